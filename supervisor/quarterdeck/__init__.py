@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from quarterdeck.app import open_quarterdeck as open_quarterdeck
     from quarterdeck.common.identity import __version__ as __version__
     from quarterdeck.config.settings import Settings as Settings
-    from quarterdeck.embedding.asynchronous import Quarterdeck as Quarterdeck
-    from quarterdeck.embedding.synchronous import SyncQuarterdeck as SyncQuarterdeck
+    from quarterdeck.embedding.product import Quarterdeck as Quarterdeck
+    from quarterdeck.embedding.product import SyncQuarterdeck as SyncQuarterdeck
     from quarterdeck_protocol.faults import ProtocolFault as ProtocolFault
 
 if not TYPE_CHECKING:

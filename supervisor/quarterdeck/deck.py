@@ -7,6 +7,7 @@ from quarterdeck_protocol.lazy import lazy_barrel
 if TYPE_CHECKING:
     from quarterdeck.config.native_names import Profile as Profile
     from quarterdeck.embedding.deck import (
+        PLANS_DIRNAME as PLANS_DIRNAME,
         BridgeBuilder as BridgeBuilder,
         BuiltinCard as BuiltinCard,
         BuiltinDescriptor as BuiltinDescriptor,
@@ -27,16 +28,13 @@ if TYPE_CHECKING:
         exit_plan_mode_card as exit_plan_mode_card,
         has_capability as has_capability,
         memory_card as memory_card,
+        plan_file_path as plan_file_path,
+        plan_slug as plan_slug,
         project_result as project_result,
+        read_plan as read_plan,
         saas_card as saas_card,
         task_card as task_card,
         todo_card as todo_card,
-    )
-    from quarterdeck.embedding.plans import (
-        PLANS_DIRNAME as PLANS_DIRNAME,
-        plan_file_path as plan_file_path,
-        plan_slug as plan_slug,
-        read_plan as read_plan,
         write_plan as write_plan,
     )
     from quarterdeck.tools.card_types import (

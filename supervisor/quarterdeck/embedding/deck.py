@@ -1,11 +1,18 @@
-"""The deck's promised names that the product itself does not use: other views of the catalogue, cards, a registry."""
+"""The deck's promised names that the product itself does not use: other views of the catalogue, cards, a registry, and
+files of approved plans.
+"""
 
+import re
+import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.card_types import (
     Capability,
@@ -27,6 +34,17 @@ _REGISTRY_ORDER: Final = (
     *("read", "ls", "grep", "find", "websearch", "webfetch", "write", "edit", "bash"),
     *("todo_set", "todo_read", "process"),
 )
+
+PLANS_DIRNAME: Final = "plans"
+"""Within a session's directory."""
+
+MAX_SLUG_CHARS: Final = 48
+"""Long enough to tell plans apart, short enough for a listing."""
+
+MAX_PLAN_BYTES: Final = 1024 * 1024
+"""Of a plan that is read back; one that a person approved is far shorter."""
+
+_BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 BridgeBuilder = Callable[[DeckContext], Capability]
 """Makes the card of a built-in tool.  None needs the context today: directory and read state come with each call."""
@@ -152,39 +170,20 @@ def app_novel_cards() -> list[CapabilityCard]:
     return [row for row in capability_cards() if _is_app(row)]
 
 
-def todo_card() -> CapabilityCard:
-    """The row of `todo`."""
-    return _row("todo")
+def _row(name: str) -> CapabilityCard:
+    row = find_card(name)
+    assert row is not None
+    return row
 
 
-def daemon_card() -> CapabilityCard:
-    """The row of `bg-process`."""
-    return _row("bg-process")
-
-
-def task_card() -> CapabilityCard:
-    """The row of `task`."""
-    return _row("task")
-
-
-def saas_card() -> CapabilityCard:
-    """The row of `saas-action`."""
-    return _row("saas-action")
-
-
-def memory_card() -> CapabilityCard:
-    """The row of `memory`."""
-    return _row("memory")
-
-
-def enter_plan_mode_card() -> CapabilityCard:
-    """The row of `enter_plan_mode`."""
-    return _row("enter_plan_mode")
-
-
-def exit_plan_mode_card() -> CapabilityCard:
-    """The row of `exit_plan_mode`."""
-    return _row("exit_plan_mode")
+todo_card: Final = partial(_row, "todo")
+daemon_card: Final = partial(_row, "bg-process")
+task_card: Final = partial(_row, "task")
+saas_card: Final = partial(_row, "saas-action")
+memory_card: Final = partial(_row, "memory")
+enter_plan_mode_card: Final = partial(_row, "enter_plan_mode")
+exit_plan_mode_card: Final = partial(_row, "exit_plan_mode")
+"""The row of each app card."""
 
 
 @cache
@@ -266,15 +265,60 @@ def builtin_registry() -> ToolRegistry:
     return registry
 
 
-def _row(name: str) -> CapabilityCard:
-    row = find_card(name)
-    assert row is not None
-    return row
-
-
 def _is_app(row: CapabilityCard) -> bool:
     return row.profiles == (Profile.ALL,)
 
 
 def _tool_of(row: CapabilityCard) -> DefinedTool:
     return cast("DefinedTool", row.build(DeckContext("/")))
+
+
+def plan_slug(plan: str) -> str:
+    """A name for the plan's file: its first line that says something, as lower-case ASCII words joined by `-`.
+
+    At most `MAX_SLUG_CHARS` long, never beginning or ending in `-`; `plan` when nothing is left.
+    """
+    title = next((line for line in plan.splitlines() if line.strip()), "")
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    return re.sub("[^a-z0-9]+", "-", plain).strip("-")[:MAX_SLUG_CHARS].rstrip("-") or "plan"
+
+
+def plan_file_path(session_dir: Path | str, slug: str) -> Path:
+    """Where the plan of this name is kept."""
+    return Path(session_dir) / PLANS_DIRNAME / f"{slug}.md"
+
+
+def write_plan(session_dir: Path | str, plan: str) -> Path:
+    """Keep a plan, beside all earlier ones; its file, named `<time in base 36>-<slug>.md`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    milliseconds, slug = time.time_ns() // 1_000_000, plan_slug(plan)
+    while True:
+        path = plan_file_path(session_dir, f"{_base36(milliseconds)}-{slug}")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            replace_file(path, plan.encode("utf-8", "replace"), must_be_new=True)
+        except FileExistsError:
+            milliseconds += 1  # two plans in one millisecond
+            continue
+        return path
+
+
+def read_plan(path: Path | str) -> str | None:
+    """The plan in a file; None when it is missing, unreadable, or too large to be one."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_PLAN_BYTES + 1)
+        return data.decode() if len(data) <= MAX_PLAN_BYTES else None
+    except (OSError, ValueError):
+        return None
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _BASE36[digit] + digits
+    return digits or "0"

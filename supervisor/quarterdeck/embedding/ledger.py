@@ -1,12 +1,13 @@
 """The ledger of values for embedding programs: which tools are enrolled, as events and the one fold of them.
 
 The log is the truth; a snapshot is a cache of its fold.  No store, and no clock but that of `bridge_ulid_key`: every
-transition gives a new value.  `quarterdeck.ledger` names what is public; module `enroll` fills it from live servers.
+transition gives a new value.  `attach_bridge_capabilities` fills it from live servers; one that faults contributes
+nothing, and is no fault of the attachment: the fleet's status tells why.  `quarterdeck.ledger` names what is public.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -16,10 +17,14 @@ from typing import Final, Self
 import msgspec
 from ulid import ULID
 
+from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.ledger.events.events import KEY_PREFIX, BridgeKey, key_of_qualified
+from quarterdeck.tools.card_types import CapabilityCard, DeckFault, DeckFaultKind, capability_id
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import TextContentBlock, ToolResult
 from quarterdeck_protocol import names
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.contract import FleetStatus, ServerFleet
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.tools import ToolBox, ToolCall, ToolDescriptor, ToolHints, ToolOutcome, ToolRunner
 
@@ -232,6 +237,91 @@ def project_outcome(outcome: ToolOutcome) -> ToolResult:
     elif not isinstance(output, str):
         output = msgspec.json.format(msgspec.json.encode(output, enc_hook=str), indent=2).decode()
     return ToolResult((TextContentBlock(output),), outcome.is_error, outcome.wire)
+
+
+# Live servers: attached, detached, and what is known of them
+
+
+@dataclass(frozen=True, slots=True)
+class AttachResult:
+    """What came of attaching.
+
+    Attributes:
+        ledger: with every tool that was found enrolled.
+        fleet: live; whoever attached tears it down, by `detach_bridge` or itself.
+        status: of every server at that moment.
+        enrolled: how many tools.
+        fault: why no server could even be tried (kind `bridge`); None when they were.
+    """
+
+    ledger: BridgeLedger
+    fleet: ServerFleet
+    status: FleetStatus
+    enrolled: int
+    fault: DeckFault | None = None
+
+
+def bridge_config(servers: Iterable[ServerConfig]) -> BridgeConfig:
+    """The configuration of these servers together."""
+    return BridgeConfig(servers=tuple(servers))
+
+
+async def attach_bridge_capabilities(ledger: BridgeLedger, config: BridgeConfig) -> AttachResult:
+    """Start the configured servers and enrol their tools; with no servers, the same ledger and an empty fleet.
+
+    Waits until every connect has settled.  Cancelling tears down what was started.
+    """
+    from quarterdeck.fleet.fleet import ServerFleetImpl  # these three the ledger of values does without
+    from quarterdeck.ledger.store.database import audit_time
+    from quarterdeck.tools.bridge import mount_protocol_bridge
+
+    try:
+        mounted = await mount_protocol_bridge(config)
+    except (UnsafePathError, OSError) as error:
+        fault = DeckFault(DeckFaultKind.BRIDGE, f"no server can be attached: {error}", error)
+        return AttachResult(ledger, ServerFleetImpl(), MappingProxyType({}), 0, fault)
+    capabilities = bridge_box_to_capabilities(mounted.box)
+    requests = [EnrollRequest(each, server_of_qualified(each.name)) for each in capabilities]
+    enrolled = ledger.enroll_all(requests, audit_time())
+    return AttachResult(enrolled, mounted.fleet, mounted.fleet.status(), len(requests))
+
+
+async def detach_bridge(ledger: BridgeLedger, fleet: ServerFleet, servers: Sequence[str] | None = None) -> BridgeLedger:
+    """Withdraw what `servers` have live, every server's of the fleet without them, and tear the fleet down."""
+    from quarterdeck.ledger.store.database import audit_time
+
+    at = audit_time()
+    for server in fleet.status() if servers is None else servers:
+        ledger = ledger.withdraw_server(server, at)
+    await fleet.tear_down()
+    return ledger
+
+
+def bridge_tool_names(ledger: BridgeLedger) -> list[str]:
+    """The qualified names of everything live, in order."""
+    return [capability.name for capability in ledger.live_capabilities()]
+
+
+def bridge_tool_counts(ledger: BridgeLedger) -> Mapping[str, int]:
+    """How many live tools each server has."""
+    return ledger.snapshot.by_server
+
+
+def bridge_status(fleet: ServerFleet) -> FleetStatus:
+    """Every server's phase, and its fault when it has one."""
+    return fleet.status()
+
+
+def bridge_capability_card(capability: BridgeCapability) -> CapabilityCard:
+    """A server's tool as a row beside the catalogue's; in no profile, and building it gives the live one."""
+    server = server_of_qualified(capability.name)
+    return CapabilityCard(
+        id=capability_id(capability.name),
+        title=capability.label,
+        summary=f"{capability.description} (from the MCP server {server!r})".lstrip(),
+        profiles=(),
+        build=lambda _: capability,
+    )
 
 
 # Names and keys: what makes two enrolments the same

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.embedding import plans
-from quarterdeck.embedding.plans import (
+from quarterdeck.embedding import deck
+from quarterdeck.embedding.deck import (
     MAX_PLAN_BYTES,
     MAX_SLUG_CHARS,
     PLANS_DIRNAME,
@@ -69,7 +69,7 @@ def test_a_slug_is_that_of_a_naive_reading(text: str) -> None:
 
 def test_a_plan_is_written_beside_earlier_ones_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second plan of the same title would replace the first."""
-    monkeypatch.setattr(plans.time, "time_ns", lambda: 36**8 * 1_000_000)
+    monkeypatch.setattr(deck.time, "time_ns", lambda: 36**8 * 1_000_000)
     first, second = write_plan(tmp_path, "# Dig\nä"), write_plan(str(tmp_path), "# Dig\ndeeper")
     assert first == plan_file_path(tmp_path, "100000000-dig") == tmp_path / PLANS_DIRNAME / "100000000-dig.md"
     assert second.name == "100000001-dig.md"
@@ -96,5 +96,5 @@ def test_what_cannot_be_read_is_no_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "text"), [(0, "0"), (35, "z"), (36, "10"), (1_700_000_000_000, "loyw3v28")])
 def test_a_time_is_written_in_base_36(number: int, text: str) -> None:
     """Files of other editions could not be sorted among ours."""
-    assert plans._base36(number) == text
+    assert deck._base36(number) == text
     assert int(text, 36) == number

@@ -8,8 +8,8 @@ from support.servers.real_endpoints import opened, pretend
 from support.tools.contexts import inert_context
 
 from quarterdeck.config.places.paths import UnsafePathError
-from quarterdeck.embedding import enroll
-from quarterdeck.embedding.enroll import (
+from quarterdeck.embedding.ledger import (
+    BridgeLedger,
     attach_bridge_capabilities,
     bridge_capability_card,
     bridge_config,
@@ -18,7 +18,7 @@ from quarterdeck.embedding.enroll import (
     bridge_tool_names,
     detach_bridge,
 )
-from quarterdeck.embedding.ledger import BridgeLedger
+from quarterdeck.tools import bridge
 from quarterdeck.tools.card_types import DeckContext, DeckFaultKind
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.configs import StdioServerConfig
@@ -88,7 +88,7 @@ async def test_a_mount_that_cannot_begin_is_told_as_a_fault(monkeypatch: pytest.
     async def refuse(_: object) -> object:
         raise UnsafePathError("/somewhere may be used by others")
 
-    monkeypatch.setattr(enroll, "mount_protocol_bridge", refuse)
+    monkeypatch.setattr(bridge, "mount_protocol_bridge", refuse)
     attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config([]))
     assert attached.fault is not None
     assert attached.fault.kind is DeckFaultKind.BRIDGE

@@ -23,8 +23,8 @@ import msgspec
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.load.file import BrokenRow
-from quarterdeck.config.native_names import NATIVE_NAMES
 from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.config.places.paths import reserve_server_home, server_paths, state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory

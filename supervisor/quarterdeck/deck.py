@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
-    from quarterdeck.config.native_names import Profile as Profile
+    from quarterdeck.common.tool_names import Profile as Profile
     from quarterdeck.embedding.deck import (
         PLANS_DIRNAME as PLANS_DIRNAME,
         BridgeBuilder as BridgeBuilder,

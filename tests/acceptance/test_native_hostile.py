@@ -20,7 +20,7 @@ from support.servers.web_servers import redirect, response, serving, zeros_gzipp
 from support.tools.path_races import alternating
 from support.waiting import eventually_async
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeSettings, NativeWish
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.catalogue import capability_ids

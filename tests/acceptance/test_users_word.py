@@ -27,7 +27,7 @@ from support.sandbox.confinements import TIERS, TierHome, missing, tier_home_of
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY
 from support.waiting import eventually
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.tools.commands.shell import CommandSetup, SandboxedShell
 from quarterdeck.tools.session import DeckSession, open_deck_session

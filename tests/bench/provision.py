@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
 from quarterdeck.tools.catalogue import provision_deck
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore

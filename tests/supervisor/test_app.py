@@ -19,8 +19,8 @@ from support.tools.native_decks import DeckMaker, PlayedDeck
 
 from quarterdeck import Settings, app, open_quarterdeck
 from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
-from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import announced_files, find_serving
 from quarterdeck.fleet.endpoint import ServerEndpointImpl

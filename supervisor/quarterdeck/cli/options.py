@@ -12,7 +12,7 @@ from .log_setup import LogFormat, LogLevel
 from .parameters import Option
 
 if TYPE_CHECKING:
-    from quarterdeck.common.published_names import NameBudget
+    from quarterdeck.common.tool_names import NameBudget
     from quarterdeck.config.native_tools import NativeWish
 
 Config = Annotated[
@@ -154,7 +154,7 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
     Raises:
         CommandError: both are given, or too little is left for a name.
     """
-    from quarterdeck.common.published_names import MAX_NAME_CHARS, MIN_LIMIT, NameBudget
+    from quarterdeck.common.tool_names import MAX_NAME_CHARS, MIN_LIMIT, NameBudget
 
     if limit is not None and prefix is not None:
         raise CommandError(
@@ -205,7 +205,7 @@ class NativeOptions:
         Raises:
             CommandError: a tool has no such name.
         """
-        from quarterdeck.config.native_names import Profile
+        from quarterdeck.common.tool_names import Profile
         from quarterdeck.config.native_tools import NativeWish
         from quarterdeck.tools.card_types import DeckFault
 

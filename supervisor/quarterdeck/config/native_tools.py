@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.document import NATIVE_KEY
 from quarterdeck.config.load.problems import Problem, Problems, RowError, at, describe, judge
 from quarterdeck.config.load.row import locate_sandbox, resolve
 from quarterdeck.config.load.variables import Variables
-from quarterdeck.config.native_names import Profile
 from quarterdeck.config.places.paths import native_fingerprint
 from quarterdeck_protocol.policy import FrozenModel, SandboxPolicy
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
-from quarterdeck.common.published_names import NameBudget
+from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
 from quarterdeck.config.load.merge import FileFound, load_found, load_named, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Origin, Standing, candidates_digest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.common.published_names import may_be_alias, public_names
+from quarterdeck.common.tool_names import may_be_alias, public_names
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.text_file import TextFileError, read_text
 
 from .protocol import (
     KEY_NAME,

@@ -21,7 +21,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from quarterdeck.app import Product
-from quarterdeck.common.files.replace import replace_file
+from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
 

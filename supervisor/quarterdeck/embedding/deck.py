@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast
 
-from quarterdeck.common.files.replace import replace_file
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.file_changes import replace_file
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import (
     Capability,
     CapabilityCard,

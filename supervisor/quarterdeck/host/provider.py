@@ -13,7 +13,7 @@ import msgspec
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
-from quarterdeck.common.published_names import NameBudget
+from quarterdeck.common.tool_names import NameBudget
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ToolBox, as_source
 

@@ -1,7 +1,7 @@
 """What one client may list and call: its own native tools, then the servers' tools, under names that clients accept.
 
-Above it the host's MCP server and its decks, below it the box over the fleet.  `published_names` decides what a tool is
-called; who has which native tools, `decks` knows.
+Above it the host's MCP server and its decks, below it the box over the fleet.  `common.tool_names` decides what a
+tool is called; who has which native tools, `decks` knows.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.published_names import NameBudget, may_be_alias, public_names
+from quarterdeck.common.tool_names import NameBudget, may_be_alias, public_names
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.tools import (
     CancelToken,

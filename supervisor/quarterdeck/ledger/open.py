@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from quarterdeck.common.files.replace import replace_file
+from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of

@@ -11,7 +11,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final, Self
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 
 from .card_types import (
     Capability,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from quarterdeck.common.files.text_file import other_writer
+from quarterdeck.common.text_file import other_writer
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.ledger.open import ledger_dir
 from quarterdeck_sandbox import ancestors, follow, is_within_any, open_regular

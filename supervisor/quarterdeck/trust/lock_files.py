@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from quarterdeck.common.files.replace import replacing
-from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.file_changes import replacing
+from quarterdeck.common.text_file import TextFileError, read_text
 
 from .lock.ignores import IGNORE_NAME, MAX_IGNORE_BYTES, IgnoreError, Ignores
 from .lock.lockfile import MAX_LOCK_BYTES, DeckLock, LockError, parse_lock, render

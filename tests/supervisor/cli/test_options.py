@@ -8,8 +8,7 @@ import pytest
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.options import NativeOptions, ProfileName, name_budget, native_options
 from quarterdeck.cli.program import run
-from quarterdeck.common.published_names import NameBudget
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import NameBudget, Profile
 from quarterdeck.tools.catalogue import PROFILE_NAMES
 
 

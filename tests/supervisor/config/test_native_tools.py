@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import ConfigFileError, LoadedConfig, load_config_file
-from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NO_SETTINGS, NativeSettings, NativeWish, merge_native
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.origin import FROM_CODE, Standing
-from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode

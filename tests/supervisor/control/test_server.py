@@ -15,7 +15,7 @@ from support.serves.products import ProductEndpoint, product_of
 from support.waiting import eventually_async
 
 from quarterdeck.app import Product
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import find_serving, read_serving
 from quarterdeck.config.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 from support.tools.cards import text_of
 from support.tools.contexts import inert_context
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.embedding import deck
 from quarterdeck.embedding.deck import (
     BuiltinCard,

@@ -11,7 +11,7 @@ from support.clients.mcp_clients import LEGACY, MODERN, in_memory
 from support.tools.native_decks import DeckMaker
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
-from quarterdeck.common.published_names import NameBudget, public_names
+from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, echo
 
-from quarterdeck.common.published_names import NameBudget, public_names
+from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host import sources
 from quarterdeck.host.sources import RenamedSource, SessionSource, source_without_native
 from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolOutcome

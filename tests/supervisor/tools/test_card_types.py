@@ -3,7 +3,7 @@
 import pytest
 from support.tools.cards import PlayedCard
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import CapabilityCard, DeckFault, DeckFaultKind, capability_id
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.tools.cards import PlayedCard
 from support.tools.contexts import inert_context
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools import catalogue
 from quarterdeck.tools.card_types import (
     Capability,

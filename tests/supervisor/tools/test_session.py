@@ -11,7 +11,7 @@ from support.processes.leftovers import no_leftovers, running_with
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY
 from support.waiting import eventually_async
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeSettings, NativeWish
 from quarterdeck.config.places.paths import state_dir, workspace_paths
 from quarterdeck.config.web_policy import FetchPolicy

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from support.trust.approvals import FILE, OnlyNamed, stdio, told_tool
 
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.origin import FileRead, Origin, Standing
-from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeSettings, NativeWish
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.settings import Settings

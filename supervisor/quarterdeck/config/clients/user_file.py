@@ -10,9 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.changes import replace_entry
-from quarterdeck.common.files.replace import replacing
-from quarterdeck.common.files.text_file import MissingFileError, TextFileError, read_text_file
+from quarterdeck.common.file_changes import replace_entry, replacing
+from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text_file
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Claude Code keeps its history in the file that names servers; files of tens of megabytes have been seen."""

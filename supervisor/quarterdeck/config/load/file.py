@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.load.document import (
     NATIVE_KEY,
     TRUST_KEY,

@@ -19,7 +19,7 @@ from typing import Final
 
 from dotenv.parser import parse_stream
 
-from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.secrets.store import MissingSecretError, SecretError, SecretStore
 from quarterdeck_protocol.secrets import secret_values
 

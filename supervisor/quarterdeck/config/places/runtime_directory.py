@@ -23,9 +23,9 @@ from typing import Final, Self
 
 import msgspec
 
-from quarterdeck.common.files.replace import replace_file
-from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.locks import LOCK_NAME, is_abandoned, is_held, make_locked_directory, unless_held
+from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck_sandbox import open_regular
 
 from .paths import (

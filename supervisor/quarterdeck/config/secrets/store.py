@@ -15,8 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from quarterdeck.common.files.replace import replace_file
-from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.file_changes import replace_file
+from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem, state_dir
 from quarterdeck_protocol.plain_words import plain_words
 

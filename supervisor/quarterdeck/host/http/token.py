@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.replace import replace_file
+from quarterdeck.common.file_changes import replace_file
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import open_regular
 

@@ -15,7 +15,7 @@ from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.replace import replacing
+from quarterdeck.common.file_changes import replacing
 from quarterdeck.ledger.errors import ArchivedError, CorruptLedgerError, LedgerError, TransferError, UnusableLedgerError
 from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, Verification
 from quarterdeck.ledger.events.events import LedgerEvent, Stored

@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.files.replace import replace_file, sync_directory
+from quarterdeck.common.file_changes import replace_file, sync_directory
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem
 from quarterdeck.ledger.errors import (

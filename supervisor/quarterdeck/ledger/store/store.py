@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.replace import replace_file, sync_directory
+from quarterdeck.common.file_changes import replace_file, sync_directory
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import (
     BrokenChainError,

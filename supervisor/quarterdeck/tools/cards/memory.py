@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import anyio.to_thread
 from msgspec import Meta
 
-from quarterdeck.common.files.replace import replace_file
+from quarterdeck.common.file_changes import replace_file
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ToolContext

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 import anyio.to_thread
 
-from quarterdeck.common.files.replace import replace_file, sync_directory
+from quarterdeck.common.file_changes import replace_file, sync_directory
 from quarterdeck.common.locks import acquire
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.tools.context import Fs

@@ -17,8 +17,8 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from quarterdeck.common.files.changes import make_directory, remove_directory, replace_entry
-from quarterdeck.common.files.path_walk import FoundPath, fault, may_write, open_directory, open_file
+from quarterdeck.common.file_changes import make_directory, remove_directory, replace_entry
+from quarterdeck.common.path_walk import FoundPath, fault, may_write, open_directory, open_file
 from quarterdeck.config.places.trusted_files import never_written
 from quarterdeck.tools.context import (
     DirectoryEntry,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from quarterdeck.common.files.path_walk import FoundPath, Make, fault, join, walk
+from quarterdeck.common.path_walk import FoundPath, Make, fault, join, walk
 from quarterdeck.common.words import clipped, utf8
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck_sandbox import follow, is_hook, is_within, path_of_fd

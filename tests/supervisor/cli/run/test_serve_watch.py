@@ -18,7 +18,7 @@ from quarterdeck.cli.log_setup import LogLevel
 from quarterdeck.cli.run import serve_watch as module
 from quarterdeck.cli.run.serve_watch import MAX_NAMED, changes_logged, following, reload, serve_locked
 from quarterdeck.cli.source import Source, read_settings
-from quarterdeck.common.published_names import NameBudget
+from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config import file_watch
 from quarterdeck.config.settings import Settings
 from quarterdeck.ledger.events.chain import Head

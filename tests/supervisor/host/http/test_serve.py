@@ -19,7 +19,7 @@ from support.tools.native_decks import DeckMaker
 from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
-from quarterdeck.common.published_names import NameBudget, public_names
+from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.http import serve as http

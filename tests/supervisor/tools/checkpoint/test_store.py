@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.processes.line_child import LineChild
 from support.processes.running import DEADLINE_S, output
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
 from quarterdeck.tools.catalogue import DeckToolBox, provision_deck
 from quarterdeck.tools.checkpoint.card import NodeStore

@@ -14,7 +14,7 @@ from support.tools.command_sessions import Session, session
 from support.tools.file_tools import outcome_of
 from support.waiting import POLL_S, eventually_async
 
-from quarterdeck.config.native_names import Profile
+from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.catalogue import find_card
 from quarterdeck.tools.commands.jobs import STOP_GRACE_MS

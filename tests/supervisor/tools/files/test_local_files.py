@@ -14,7 +14,7 @@ import anyio.from_thread
 import pytest
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck.common.files import changes
+from quarterdeck.common import file_changes
 from quarterdeck.tools.context import (
     BackendUnavailableError,
     DirectoryEntry,
@@ -296,7 +296,7 @@ async def test_a_cancelled_write_is_whole_and_leaves_no_draft(
             anyio.from_thread.run_sync(scope.cancel)
             sync(fd)
 
-        monkeypatch.setattr(changes.os, "fsync", cancel_then_sync)
+        monkeypatch.setattr(file_changes.os, "fsync", cancel_then_sync)
         await files.write_file("f", "new")
         await anyio.lowlevel.checkpoint()
     assert scope.cancelled_caught
@@ -535,14 +535,14 @@ async def test_a_removal_that_is_cancelled_stops(work: Path, files: LocalFs, mon
     """A cancelled call would go on to remove a large tree."""
     (work / "d").mkdir()
     (work / "d" / "f").touch()
-    some = changes._some
+    some = file_changes._some
     with anyio.CancelScope() as scope:
 
         def cancel_then_look(fd: int) -> list[tuple[str, bool]]:
             anyio.from_thread.run_sync(scope.cancel)
             return some(fd)
 
-        monkeypatch.setattr(changes, "_some", cancel_then_look)
+        monkeypatch.setattr(file_changes, "_some", cancel_then_look)
         await files.rm("d", recursive=True)
     assert scope.cancelled_caught
     assert os.listdir(work / "d") == ["f"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.processes.line_child import LineChild, PeerClosedError
 from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_installed
 
-from quarterdeck.common.files.path_walk import open_file
+from quarterdeck.common.path_walk import open_file
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files import roots as roots_module
 from quarterdeck.tools.files.roots import MAX_SHOWN_CHARS, Access, Roots, absolute

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
-from quarterdeck.common.files import changes
-from quarterdeck.common.files.changes import make_directory, remove_directory, replace_entry
+from quarterdeck.common import file_changes
+from quarterdeck.common.file_changes import make_directory, remove_directory, replace_entry
 
 AS_ROOT = ROOT_ONLY
 OWNER, OTHER = 12345, 23456
@@ -85,7 +85,7 @@ def test_a_directory_that_took_the_place_of_a_new_one_is_not_given_away(
         os.rmdir(name, dir_fd=dir_fd)
         os.rename(tmp_path / taken, tmp_path / name)
 
-    monkeypatch.setattr(changes.os, "mkdir", mkdir)
+    monkeypatch.setattr(file_changes.os, "mkdir", mkdir)
     for taken, owner in (("full", 0), ("empty", OTHER), ("link", 0)):
         make_directory(directory, f"new-{taken}")
         assert owner_of(tmp_path / f"new-{taken}") == (owner, owner)
@@ -103,7 +103,7 @@ def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
     (tmp_path / "f").write_text("old")
     previous = list((tmp_path / "f").stat())
     previous[stat.ST_UID] = OTHER
-    monkeypatch.setattr(changes.os, "fchown", fchown)
+    monkeypatch.setattr(file_changes.os, "fchown", fchown)
     with pytest.raises(PermissionError, match=rf"owner \(uid {OTHER}, gid \d+\) could not be kept"):
         replace_entry(directory, "f", b"new", os.stat_result(previous))
     assert (tmp_path / "f").read_text() == "old"
@@ -119,7 +119,7 @@ def test_a_root_that_may_give_nothing_away_still_writes(
     def fchown(fd: int, uid: int, gid: int) -> None:
         raise PermissionError(errno.EPERM, "no")
 
-    monkeypatch.setattr(changes.os, "fchown", fchown)
+    monkeypatch.setattr(file_changes.os, "fchown", fchown)
     replace_entry(directory, "f", b"new", None)
     make_directory(directory, "d")
     assert sorted(os.listdir(tmp_path)) == ["d", "f"]
@@ -136,7 +136,7 @@ def test_a_write_that_fails_leaves_all_as_it_was(
     def fail(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr(changes.os, step, fail)
+    monkeypatch.setattr(file_changes.os, step, fail)
     with pytest.raises(type(failure)):
         replace_entry(directory, "f", b"new", (tmp_path / "f").stat())
     assert (tmp_path / "f").read_text() == "old"
@@ -154,7 +154,7 @@ def test_a_directory_that_cannot_be_synced_does_not_undo_a_write(
             raise OSError(errno.EINVAL, "not here")
         sync(fd)
 
-    monkeypatch.setattr(changes.os, "fsync", fsync)
+    monkeypatch.setattr(file_changes.os, "fsync", fsync)
     replace_entry(directory, "f", b"new", None)
     assert (tmp_path / "f").read_text() == "new"
 
@@ -178,7 +178,7 @@ def tree_in(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def remove(directory: int, tree: Path, check: changes.Check = lambda: None) -> None:
+def remove(directory: int, tree: Path, check: file_changes.Check = lambda: None) -> None:
     thing = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
     try:
         remove_directory(directory, tree.name, thing, check)
@@ -191,7 +191,7 @@ def test_a_tree_is_removed_and_nothing_that_it_links_to(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     """A link in a tree would take what it leads to along."""
-    monkeypatch.setattr(changes, "_BATCH", batch)
+    monkeypatch.setattr(file_changes, "_BATCH", batch)
     remove(directory, tree_in(tmp_path))
     assert os.listdir(tmp_path) == ["kept"]
     assert (tmp_path / "kept" / "f").read_text() == "kept"
@@ -203,7 +203,7 @@ def test_a_directory_swapped_while_its_tree_is_removed_is_not_entered(
 ) -> None:
     """Whatever a link leads to would be emptied, or a pipe waited for."""
     tree = tree_in(tmp_path)
-    some = changes._some
+    some = file_changes._some
 
     def swap(fd: int) -> list[tuple[str, bool]]:
         found = some(fd)
@@ -215,7 +215,7 @@ def test_a_directory_swapped_while_its_tree_is_removed_is_not_entered(
                 os.mkfifo(tree / "a")
         return found
 
-    monkeypatch.setattr(changes, "_some", swap)
+    monkeypatch.setattr(file_changes, "_some", swap)
     with pytest.raises(OSError) as caught:
         remove(directory, tree)
     assert caught.value.errno in {errno.ENOTDIR, errno.ELOOP}
@@ -227,14 +227,14 @@ def test_what_somebody_else_removes_meanwhile_is_no_failure(
 ) -> None:
     """Two calls that clean up would fail each other."""
     tree = tree_in(tmp_path)
-    some = changes._some
+    some = file_changes._some
 
     def vanish(fd: int) -> list[tuple[str, bool]]:
         found = some(fd)
         (tree / "pipe").unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(changes, "_some", vanish)
+    monkeypatch.setattr(file_changes, "_some", vanish)
     remove(directory, tree)
     assert not tree.exists()
 
@@ -243,7 +243,7 @@ def test_a_tree_too_deep_for_our_descriptors_is_left_to_others(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hostile tree would use up the descriptors of all sessions."""
-    monkeypatch.setattr(changes, "MAX_DEPTH", 3)
+    monkeypatch.setattr(file_changes, "MAX_DEPTH", 3)
     deepest = tmp_path / "tree" / "2" / "3" / "4"
     deepest.mkdir(parents=True)
     before = len(os.listdir("/dev/fd"))

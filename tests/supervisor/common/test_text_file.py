@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.text_file import TextFileError, read_text
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.common.files.replace import replace_file, replacing
+from quarterdeck.common.file_changes import replace_file, replacing
 
 
 def test_a_file_is_replaced_and_only_its_owner_may_read_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What tools are called before clients: it fits, it is nobody else's, and it stays."""
+"""What tools are called before clients: it fits, it is nobody else's, and it stays; and which names are reserved."""
 
 import re
 
@@ -7,11 +7,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from quarterdeck.common.identity import CLIENT_NAME
-from quarterdeck.common.published_names import (
+from quarterdeck.common.tool_names import (
     CLIENT_PREFIXES,
     DEFAULT_LIMIT,
     MAX_NAME_CHARS,
     MIN_LIMIT,
+    NATIVE_NAMES,
     NameBudget,
     may_be_alias,
     public_names,
@@ -164,3 +165,8 @@ def test_a_budget_in_which_nothing_can_be_told_apart_is_refused(limit: int) -> N
         NameBudget(limit)
     with pytest.raises(ValueError, match="24 are needed"):
         NameBudget.behind("p" * (MAX_NAME_CHARS - limit))
+
+
+def test_the_native_names_are_the_catalogues() -> None:
+    """A server's tool that poses as a native one would not be found out."""
+    assert set(capability_ids()) == NATIVE_NAMES

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.sandbox.machine_facts import ROOT_ONLY
 
-from quarterdeck.common.files import text_file
-from quarterdeck.common.files.text_file import TextFileError, other_writer, read_text
+from quarterdeck.common import text_file
+from quarterdeck.common.text_file import TextFileError, other_writer, read_text
 
 is_root = ROOT_ONLY
 

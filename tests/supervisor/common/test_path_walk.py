@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck.common.files import path_walk
-from quarterdeck.common.files.path_walk import MAX_PATH_BYTES, FoundPath, join, open_file, walk
+from quarterdeck.common import path_walk
+from quarterdeck.common.path_walk import MAX_PATH_BYTES, FoundPath, join, open_file, walk
 from quarterdeck_sandbox.hostile_files import MAX_LINKS, path_of_fd
 
 ON_LINUX = LINUX_ONLY

@@ -1,7 +1,8 @@
-"""What a tool is called before clients, which allow fewer characters than a qualified name may have.  Pure.
+"""Names of tools: those of the native ones, and what any tool is called before clients.  Pure.
 
-A name that fits the budget stays as it is.  Any other has an alias, `<server>__<tool, cut>_<digest>`, that depends on
-the qualified name and the budget alone: a client finds the same tool under it tomorrow, whatever else is offered.
+Clients allow fewer characters than a qualified name may have.  A name that fits the budget stays as it is.  Any other
+has an alias, `<server>__<tool, cut>_<digest>`, that depends on the qualified name and the budget alone: a client finds
+the same tool under it tomorrow, whatever else is offered.
 """
 
 import base64
@@ -12,10 +13,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Self
 
 from quarterdeck_protocol.names import QUALIFIER
+
+NATIVE_NAMES: Final = frozenset(
+    {
+        *("read", "ls", "grep", "find", "websearch", "webfetch", "todo_read"),
+        *("write", "edit", "bash", "process", "todo_set"),
+        *("todo", "bg-process", "task", "saas-action", "memory", "enter_plan_mode", "exit_plan_mode"),
+    }
+)
+"""Reserved for them: what a server offers may not look like one."""
 
 MAX_NAME_CHARS: Final = 64
 """What the models' interfaces take: OpenAI and Bedrock `[a-zA-Z0-9_-]{1,64}`; Gemini 64, the first a letter or `_`;
@@ -63,6 +74,22 @@ _ALIAS_END: Final = re.compile(r"_[a-z2-7]{8,16}\Z")
 
 _KNOWN: Final = 20_000
 """Aliases kept, some MB at most: each change of any tool asks for all of them again, and a server may list 5,000."""
+
+
+class Profile(StrEnum):
+    """A named set of capabilities.
+
+    The names are inverted on purpose, and stay so: `authoring` observes only.
+    """
+
+    AUTHORING = "authoring"
+    """The read-only built-ins."""
+
+    SURVEY = "survey"
+    """Every built-in, mutating ones included."""
+
+    ALL = "all"
+    """Every built-in and every app card."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,9 +60,18 @@ if TYPE_CHECKING:
     from .run.confine import Requester as Requester
     from .run.confine import confine as confine
     from .run.confinement import Confinement as Confinement
+    from .run.disk_use import DiskUse as DiskUse
+    from .run.disk_use import disk_use as disk_use
+    from .run.disk_use import measure_disk_use as measure_disk_use
     from .run.foreground import run_foreground as run_foreground
     from .run.hints import infer_hints as infer_hints
+    from .run.monitor import MONITOR_TICK_S as MONITOR_TICK_S
+    from .run.monitor import ProcessTree as ProcessTree
+    from .run.monitor import TreeMonitor as TreeMonitor
+    from .run.monitor import Watch as Watch
     from .run.process import ConfinedProcess as ConfinedProcess
+    from .run.process_scan import is_stopped as is_stopped
+    from .run.process_scan import waited_s as waited_s
     from .run.process_settings import WORKER_OOM_SCORE as WORKER_OOM_SCORE
     from .run.process_settings import ZYGOTE_OOM_SCORE as ZYGOTE_OOM_SCORE
     from .run.process_settings import give_back_large_blocks as give_back_large_blocks
@@ -79,15 +88,6 @@ if TYPE_CHECKING:
     from .run.unix_user import choose_user as choose_user
     from .run.unix_user import why_unreachable as why_unreachable
     from .run.unix_user import why_unreadable as why_unreadable
-    from .usage.disk_use import DiskUse as DiskUse
-    from .usage.disk_use import disk_use as disk_use
-    from .usage.disk_use import measure_disk_use as measure_disk_use
-    from .usage.monitor import MONITOR_TICK_S as MONITOR_TICK_S
-    from .usage.monitor import ProcessTree as ProcessTree
-    from .usage.monitor import TreeMonitor as TreeMonitor
-    from .usage.monitor import Watch as Watch
-    from .usage.process_scan import is_stopped as is_stopped
-    from .usage.process_scan import waited_s as waited_s
     from .view.closed_paths import is_hook as is_hook
     from .view.closed_paths import missing_hooks as missing_hooks
     from .view.layout import is_visible as is_visible

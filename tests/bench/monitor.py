@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.usage.monitor import MONITOR_TICK_S, WALK_S, ProcessTree, TreeMonitor
+from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, WALK_S, ProcessTree, TreeMonitor
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort

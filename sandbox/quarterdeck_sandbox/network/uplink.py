@@ -30,8 +30,8 @@ import anyio
 from quarterdeck_protocol.addresses import closed_networks
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
+from quarterdeck_sandbox.run.process_scan import is_stopped
 from quarterdeck_sandbox.run.spawn import with_death_signal
-from quarterdeck_sandbox.usage.process_scan import is_stopped
 
 from .namespace import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of, own_addresses
 

@@ -9,10 +9,10 @@ import anyio
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox.policy.limits import Excess
-from quarterdeck_sandbox.usage.monitor import TreeMonitor
 
 from .confinement import Confinement
 from .hints import infer_hints
+from .monitor import TreeMonitor
 from .process import ConfinedProcess
 from .spawn import Stdio
 from .start import start

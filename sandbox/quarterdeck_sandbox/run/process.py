@@ -25,10 +25,10 @@ from quarterdeck_sandbox.enforce import bubblewrap
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
 from quarterdeck_sandbox.policy.promises import Receipt, Strength
-from quarterdeck_sandbox.usage.monitor import ProcessTree
 
 from .cgroup import Cgroup
 from .confinement import Confinement
+from .monitor import ProcessTree
 
 _SAME_END_S: Final = 0.2
 """A program that ends so soon after its network's helper ended together with it."""

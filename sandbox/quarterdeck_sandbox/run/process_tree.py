@@ -17,8 +17,9 @@ import anyio.to_thread
 import psutil
 
 from quarterdeck_sandbox.policy.limits import Process, family
-from quarterdeck_sandbox.usage.monitor import ProcessTree
-from quarterdeck_sandbox.usage.process_scan import scan
+
+from .monitor import ProcessTree
+from .process_scan import scan
 
 _REAP_POLL_S: Final = 0.01
 """Between looks at descendants that were killed and are not gone yet."""

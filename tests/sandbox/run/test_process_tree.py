@@ -8,8 +8,8 @@ from support.processes.leftovers import running_with
 from support.waiting import eventually_async
 
 from quarterdeck_sandbox.policy.limits import Process
+from quarterdeck_sandbox.run.monitor import ProcessTree
 from quarterdeck_sandbox.run.process_tree import ask_to_end, members, signal_tree
-from quarterdeck_sandbox.usage.monitor import ProcessTree
 
 pytestmark = pytest.mark.anyio
 

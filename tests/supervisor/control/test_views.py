@@ -21,7 +21,7 @@ from quarterdeck_protocol.link.frames import ServerStart
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
-from quarterdeck_sandbox.usage.monitor import ProcessTree, TreeMonitor
+from quarterdeck_sandbox.run.monitor import ProcessTree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, Stream
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Condemn, ServerStart
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
-from quarterdeck_sandbox.usage.monitor import ProcessTree, TreeMonitor
+from quarterdeck_sandbox.run.monitor import ProcessTree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.usage.monitor import ProcessTree
+from quarterdeck_sandbox.run.monitor import ProcessTree
 from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
 
 UNCONFINED = Confinement(

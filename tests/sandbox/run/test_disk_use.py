@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.limits import Space
-from quarterdeck_sandbox.usage.disk_use import HELD_LEVELS, DiskUse, disk_use, measure_disk_use
+from quarterdeck_sandbox.run.disk_use import HELD_LEVELS, DiskUse, disk_use, measure_disk_use
 
 LEVELS = 1200
 """Deeper than Python recurses, than there are descriptors, and than a path is long."""

@@ -9,8 +9,8 @@ from support.processes.running import pid_of_nobody, python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.policy.limits import Process, Space
-from quarterdeck_sandbox.usage import process_scan
-from quarterdeck_sandbox.usage.process_scan import exact_memory, scan, tmpfs_use, waited_s
+from quarterdeck_sandbox.run import process_scan
+from quarterdeck_sandbox.run.process_scan import exact_memory, scan, tmpfs_use, waited_s
 
 linux = LINUX_ONLY
 

@@ -6,8 +6,8 @@ import pytest
 from support.processes.running import python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck_sandbox.usage import process_scan
-from quarterdeck_sandbox.usage.process_scan import exact_memory, scan
+from quarterdeck_sandbox.run import process_scan
+from quarterdeck_sandbox.run.process_scan import exact_memory, scan
 
 pytestmark = LINUX_ONLY
 

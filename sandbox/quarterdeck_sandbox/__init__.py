@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .network.namespace import own_addresses as own_addresses
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches
+    from .policy.confinement import Confinement as Confinement
+    from .policy.confinement import UnixUser as UnixUser
     from .policy.diagnosis import Diagnosis as Diagnosis
     from .policy.diagnosis import DiagnosisLine as DiagnosisLine
     from .policy.diagnosis import SelfTest as SelfTest
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     from .run.cgroup import sweep_cgroups as sweep_cgroups
     from .run.confine import Requester as Requester
     from .run.confine import confine as confine
-    from .run.confinement import Confinement as Confinement
     from .run.disk_use import DiskUse as DiskUse
     from .run.disk_use import disk_use as disk_use
     from .run.disk_use import measure_disk_use as measure_disk_use
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper
     from .run.stderr import split_time as split_time
-    from .run.unix_user import UnixUser as UnixUser
     from .run.unix_user import choose_user as choose_user
     from .run.unix_user import why_unreachable as why_unreachable
     from .run.unix_user import why_unreadable as why_unreadable

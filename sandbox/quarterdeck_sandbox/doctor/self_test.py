@@ -20,13 +20,13 @@ import anyio
 
 from quarterdeck_protocol.policy import Property
 from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.diagnosis import STANDARD, Attack, AttackOutcome, SelfTest
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH, LaunchError, plan_launch
 from quarterdeck_sandbox.run.confine import Requester, confine
-from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.spawn import INTERPRETER
 from quarterdeck_sandbox.run.start import start

@@ -14,9 +14,9 @@ What is not obvious, each with its regression test:
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, ancestors
-from quarterdeck_sandbox.run.confinement import Confinement
 
 INSIDE: Final = "/.quarterdeck"
 """Where the gate's modules are shown; our own code, nothing secret."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from quarterdeck_protocol.policy import NetworkMode, Tier
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import MountKind
-from quarterdeck_sandbox.run.confinement import Confinement
 
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
 

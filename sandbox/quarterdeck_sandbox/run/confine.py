@@ -19,6 +19,7 @@ from quarterdeck_sandbox.enforce.bubblewrap import HOSTNAME
 from quarterdeck_sandbox.enforce.seccomp import Filter, compile_filter
 from quarterdeck_sandbox.network.uplink import RESOLV_CONF
 from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
+from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
 from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text, routes_of
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, is_within, is_within_any
@@ -30,8 +31,7 @@ from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import build_view, identity_mounts, name_mounts
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
 
-from .confinement import Confinement
-from .unix_user import ROOT, UnixUser, choose_user, hand_over, why_unreachable, why_unreadable
+from .unix_user import choose_user, hand_over, why_unreachable, why_unreadable
 
 OWN_PREFIX: Final = sys.base_prefix
 """Where the gate's interpreter lives."""

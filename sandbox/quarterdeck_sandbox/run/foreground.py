@@ -8,9 +8,9 @@ import anyio
 
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.secrets import Redactor
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.limits import Excess
 
-from .confinement import Confinement
 from .hints import infer_hints
 from .monitor import TreeMonitor
 from .process import ConfinedProcess

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck_protocol.policy import Grant, Network, NetworkMode
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import MountKind, View, is_within, is_within_any
 from quarterdeck_sandbox.program.needed_paths import NamedPath, is_code, named_in, need_of, project_of
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, grant_for
-
-from .confinement import Confinement
 
 MAX_HINTS: Final = 5
 """More would bury the first, which is mostly the right one."""

@@ -24,10 +24,10 @@ from quarterdeck_protocol.policy import Property, Tier
 from quarterdeck_sandbox.enforce import bubblewrap
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.promises import Receipt, Strength
 
 from .cgroup import Cgroup
-from .confinement import Confinement
 from .monitor import ProcessTree
 
 _SAME_END_S: Final = 0.2

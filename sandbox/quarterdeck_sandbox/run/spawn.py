@@ -27,13 +27,12 @@ import anyio
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.enforce import bubblewrap
-from quarterdeck_sandbox.policy.judgement import Report
+from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import MountKind
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.view.closed_paths import outermost, steps
 
-from .confinement import Confinement
 from .process_settings import oom_score_of_confined
 
 GATE_FOLDER: Final = str(Path(__file__).parents[1] / "inside")

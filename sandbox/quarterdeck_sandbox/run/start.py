@@ -24,13 +24,12 @@ from quarterdeck_sandbox.enforce import bubblewrap, landlock
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
+from quarterdeck_sandbox.policy.confinement import Confinement, observe_receipt
 from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
-from quarterdeck_sandbox.policy.judgement import observe_receipt
 from quarterdeck_sandbox.policy.promises import APART_ABI
 from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 
 from .cgroup import Cgroup
-from .confinement import Confinement
 from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
 from .spawn import GATE_FOLDER, GATE_S, GateChannel, Stdio, spawn_bubblewrap, spawn_reaper

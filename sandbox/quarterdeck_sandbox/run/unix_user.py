@@ -12,40 +12,18 @@ import pwd
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
 
+from quarterdeck_sandbox.policy.confinement import ROOT, UnixUser
 from quarterdeck_sandbox.program.launch import LaunchError
 
 FIRST_UID: Final = 61184
 """Of the dynamic range, 61184 to 65519."""
 
 LAST_UID: Final = 65519
-
-
-@dataclass(frozen=True, slots=True)
-class UnixUser:
-    """A user and its group.  `dedicated` says that nobody else runs as it."""
-
-    uid: int
-    gid: int
-    dedicated: bool
-
-    @property
-    def name(self) -> str:
-        """The user in words for people."""
-        return "every other user" if self.dedicated else f"uid {self.uid}"
-
-    @property
-    def is_root(self) -> bool:
-        """Whether it stays root, without capabilities."""
-        return self.uid == 0
-
-
-ROOT: Final = UnixUser(0, 0, dedicated=False)
 
 
 def choose_user(home: Path, writable: Iterable[str]) -> UnixUser:

@@ -13,10 +13,10 @@ from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor.attacks import EscapeError, trace_the_owner
 from quarterdeck_sandbox.doctor.probe import known_machine, probe_machine
 from quarterdeck_sandbox.doctor.self_test import AGAINST, self_test
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.diagnosis import AttackOutcome
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess
 
 pytestmark = [pytest.mark.anyio, LINUX_ONLY]

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Tier
 from quarterdeck_sandbox.enforce import bubblewrap
+from quarterdeck_sandbox.policy.confinement import Confinement, UnixUser
 from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, in_order
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.unix_user import UnixUser
 
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True, hides_users=True))
 SOMEBODY = UnixUser(61200, 61200, dedicated=True)

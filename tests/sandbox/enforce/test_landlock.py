@@ -6,10 +6,10 @@ import pytest
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Tier
 from quarterdeck_sandbox.enforce.landlock import rules
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.run.confinement import Confinement
 
 CONFINEMENT = Confinement(
     plan=LaunchPlan("/bin/tool", ("tool",), {}, "/"),

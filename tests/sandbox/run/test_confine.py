@@ -12,13 +12,12 @@ from support.sandbox.confinements import BUBBLEWRAP_ONLY, PATH, TierHome, run, t
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
 
 from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
+from quarterdeck_sandbox.policy.confinement import ROOT, Confinement
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import MountKind, Places
 from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.run.confine import Requester, confine
-from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.run.unix_user import ROOT
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from support.sandbox.confinements import BUBBLEWRAP_ONLY, GRACE_S, PATIENCE_S, T
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
 from quarterdeck_sandbox.network.uplink import Uplink
+from quarterdeck_sandbox.policy.confinement import Report
 from quarterdeck_sandbox.policy.host_names import Route
-from quarterdeck_sandbox.policy.judgement import Report
 from quarterdeck_sandbox.policy.machine import Cgroups, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Strength

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from support.sandbox.machine_facts import ROOT_ONLY
 
+from quarterdeck_sandbox.policy.confinement import ROOT, UnixUser
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run import unix_user
 from quarterdeck_sandbox.run.unix_user import (
     FIRST_UID,
     LAST_UID,
-    ROOT,
-    UnixUser,
     choose_user,
     hand_over,
     open_to_all,

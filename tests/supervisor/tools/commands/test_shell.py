@@ -16,7 +16,7 @@ from quarterdeck.tools.commands.shell import MAX_COMMAND_BYTES
 from quarterdeck.tools.context import Stream
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.doctor.probe import known_machine
-from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.start import start
 

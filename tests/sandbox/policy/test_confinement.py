@@ -8,13 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
-from quarterdeck_sandbox.policy.judgement import Report, describe_network, observe_receipt, refuse_unmet
+from quarterdeck_sandbox.policy.confinement import (
+    Confinement,
+    Report,
+    UnixUser,
+    describe_network,
+    observe_receipt,
+    refuse_unmet,
+)
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Strength
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.unix_user import UnixUser
 
 OURS = {"mnt": "mnt:[1]", "pid": "pid:[1]", "net": "net:[1]"}
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True), landlock_abi=6, seccomp=True)

@@ -1,4 +1,4 @@
-"""Make the receipt of a process from what was promised and what its probes observed.
+"""All that will confine a process, as a value; and its receipt, from what was promised and what its probes observed.
 
 A property whose observation disagrees with its promise is worth nothing, whatever the mechanism is called.
 """
@@ -7,13 +7,90 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_protocol.policy import NetworkMode, Property, Tier
-from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_protocol.policy import Limits, Network, NetworkMode, Property, Tier
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 
+from .host_names import Route
+from .machine import Machine
+from .mounts import View
 from .promises import REACHABLE, SCOPES_ABI, PropertyFinding, Receipt, Strength
 
 _Problem = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnixUser:
+    """A user and its group.  `dedicated` says that nobody else runs as it."""
+
+    uid: int
+    gid: int
+    dedicated: bool
+
+    @property
+    def name(self) -> str:
+        """The user in words for people."""
+        return "every other user" if self.dedicated else f"uid {self.uid}"
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it stays root, without capabilities."""
+        return self.uid == 0
+
+
+ROOT: Final = UnixUser(0, 0, dedicated=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """A process that is to be started, with all that confines it.
+
+    Attributes:
+        plan: what is executed; its environment holds what grants add.
+        promised: what the tier should guarantee on this machine.
+        required: what must be observed before it may start.
+        gaps: how this is weaker than the policy's preset intends.
+        rlimits: (the kernel's number, value) of the limits that the kernel keeps for each process.
+        seccomp: the compiled filter, empty for none.
+        identity: whom it becomes; None stays who we are.
+        routes: the hosts that it may reach by a relay.
+        secrets: paths outside that must not be open to it: the probes try them.
+        user_home: the home of the user who runs us, for hints.
+    """
+
+    plan: LaunchPlan
+    tier: Tier
+    network: Network
+    promised: Mapping[Property, PropertyFinding]
+    required: tuple[Property, ...]
+    gaps: tuple[str, ...]
+    view: View
+    limits: Limits
+    rlimits: tuple[tuple[int, int], ...]
+    seccomp: bytes
+    identity: UnixUser | None
+    routes: tuple[Route, ...]
+    secrets: tuple[str, ...]
+    machine: Machine
+    user_home: str = ""
+
+    @property
+    def stays_root(self) -> bool:
+        """Whether it runs as root without capabilities."""
+        return self.identity is not None and self.identity.is_root
+
+    @property
+    def writes_by_mounts(self) -> bool:
+        """Whether all but what it may write is mounted read-only: root owns what Landlock cannot keep, as modes."""
+        return self.stays_root and self.tier is Tier.LANDLOCK and self.machine.closes
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether it gets a network namespace of its own."""
+        return (
+            self.tier is Tier.BUBBLEWRAP
+            and self.machine.bubblewrap.makes_network
+            and self.network is not NetworkMode.FULL
+        )
 
 
 @dataclass(frozen=True, slots=True)

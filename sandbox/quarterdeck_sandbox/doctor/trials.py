@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.machine import CONTROLLERS, Bubblewrap, Cgroups
 from quarterdeck_sandbox.policy.mounts import is_within
+from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.cgroup import Cgroup
 from quarterdeck_sandbox.run.spawn import unnamed_file

@@ -15,8 +15,6 @@ from typing import Final
 import psutil
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, SandboxPolicy, Tier
-from quarterdeck_sandbox.enforce.bubblewrap import HOSTNAME
-from quarterdeck_sandbox.enforce.seccomp import Filter, compile_filter
 from quarterdeck_sandbox.network.uplink import RESOLV_CONF
 from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
 from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
@@ -24,6 +22,8 @@ from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.policy.promises import TRUNCATE_ABI
+from quarterdeck_sandbox.policy.seccomp import Filter, compile_filter
+from quarterdeck_sandbox.policy.tiers import HOSTNAME
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.resolve import Program, resolve_program

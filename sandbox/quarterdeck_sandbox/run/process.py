@@ -21,9 +21,9 @@ import anyio.to_thread
 import psutil
 
 from quarterdeck_protocol.policy import Property, Tier
-from quarterdeck_sandbox.enforce import bubblewrap
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
+from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.promises import Receipt, Strength
 
@@ -148,7 +148,7 @@ class ConfinedProcess:
             top=self._child.pid,
             root_pid=self._resources.init_pid if has_root else 0,
             scratch=scratch,
-            tmpfs=bubblewrap.temporary(self.confinement) if has_root else (),
+            tmpfs=tiers.temporary(self.confinement) if has_root else (),
             enforced=self._enforced(),
         )
 

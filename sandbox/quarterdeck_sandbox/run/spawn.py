@@ -26,7 +26,7 @@ from typing import Any, Final
 import anyio
 
 from quarterdeck_protocol.policy import Tier
-from quarterdeck_sandbox.enforce import bubblewrap
+from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import MountKind
@@ -94,14 +94,14 @@ def spawn_bubblewrap(
             gate_fds += [stdin.fileno(), stdout_w.fileno()]
             ends = [stdin_w, stdout]
         fds += gate_fds
-        words = bubblewrap.arguments(confinement, GATE_FOLDER, put)
+        words = tiers.arguments(confinement, GATE_FOLDER, put)
         flags = ["--args", str(put("\0".join(words) + "\0")), "--info-fd", str(info_w.fileno())]
         flags += ["--block-fd", str(blocked.fileno())]
         if confinement.seccomp:
             flags += ["--seccomp", str(put(confinement.seccomp))]
-        argv = [confinement.machine.bubblewrap.path, *flags, "--", *_gate(bubblewrap.INSIDE, "gate", *gate_fds)]
+        argv = [confinement.machine.bubblewrap.path, *flags, "--", *_gate(tiers.INSIDE, "gate", *gate_fds)]
         fds += [info_w.fileno(), blocked.fileno()]
-        devices = bubblewrap.fixed_devices(confinement)
+        devices = tiers.fixed_devices(confinement)
         child = _popen(_closed_first(confinement, argv, put, devices), fds, subprocess.DEVNULL if ends else None)
         if ends:
             child.stdin, child.stdout = (FileIO(os.dup(end.fileno()), end.mode) for end in ends)

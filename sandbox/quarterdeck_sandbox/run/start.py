@@ -20,13 +20,13 @@ from typing import Any, Final
 import anyio
 
 from quarterdeck_protocol.policy import NetworkMode, Property, Tier
-from quarterdeck_sandbox.enforce import bubblewrap, landlock
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
 from quarterdeck_sandbox.policy.confinement import Confinement, observe_receipt
 from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
 from quarterdeck_sandbox.policy.promises import APART_ABI
+from quarterdeck_sandbox.policy.tiers import SETTINGS, rules
 from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 
 from .cgroup import Cgroup
@@ -160,11 +160,7 @@ def _limit(confinement: Confinement, resources: SandboxResources, pid: int) -> N
 def _order(confinement: Confinement) -> dict[str, Any]:
     plan, identity = confinement.plan, confinement.identity
     in_bubblewrap = confinement.tier is Tier.BUBBLEWRAP
-    if in_bubblewrap:
-        confine = bubblewrap.rules(confinement)
-    else:
-        settings = open_to_all(landlock.SETTINGS) if confinement.stays_root else (landlock.SETTINGS,)
-        confine = landlock.rules(confinement, (GATE_FOLDER, sys.base_prefix), settings)
+    settings = open_to_all(SETTINGS) if confinement.stays_root and not in_bubblewrap else (SETTINGS,)
     return {
         "program": plan.program,
         "argv": list(plan.argv),
@@ -174,7 +170,7 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "rlimits": list(confinement.rlimits),
         "identity": (identity.uid, identity.gid) if identity else None,
         "listen": [(route.address, route.port) for route in confinement.routes],
-        "confine": confine,
+        "confine": rules(confinement, (GATE_FOLDER, sys.base_prefix), settings),
         # Its first process is another user's when we are root, else the program could write to its memory.
         "oom_score": oom_score_of_confined(),
         "set_apart": in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,

@@ -10,8 +10,8 @@ import pytest
 
 from quarterdeck_sandbox.doctor import probe
 from quarterdeck_sandbox.doctor.probe import Kernel, try_kernel
-from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES
 from quarterdeck_sandbox.inside import landlock, prctl
+from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES
 
 ARCHITECTURE = os.uname().machine
 

@@ -18,13 +18,13 @@ import psutil
 import pytest
 
 from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
-from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
+from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.start import start
 from quarterdeck_sandbox.run.unix_user import choose_user, hand_over

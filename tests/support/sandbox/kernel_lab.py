@@ -31,8 +31,7 @@ def play(scene: str, *, user: int | None = None, **task: object) -> Any:
     It is started as ourselves and has all modules then: another user may not be able to read this interpreter's.
     """
     if "filter" in task:
-        from quarterdeck_sandbox.enforce.seccomp import compile_filter
-        from quarterdeck_sandbox.enforce.syscall_rules import Filter
+        from quarterdeck_sandbox.policy.seccomp import Filter, compile_filter
 
         task["filter"] = compile_filter(Filter(*task["filter"]), os.uname().machine).hex()  # type: ignore[misc]
     ended = subprocess.run(

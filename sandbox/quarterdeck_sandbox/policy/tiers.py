@@ -1,6 +1,6 @@
-"""Tier one as arguments of `bwrap`: namespaces, then mounts in their order, then the gate.  Pure.
+"""Each tier as what enforces it is told: `bwrap` by its arguments, the gate by the rules that it gives itself.  Pure.
 
-What is not obvious, each with its regression test:
+What is not obvious of bubblewrap, each with its regression test:
 
 - mounts happen in the order of the arguments: what lies in a temporary filesystem comes after it;
 - the root itself and /dev are writable temporary filesystems of half the memory unless they are remounted read-only,
@@ -9,14 +9,19 @@ What is not obvious, each with its regression test:
 - root gets no user namespace: root makes the mounts, so that a private home can be shown, and the gate then becomes
   another user, whom pid 1 of the sandbox does not fear;
 - `--disable-userns` needs the explicit `--unshare-user`.
+
+Landlock alone is no sandbox: sockets other than TCP, knobs on other processes and changes of a file's metadata pass it
+by.  The filter closes what it can; what stays open is in the receipt.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from quarterdeck_sandbox.policy.confinement import Confinement
-from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
-from quarterdeck_sandbox.policy.mounts import Mount, MountKind, ancestors
+from quarterdeck_protocol.policy import NetworkMode, Tier
+
+from .confinement import Confinement
+from .host_names import FIRST_FREE_PORT
+from .mounts import Mount, MountKind, ancestors
 
 INSIDE: Final = "/.quarterdeck"
 """Where the gate's modules are shown; our own code, nothing secret."""
@@ -29,10 +34,19 @@ SHARED_MEMORY_BYTES: Final = 64 * 1024 * 1024
 
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
 
-_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 """What bwrap shows of the machine's devices: the machine's own, and root's."""
 
 HOSTNAME: Final = "sandbox"
+
+PROCESSES: Final = "/proc"
+"""Always to be read, because that of a process to come cannot be named yet: what matters there is guarded by ptrace's
+rules, which Landlock tightens."""
+
+SETTINGS: Final = "/etc"
+"""To be read, because a path that is refused, where a missing one was expected, stops OpenSSL and node."""
+
+TERMINALS: Final = "/dev/pts"
 
 
 def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], int]) -> list[str]:
@@ -55,18 +69,33 @@ def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], i
     ]
 
 
-def rules(confinement: Confinement) -> Mapping[str, object] | None:
-    """What the gate confines itself with beside the namespaces: a root, who owns the kernel's settings in /proc."""
-    if not confinement.stays_root:
-        return None
-    writable = [mount.target for mount in confinement.view.mounts if mount.kind is MountKind.WRITE]
-    landlock = {
-        "read": ["/"],
-        "write": [*temporary(confinement), *writable],
-        "devices": ["/dev"],
-        "deny_tcp": False,
-    }
-    return {"landlock": landlock, "seccomp": b""}
+def rules(confinement: Confinement, own: tuple[str, ...], settings: tuple[str, ...]) -> Mapping[str, object] | None:
+    """What the gate confines itself with; None for nothing, as beside the namespaces of whoever is not root.
+
+    Args:
+        confinement: what to confine it by.
+        own: directories that the gate itself reads: its modules and its interpreter.
+        settings: what it may read of the system's settings beyond its view.
+    """
+    mounts = confinement.view.mounts
+    writable = [mount for mount in mounts if mount.kind is MountKind.WRITE]
+    match confinement.tier:
+        case Tier.BUBBLEWRAP if confinement.stays_root:  # who owns the kernel's settings in /proc
+            write = [*temporary(confinement), *(mount.target for mount in writable)]
+            return {"landlock": {"read": ["/"], "write": write, "devices": ["/dev"], "deny_tcp": False}, "seccomp": b""}
+        case Tier.LANDLOCK:
+            shown = (mount.source for mount in mounts if mount.kind is MountKind.READ)
+            landlock = {
+                "read": [PROCESSES, *settings, *own, *shown],
+                "write": [TERMINALS, *(mount.source for mount in writable)],
+                "devices": [*DEVICES, "/dev/ptmx"],
+                "deny_tcp": confinement.network is NetworkMode.NONE,
+            }
+            return {"landlock": landlock, "seccomp": confinement.seccomp}
+        case Tier.LIMITS if confinement.seccomp:
+            return {"landlock": None, "seccomp": confinement.seccomp}
+        case _:
+            return None
 
 
 def fixed_devices(confinement: Confinement) -> tuple[str, ...]:
@@ -74,7 +103,7 @@ def fixed_devices(confinement: Confinement) -> tuple[str, ...]:
 
     It keeps them so.  What it mounts read-only itself (`--remount-ro`) is `nodev` too: none of them could be opened.
     """
-    return _DEVICES if confinement.stays_root and confinement.machine.closes else ()
+    return DEVICES if confinement.stays_root and confinement.machine.closes else ()
 
 
 def temporary(confinement: Confinement) -> tuple[str, ...]:

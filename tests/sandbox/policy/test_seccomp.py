@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from support.sandbox.bpf import Verdict, judge
 from support.sandbox.kernel_lab import play
 
-from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, compile_filter
-from quarterdeck_sandbox.enforce.syscall_rules import DENIED, NUMBERS, Filter
+from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, DENIED, NUMBERS, Filter, compile_filter
 
 FILTERS = [Filter(*choice) for choice in itertools.product([False, True], repeat=6)]
 CLOSED, OPEN = FILTERS[0], FILTERS[-1]

@@ -1,4 +1,4 @@
-"""Tier one as arguments of `bwrap`; each pitfall of mounts has its test."""
+"""The tiers as arguments of `bwrap`, each pitfall of mounts with its test; and as what the gate does to itself."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Tier
-from quarterdeck_sandbox.enforce import bubblewrap
-from quarterdeck_sandbox.policy.confinement import Confinement, UnixUser
+from quarterdeck_sandbox.policy import tiers
+from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
 from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, in_order
@@ -30,7 +30,7 @@ def words(*mounts: Mount, **changes: Any) -> list[str]:
         put.append(text)
         return 49 + len(put)
 
-    return bubblewrap.arguments(made, "/gate", keep)
+    return tiers.arguments(made, "/gate", keep)
 
 
 def confinement(*mounts: Mount, **changes: Any) -> Confinement:
@@ -187,7 +187,7 @@ def test_it_has_a_network_of_its_own_unless_it_is_to_have_ours(network: Any, mak
     machine = replace(MACHINE, bubblewrap=replace(MACHINE.bubblewrap, makes_network=makes))
     made = confinement(network=network, machine=machine)
     assert made.has_own_network is own
-    assert ("--unshare-net" in bubblewrap.arguments(made, "/gate", lambda text: 50)) is own
+    assert ("--unshare-net" in tiers.arguments(made, "/gate", lambda text: 50)) is own
     assert not replace(made, tier=Tier.LANDLOCK).has_own_network
 
 
@@ -196,12 +196,12 @@ def test_it_always_dies_with_us_in_a_world_of_its_own() -> None:
     found = words(network=NetworkMode.FULL, identity=SOMEBODY)
     always = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv")
     assert set(always) <= set(found)
-    at(found, "--ro-bind", "/gate", bubblewrap.INSIDE)
+    at(found, "--ro-bind", "/gate", tiers.INSIDE)
 
 
 def test_a_monitor_is_told_every_file_system_in_memory() -> None:
     """Memory would hide in files."""
-    assert bubblewrap.temporary(confinement(TMP, HOME)) == ("/dev/shm", "/tmp")
+    assert tiers.temporary(confinement(TMP, HOME)) == ("/dev/shm", "/tmp")
 
 
 _PATHS = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
@@ -225,3 +225,50 @@ def test_every_mount_stands_on_something(mounts: list[Mount]) -> None:
             there.add(target)
             if "--tmpfs" not in operation or "0555" in operation:
                 bound.add(target)
+
+
+LANDLOCKED = confinement(
+    Mount(MountKind.READ, "/inside/data", "/outside/data"),
+    Mount(MountKind.WRITE, "/inside/home", "/outside/home"),
+    Mount(MountKind.SCRATCH, "/tmp"),
+    Mount(MountKind.DATA, "/etc/hosts", "text"),
+    Mount(MountKind.LINK, "/bin", "usr/bin"),
+    tier=Tier.LANDLOCK,
+    seccomp=b"filter",
+)
+
+
+def test_only_root_without_capabilities_is_confined_by_landlock_in_bubblewrap() -> None:
+    """It owns the kernel's settings in /proc, which a mount namespace shows; anybody else needs no more than that."""
+    inside = replace(LANDLOCKED, tier=Tier.BUBBLEWRAP)
+    assert tiers.rules(inside, (), ()) is None
+    assert tiers.rules(replace(inside, identity=SOMEBODY), (), ()) is None
+    landlock = {"read": ["/"], "write": ["/dev/shm", "/tmp", "/inside/home"], "devices": ["/dev"], "deny_tcp": False}
+    assert tiers.rules(replace(inside, identity=ROOT), (), ()) == {"landlock": landlock, "seccomp": b""}
+
+
+def test_landlock_opens_what_the_view_shows_and_the_gate_needs() -> None:
+    """A server could not read its own program; or write where it may only read."""
+    found = tiers.rules(LANDLOCKED, ("/gate",), ("/etc",))
+    assert found is not None
+    landlock = found["landlock"]
+    assert isinstance(landlock, dict)
+    assert landlock["read"] == ["/proc", "/etc", "/gate", "/outside/data"]
+    assert landlock["write"] == ["/dev/pts", "/outside/home"]
+    assert "/dev/null" in landlock["devices"]
+    assert found["seccomp"] == b"filter"
+
+
+@pytest.mark.parametrize(("network", "denied"), [(NetworkMode.NONE, True), (NetworkMode.FULL, False)])
+def test_landlock_closes_tcp_where_there_is_no_network(network: NetworkMode, denied: bool) -> None:
+    """A server without a network could dial where no filter is loaded."""
+    found = tiers.rules(replace(LANDLOCKED, network=network), (), ())
+    assert found is not None
+    assert isinstance(found["landlock"], dict)
+    assert found["landlock"]["deny_tcp"] is denied
+
+
+def test_limits_alone_are_a_filter_or_nothing() -> None:
+    """The weakest tier would ask the kernel for Landlock, and fail on a Mac."""
+    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS), (), ()) == {"landlock": None, "seccomp": b"filter"}
+    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS, seccomp=b""), (), ()) is None

@@ -1,1 +1,0 @@
-"""What bubblewrap, Landlock and seccomp are told to enforce. Pure."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .hostile_files import path_of_fd as path_of_fd
     from .hostile_files import remove_tree as remove_tree
     from .hostile_files import temporary_folder as temporary_folder
-    from .inside.prctl import adopt_orphans as adopt_orphans
-    from .inside.prctl import die_with_parent as die_with_parent
-    from .inside.prctl import set_process_name as set_process_name
+    from .inside.kernel import adopt_orphans as adopt_orphans
+    from .inside.kernel import die_with_parent as die_with_parent
+    from .inside.kernel import set_process_name as set_process_name
     from .network.namespace import own_addresses as own_addresses
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches

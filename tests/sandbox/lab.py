@@ -24,7 +24,7 @@ from support.sandbox.confinements import TierHome, tier_home_of
 from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy import Tier
-from quarterdeck_sandbox.inside.prctl import adopt_orphans
+from quarterdeck_sandbox.inside.kernel import adopt_orphans
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.process_tree import kill_descendants

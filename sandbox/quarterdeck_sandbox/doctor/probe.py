@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
-from quarterdeck_sandbox.inside import landlock, prctl
+from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
@@ -92,13 +92,13 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     path = os.pathsep.join(filter(None, (DEFAULT_PATH, os.environ.get("PATH"))))
     pasta, slirp4netns = _find("pasta", path), _find("slirp4netns", path)
     reason = _tun_reason(user) if pasta or slirp4netns else ""
-    kernel = try_kernel(names.machine)
+    tried = try_kernel(names.machine)
     return replace(
         machine,
         other_users=user != 0 or os.geteuid() != 0 or try_other_users(),
         bubblewrap=try_bubblewrap(user, names.machine, path),
-        landlock_abi=kernel.landlock_abi,
-        seccomp=kernel.seccomp,
+        landlock_abi=tried.landlock_abi,
+        seccomp=tried.seccomp,
         closes=try_closing(user),
         cgroups=try_cgroups(user),
         pasta="" if reason else pasta,
@@ -130,12 +130,12 @@ def probe_more(machine: Machine) -> Machine:
     return replace(machine, pasta="", slirp4netns="", uplink_why="; ".join(reasons))
 
 
-def container_kind(environ: Mapping[str, str], kernel: str, markers: Iterable[str]) -> str:
+def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[str]) -> str:
     """What kind of container we are in by its traces, empty for none; a guess for people, nothing depends on it.
 
     Args:
         environ: our own.
-        kernel: its release.
+        release: the kernel's.
         markers: those of the engines' marker files that exist.
     """
     found = dict(_MARKERS)
@@ -145,7 +145,7 @@ def container_kind(environ: Mapping[str, str], kernel: str, markers: Iterable[st
         return "kubernetes"
     if "container" in environ:
         return environ["container"]
-    return "wsl" if "microsoft" in kernel.lower() else ""
+    return "wsl" if "microsoft" in release.lower() else ""
 
 
 def _find(name: str, path: str) -> str:
@@ -255,10 +255,10 @@ def try_kernel(architecture: str) -> Kernel:
 
 
 def _landlock() -> int:
-    abi = landlock.abi()
+    abi = kernel.abi()
     try:
-        prctl.forbid_new_privileges()
-        landlock.restrict([], [], [], deny_tcp=True)
+        kernel.forbid_new_privileges()
+        kernel.restrict([], [], [], deny_tcp=True)
     except OSError:
         return 0
     return abi if _errno(lambda: os.listdir("/")) == errno.EACCES else 0
@@ -270,8 +270,8 @@ def _seccomp(architecture: str) -> bool:
         return False
     program = compile_filter(_CLOSED, architecture)
     try:
-        prctl.forbid_new_privileges()
-        prctl.load_seccomp(program)
+        kernel.forbid_new_privileges()
+        kernel.load_seccomp(program)
     except OSError:
         return False
     return _errno(lambda: socket.socket(socket.AF_UNIX).close()) == errno.EPERM

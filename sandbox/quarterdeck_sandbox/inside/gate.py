@@ -34,25 +34,32 @@ LISTENERS_BATCH = 200
 BACKLOG = 128
 """Connections that wait for our owner to accept them."""
 
+STATUS_FIELDS = ("NoNewPrivs", "Seccomp", "CapPrm", "CapEff", "Uid", "Gid")
+NAMESPACES = ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup")
 
-def main(control_fd: int, *streams: int) -> None:
-    """Never returns.  `streams` become the first of the program's standard streams."""
+AF_PACKET = 17
+AF_VSOCK = 40
+
+_FAMILIES = (("inet", _socket.AF_INET), ("unix", _socket.AF_UNIX), ("packet", AF_PACKET), ("vsock", AF_VSOCK))
+
+
+def main(control: "str | int", *streams: str) -> None:
+    """Never returns.  Of descriptors, `streams` become the first of the program's standard streams."""
+    control_fd = int(control)
     for number, fd in enumerate(streams):
-        os.dup2(fd, number)
+        os.dup2(int(fd), number)
     os.set_inheritable(control_fd, False)  # noqa: FBT003 - takes no keyword
     os.setsid()  # so that a signal to the group of the program reaches its children too, and nobody else
-    control = _socket.socket(fileno=control_fd)
-    order = _read_order(control)
+    owner = _socket.socket(fileno=control_fd)
+    order = _read_order(owner)
     _close_others(control_fd)
-    import probes
-
     try:
-        _prepare(order, control)
-        report = probes.observe(order["probes"])
+        _prepare(order, owner)
+        report = observe(order["probes"])
     except OSError as error:
         report = [("failed", f"{error.errno} {error}")]
-    control.sendall("".join(f"{key} {_one_line(value)}\n" for key, value in report).encode("utf-8", "replace") + b"\n")
-    if not control.recv(1):
+    owner.sendall("".join(f"{key} {_one_line(value)}\n" for key, value in report).encode("utf-8", "replace") + b"\n")
+    if not owner.recv(1):
         os._exit(EXIT_REFUSED)
     # Python ignores two of these, and our owner may ignore the third; no program expects to be born deaf to them.
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):
@@ -60,9 +67,9 @@ def main(control_fd: int, *streams: int) -> None:
     try:
         os.execve(order["program"], order["argv"], order["env"])  # noqa: S606 - the whole point
     except OSError as error:
-        control.sendall(b"%d" % (error.errno or EINVAL))
+        owner.sendall(b"%d" % (error.errno or EINVAL))
     except ValueError:
-        control.sendall(b"%d" % EINVAL)  # a zero byte, or a variable with = in its name
+        owner.sendall(b"%d" % EINVAL)  # a zero byte, or a variable with = in its name
     os._exit(EXIT_NO_EXEC)
 
 
@@ -101,13 +108,10 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
     import resource
 
     raise_oom_score(order["oom_score"])
-    # All of it now: our interpreter can be out of reach for whom we become.
-    if order["confine"] is not None or order["set_apart"]:
-        import landlock
-    if order["confine"] is not None or order["identity"] is not None:
-        import prctl
+    if order["confine"] is not None or order["identity"] is not None or order["set_apart"]:
+        import kernel
 
-        prctl.load_library()
+        kernel.library()  # now: our interpreter can be out of reach for whom we become
     if order["listen"]:
         open_listeners(control, order["listen"])
     if order["open_files"]:
@@ -132,20 +136,20 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
         if uid == 0:
-            prctl.forbid_new_privileges()
-            prctl.lock_securebits()
-        prctl.clear_capabilities()
+            kernel.forbid_new_privileges()
+            kernel.lock_securebits()
+        kernel.clear_capabilities()
     os.umask(0o022)
     os.chdir(order["cwd"])
     if order["set_apart"]:
-        landlock.set_apart()
+        kernel.set_apart()
     if order["confine"] is not None:
-        prctl.die_with_parent()  # again: the kernel forgets it when a process changes its user
-        prctl.forbid_new_privileges()
+        kernel.die_with_parent()  # again: the kernel forgets it when a process changes its user
+        kernel.forbid_new_privileges()
         if order["confine"]["landlock"] is not None:
-            landlock.restrict(**order["confine"]["landlock"])
+            kernel.restrict(**order["confine"]["landlock"])
         if order["confine"]["seccomp"]:
-            prctl.load_seccomp(order["confine"]["seccomp"])
+            kernel.load_seccomp(order["confine"]["seccomp"])
 
 
 def open_listeners(control: "_socket.socket", pairs: "list[tuple[str, int]]") -> None:
@@ -178,7 +182,7 @@ def _listen(pair: "tuple[str, int]") -> "_socket.socket":
     return listener
 
 
-def raise_oom_score(score: "int | None") -> None:
+def raise_oom_score(score: "int | str | None") -> None:
     """Have this process killed before its owner when memory runs out.
 
     Before a change of user, a read-only /proc and Landlock, each of which would close the file.
@@ -196,5 +200,66 @@ def _one_line(value: object) -> str:
     return str(value).replace("\n", " ")
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
+def observe(task: "dict[str, Any]") -> list[tuple[str, object]]:
+    """What can be seen and done from inside, as (key, value) pairs, just before the program starts; the owner judges.
+
+    Each probe tries something that the program could try.  Nothing is changed: what is opened is never written.
+
+    Args:
+        task: `owner` a process id outside, `secrets` paths that must not open, `fixed` directories that must not take
+            a new file.
+    """
+    import resource
+
+    facts: list[tuple[str, object]] = [("pid", os.getpid())]
+    facts += _status()
+    facts += [(f"ns.{name}", _link(f"/proc/self/ns/{name}")) for name in NAMESPACES]
+    facts += [("opened", path) for path in task["secrets"] if _opens(path)]
+    facts += [("writable", path) for path in task["fixed"] if os.access(path, os.W_OK)]
+    facts.append(("signals_owner", int(_may_signal(task["owner"]))))
+    facts.append(("holds_first", int(_opens(f"/proc/{os.getppid()}/mem", os.O_WRONLY))))
+    facts.append(("sees_owner", int(os.path.exists(f"/proc/{task['owner']}"))))
+    facts += [(f"socket.{name}", int(_has_socket(family))) for name, family in _FAMILIES]
+    facts += [(f"rlimit.{number}", resource.getrlimit(number)[0]) for number in task["rlimits"]]
+    return facts
+
+
+def _status() -> list[tuple[str, object]]:
+    try:
+        with open("/proc/self/status") as status:
+            lines = status.read().split("\n")
+    except OSError:
+        return []
+    pairs = (line.partition(":\t") for line in lines)
+    return [(f"status.{key}", value.split("\t")[0]) for key, _, value in pairs if key in STATUS_FIELDS]
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _opens(path: str, flags: int = os.O_RDONLY | os.O_NONBLOCK) -> bool:
+    try:
+        os.close(os.open(path, flags))
+    except OSError:
+        return False
+    return True
+
+
+def _may_signal(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _has_socket(family: int) -> bool:
+    try:
+        _socket.socket(family, _socket.SOCK_DGRAM).close()
+    except OSError:
+        return False
+    return True

@@ -17,13 +17,10 @@ Source: mount_setattr(2), open_tree(2), move_mount(2), openat2(2), user_namespac
 
 import marshal
 import os
-import sys
+import struct
 
 import gate
-
-TYPE_CHECKING = False  # the typing module costs more than an interpreter's start
-if TYPE_CHECKING:
-    from typing import Any
+import kernel
 
 OPEN_TREE = 428
 MOVE_MOUNT = 429
@@ -54,13 +51,11 @@ ATTEMPTS = 5
 EXIT_FAILED = 1
 MAX_ORDER_BYTES = 16 * 1024 * 1024
 
-_libc: "Any" = None
 
-
-def main(order_fd: int) -> None:
-    """Never returns."""
-    order = marshal.loads(os.pread(order_fd, MAX_ORDER_BYTES, 0))  # noqa: S302 - written by our owner
-    os.close(order_fd)
+def main(order_fd: str) -> None:
+    """Never returns.  `order_fd` holds the order."""
+    order = marshal.loads(os.pread(int(order_fd), MAX_ORDER_BYTES, 0))  # noqa: S302 - written by our owner
+    os.close(int(order_fd))
     gate.raise_oom_score(order.get("oom_score"))
     try:
         close(order["steps"], order.get("open"))
@@ -94,9 +89,9 @@ def _leave() -> None:
     """A mount namespace of our own; an ordinary user needs a user namespace for it, and stays who they are in it."""
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
-        _check(_library().unshare(CLONE_NEWNS), "/")
+        kernel.check(kernel.library().unshare(CLONE_NEWNS), path="/")
     else:
-        _check(_library().unshare(CLONE_NEWUSER | CLONE_NEWNS), "/proc/self/ns/user")
+        kernel.check(kernel.library().unshare(CLONE_NEWUSER | CLONE_NEWNS), path="/proc/self/ns/user")
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
@@ -113,7 +108,7 @@ def _close_all_but(opened: "list[str]") -> None:
             kept[-1] = (place, _clone(place))
         _set(AT_FDCWD, b"/", AT_RECURSIVE, attributes=MOUNT_ATTR_RDONLY)
         for place, tree in kept:
-            _call(MOVE_MOUNT, tree, b"", place, b"", MOVE_MOUNT_FROM_HERE | MOVE_MOUNT_ONTO_HERE)
+            kernel.call(MOVE_MOUNT, tree, b"", place, b"", MOVE_MOUNT_FROM_HERE | MOVE_MOUNT_ONTO_HERE)
     finally:
         for pair in kept:
             for fd in pair:
@@ -123,7 +118,8 @@ def _close_all_but(opened: "list[str]") -> None:
 
 def _clone(place: int) -> int:
     """The mounts at a place, as a tree of their own."""
-    return _call(OPEN_TREE, place, b"", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH | os.O_CLOEXEC)
+    tree: int = kernel.call(OPEN_TREE, place, b"", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH | os.O_CLOEXEC)
+    return tree
 
 
 def _mount_upon_itself(path: str, *, closed: bool) -> None:
@@ -135,7 +131,7 @@ def _mount_upon_itself(path: str, *, closed: bool) -> None:
                 try:
                     if closed:
                         _set(tree, b"", AT_RECURSIVE | AT_EMPTY_PATH, attributes=MOUNT_ATTR_RDONLY)
-                    _call(MOVE_MOUNT, tree, b"", place, b"", MOVE_MOUNT_FROM_HERE | MOVE_MOUNT_ONTO_HERE)
+                    kernel.call(MOVE_MOUNT, tree, b"", place, b"", MOVE_MOUNT_FROM_HERE | MOVE_MOUNT_ONTO_HERE)
                 finally:
                     os.close(tree)
             finally:
@@ -158,45 +154,11 @@ def _is_read_only(path: str) -> bool:
 
 
 def _open(path: str) -> int:
-    import struct
-
     how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
-    return _call(OPENAT2, AT_FDCWD, os.fsencode(path), how, len(how))
+    place: int = kernel.call(OPENAT2, AT_FDCWD, os.fsencode(path), how, len(how))
+    return place
 
 
 def _set(place: int, path: bytes, flags: int, *, attributes: int = 0, propagation: int = 0) -> None:
-    import struct
-
     wanted = struct.pack("=QQQQ", attributes, 0, propagation, 0)
-    _call(MOUNT_SETATTR, place, path, flags, wanted, len(wanted))
-
-
-def _call(number: int, *arguments: int | bytes) -> int:
-    import ctypes
-
-    # Variadic in C: an int must be passed as a whole register.
-    whole = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return _check(_library().syscall(ctypes.c_long(number), *whole))
-
-
-def _check(result: int, path: str | None = None) -> int:
-    if result < 0:
-        import ctypes
-
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
-    return result
-
-
-def _library() -> "Any":
-    global _libc
-    if _libc is None:
-        import ctypes
-
-        _libc = ctypes.CDLL(None, use_errno=True)
-        _libc.syscall.restype = ctypes.c_long
-    return _libc
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    kernel.call(MOUNT_SETATTR, place, path, flags, wanted, len(wanted))

@@ -13,7 +13,7 @@ import sys
 import time
 
 import gate
-import prctl
+import kernel
 
 KILL_ROUNDS = 2000
 """Of two milliseconds: four seconds, then we leave the rest to our owner's own sweep."""
@@ -23,24 +23,25 @@ NO_STATUS = 137
 """As if killed: the program was gone before anybody could ask."""
 
 
-def main(control_fd: int, leash_fd: int, wants_apart: int = 0, oom_score: "int | None" = None) -> None:
+def main(control: str, leash: str, wants_apart: str = "0", oom_score: "str | None" = None) -> None:
     """Never returns.
 
-    `wants_apart` is 1 where the program will be confined by Landlock, and so may we; `oom_score` is what we and all
-    below us get, None where the system has no scores.
+    `control` and `leash` are descriptors; `wants_apart` is 1 where the program will be confined by Landlock, and so may
+    we; `oom_score` is what we and all below us get, None where the system has no scores.
     """
+    control_fd, leash_fd = int(control), int(leash)
     gate.raise_oom_score(oom_score)
-    prctl.adopt_orphans()
+    kernel.adopt_orphans()
     # Not killed: it has to end what it adopted.  But one that is stopped does not see that the leash was dropped.
-    prctl.tell_end_of_parent(signal.SIGCONT)
+    kernel.tell_end_of_parent(signal.SIGCONT)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    is_apart = bool(wants_apart) and _set_apart()
+    is_apart = wants_apart == "1" and _set_apart()
     parent = os.getpid()
     program = os.fork()
     if program == 0:
         os.close(leash_fd)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        prctl.die_with_parent()
+        kernel.die_with_parent()
         if os.getppid() == parent:
             gate.main(control_fd)
         os._exit(gate.EXIT_REFUSED)
@@ -53,12 +54,10 @@ def main(control_fd: int, leash_fd: int, wants_apart: int = 0, oom_score: "int |
 
 def _set_apart() -> bool:
     """Whether our signals reach nothing but what is below us, from here on."""
-    import landlock
-
-    if landlock.abi() < landlock.SCOPES_SINCE:
+    if kernel.abi() < kernel.SCOPES_SINCE:
         return False
-    prctl.forbid_new_privileges()
-    landlock.set_apart(with_files=True)
+    kernel.forbid_new_privileges()
+    kernel.set_apart(with_files=True)
     try:
         os.kill(os.getppid(), 0)
     except PermissionError:
@@ -143,7 +142,3 @@ def _descendants() -> list[int]:
 def _exit_status(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -40,14 +40,8 @@ GATE_FOLDER: Final = str(Path(__file__).parents[1] / "inside")
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 """What runs the gate: ours without its virtual environment, of which the gate needs nothing."""
 
-BOOT: Final = "import sys; sys.path.insert(0, sys.argv[1]); import {0}; {0}.main(*map(int, sys.argv[2:]))"
+BOOT: Final = "import sys; sys.path.insert(0, sys.argv[1]); import {0}; {0}.main(*sys.argv[2:])"
 """The gate's folder is not on an isolated interpreter's path; imported as modules, they need not be compiled anew."""
-
-_TIE: Final = (
-    "import os, sys; sys.path.insert(0, sys.argv[1]); import prctl; "
-    "prctl.tell_end_of_parent(int(sys.argv[2])); os.execv(sys.argv[3], sys.argv[3:])"
-)
-"""What `setpriv` does in a hundredth of the time, where there is one that can."""
 
 REPORT_BYTES: Final = 64 * 1024
 """Larger than any report; more is no report."""
@@ -157,8 +151,8 @@ def _put(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
     return fd
 
 
-def _gate(folder: str, module: str, *numbers: int) -> list[str]:
-    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(module), folder, *map(str, numbers)]
+def _gate(folder: str, module: str, *words: int | str) -> list[str]:
+    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(module), folder, *map(str, words)]
 
 
 def _popen(argv: list[str], fds: list[int], streams: int | None) -> subprocess.Popen[bytes]:
@@ -295,7 +289,7 @@ def with_death_signal(machine: Machine, argv: Sequence[str], number: signal.Sign
         return list(argv)
     if machine.setpriv:
         return [machine.setpriv, "--pdeathsig", number.name.removeprefix("SIG"), "--", *argv]
-    return [INTERPRETER, "-I", "-S", "-c", _TIE, GATE_FOLDER, str(int(number)), *argv]
+    return _gate(GATE_FOLDER, "kernel", int(number), *argv)  # a hundred times as slow
 
 
 def unnamed_file(data: bytes = b"") -> int:

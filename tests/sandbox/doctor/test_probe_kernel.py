@@ -10,7 +10,7 @@ import pytest
 
 from quarterdeck_sandbox.doctor import probe
 from quarterdeck_sandbox.doctor.probe import Kernel, try_kernel
-from quarterdeck_sandbox.inside import landlock, prctl
+from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES
 
 ARCHITECTURE = os.uname().machine
@@ -19,7 +19,7 @@ ARCHITECTURE = os.uname().machine
 @pytest.mark.skipif(sys.platform != "linux" or ARCHITECTURE not in ARCHITECTURES, reason="no filter for this machine")
 def test_what_the_kernel_has_is_found() -> None:
     """A tier would be used that is not there, or the other way round."""
-    assert try_kernel(ARCHITECTURE) in (Kernel(landlock.abi(), seccomp=True), Kernel(landlock.abi(), seccomp=False))
+    assert try_kernel(ARCHITECTURE) in (Kernel(kernel.abi(), seccomp=True), Kernel(kernel.abi(), seccomp=False))
 
 
 def test_the_trial_confines_its_own_thread_only() -> None:
@@ -50,7 +50,7 @@ def test_an_architecture_without_a_filter_has_none() -> None:
 def test_a_32_bit_interpreter_is_never_put_under_a_64_bit_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trial would kill the supervisor."""
     monkeypatch.setattr(probe, "_POINTER_BITS", 32)
-    monkeypatch.setattr(prctl, "load_seccomp", lambda program: pytest.fail("loaded"))
+    monkeypatch.setattr(kernel, "load_seccomp", lambda program: pytest.fail("loaded"))
     assert not try_kernel(ARCHITECTURE).seccomp
 
 
@@ -60,5 +60,5 @@ def test_a_kernel_that_refuses_has_neither(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse() -> None:
         raise PermissionError
 
-    monkeypatch.setattr(prctl, "forbid_new_privileges", refuse)
+    monkeypatch.setattr(kernel, "forbid_new_privileges", refuse)
     assert try_kernel(ARCHITECTURE) == Kernel()

@@ -1,5 +1,6 @@
 """The last steps between a spawn and a program's first instruction, without a sandbox around them."""
 
+import array
 import errno
 import marshal
 import os
@@ -9,13 +10,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
+from quarterdeck_sandbox.inside import gate as gate_module
 from quarterdeck_sandbox.run.spawn import BOOT, GATE_FOLDER
 
 PATIENCE_S = 20.0
@@ -278,3 +280,38 @@ def test_who_stays_root_has_nothing_left_but_the_name() -> None:
     assert (status["Uid"], status["Gid"], status["Groups"]) == (["0"] * 4, ["0"] * 4, [])
     assert {status[name][0] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
     assert status["NoNewPrivs"] == ["1"]
+
+
+@contextmanager
+def received(count: int, control: socket.socket) -> Iterator[list[socket.socket]]:
+    """The next `count` sockets that came over `control`."""
+    with ExitStack() as cleanup:
+        fds = array.array("i")
+        while len(fds) < count:
+            _, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(1024), socket.MSG_CMSG_CLOEXEC)
+            for _, _, content in ancillary:
+                fds.frombytes(content)
+        yield [cleanup.enter_context(socket.socket(fileno=fd)) for fd in fds]
+
+
+def test_whoever_holds_the_listeners_is_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host of the list could not be reached, or another one would answer in its place."""
+    monkeypatch.setattr(gate_module, "LISTENERS_BATCH", 2)
+    ours, theirs = socket.socketpair()
+    pairs = [("127.64.0.1", 0), ("127.64.0.2", 0), ("127.64.0.1", 0)]
+    with ours, theirs:
+        gate_module.open_listeners(theirs, pairs)
+        with received(len(pairs), ours) as opened:
+            assert [one.getsockname()[0] for one in opened] == [address for address, _ in pairs]
+            for one in opened:
+                with socket.create_connection(one.getsockname(), 5):
+                    one.accept()[0].close()
+
+
+def test_an_address_that_is_taken_is_named() -> None:
+    """A server would start without a host that its receipt promises."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.create_server(("127.64.0.9", 0)) as taken:
+        pair = taken.getsockname()
+        with pytest.raises(OSError, match=rf"cannot listen on {pair[0]}:{pair[1]}: Address already in use"):
+            gate_module.open_listeners(theirs, [pair])

@@ -15,7 +15,7 @@ from support.processes.leftovers import assert_gone
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
-from quarterdeck_sandbox.inside import landlock
+from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.run.spawn import BOOT, GATE_FOLDER
 
 pytestmark = LINUX_ONLY
@@ -23,7 +23,7 @@ pytestmark = LINUX_ONLY
 PATIENCE_S = 20.0
 
 BLIND = "import sys; sys.path.insert(0, sys.argv[1]); import reaper; reaper._descendants = list; "
-BLIND += "reaper.main(*map(int, sys.argv[2:]))"
+BLIND += "reaper.main(*sys.argv[2:])"
 """Starts one that finds nobody below it."""
 
 
@@ -136,7 +136,7 @@ def test_what_forks_without_end_is_ended_too() -> None:
         assert_gone(made.below() if made.process.poll() is None else [])
 
 
-@pytest.mark.skipif(landlock.abi() < landlock.SCOPES_SINCE, reason="this Landlock does not hold signals")
+@pytest.mark.skipif(kernel.abi() < kernel.SCOPES_SINCE, reason="this Landlock does not hold signals")
 def test_where_landlock_holds_signals_all_are_ended_without_being_found_first() -> None:
     """A server could outlive its owner by forking and dying all the time: whom a look finds has ended by then."""
     with reaper(LEAVER + "while :; do /bin/sleep 1000; done", boot=BLIND, wants_apart=True) as made:

@@ -42,10 +42,10 @@ def program(lacks: set[str]) -> bytes:
 
 def main(lacks: str, *command: str) -> None:
     """Never returns."""
-    from quarterdeck_sandbox.inside import prctl
+    from quarterdeck_sandbox.inside import kernel
 
-    prctl.forbid_new_privileges()
-    prctl.load_seccomp(program(set(lacks.split(","))))
+    kernel.forbid_new_privileges()
+    kernel.load_seccomp(program(set(lacks.split(","))))
     os.execv(command[0], command)
 
 

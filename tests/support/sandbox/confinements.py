@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
-from quarterdeck_sandbox.inside import landlock
+from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
@@ -54,7 +54,7 @@ def this_machine() -> Machine:
         kernel=platform.release(),
         euid=os.geteuid(),
         bubblewrap=Bubblewrap(bwrap, works=works, makes_network=works, hides_users=works),
-        landlock_abi=landlock.abi(),
+        landlock_abi=kernel.abi(),
         seccomp=sys.platform == "linux" and platform.machine() in ARCHITECTURES,
         nsenter=shutil.which("nsenter") or "",
     )

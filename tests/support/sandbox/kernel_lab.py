@@ -17,8 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "sandbox" / "quarterdeck_sandbox" / "inside"))
 try:
-    import landlock
-    import prctl
+    import kernel
 finally:
     del sys.path[0]
 
@@ -47,8 +46,8 @@ def play(scene: str, *, user: int | None = None, **task: object) -> Any:
 
 
 def _confine(task: dict[str, Any]) -> None:
-    prctl.forbid_new_privileges()
-    prctl.load_seccomp(bytes.fromhex(task["filter"]))
+    kernel.forbid_new_privileges()
+    kernel.load_seccomp(bytes.fromhex(task["filter"]))
 
 
 def _errno(attempt: Callable[[], object]) -> int:
@@ -151,9 +150,9 @@ def landlocked(task: dict[str, Any]) -> dict[str, int]:
     port = listener.getsockname()[1]
     client = socket.socket()
     if task["capabilities"]:
-        prctl.clear_capabilities()
-    prctl.forbid_new_privileges()
-    landlock.restrict(
+        kernel.clear_capabilities()
+    kernel.forbid_new_privileges()
+    kernel.restrict(
         ["/usr", f"{folder}/fixed", f"{folder}/missing"],
         [f"{folder}/open"],
         ["/dev/null"],
@@ -191,20 +190,20 @@ def privileges(task: dict[str, Any]) -> dict[str, str]:
         pairs = (line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         return {key: value.strip() for key, value in pairs if key in ("CapPrm", "CapEff", "CapAmb", "NoNewPrivs")}
 
-    prctl.clear_ambient()
-    prctl.clear_capabilities()
-    prctl.forbid_new_privileges()
+    kernel.clear_ambient()
+    kernel.clear_capabilities()
+    kernel.forbid_new_privileges()
     return status()
 
 
 def orphans(task: dict[str, Any]) -> dict[str, bool]:
     """Who becomes the parent of a grandchild, and whether a child dies with its parent."""
-    prctl.adopt_orphans()
+    kernel.adopt_orphans()
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         if os.fork() == 0:
-            prctl.die_with_parent()
+            kernel.die_with_parent()
             os.write(write, str(os.getpid()).encode())
             signal.pause()
         signal.pause()

@@ -16,7 +16,7 @@ import pytest
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor.probe import try_closing
-from quarterdeck_sandbox.inside import landlock
+from quarterdeck_sandbox.inside import kernel
 from support.processes.running import output, run
 
 NO_ROOT: Final = "the tests do not run as root"
@@ -27,7 +27,7 @@ NO_MOUNT_NAMESPACE: Final = "no mount namespace can be made here"
 LINUX_ONLY: Final = pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
 ROOT_ONLY: Final = pytest.mark.skipif(os.geteuid() != 0, reason=NO_ROOT)
 USER_ONLY: Final = pytest.mark.skipif(os.geteuid() == 0, reason="the tests run as root")
-LANDLOCK_ONLY: Final = pytest.mark.skipif(landlock.abi() == 0, reason=NO_LANDLOCK)
+LANDLOCK_ONLY: Final = pytest.mark.skipif(kernel.abi() == 0, reason=NO_LANDLOCK)
 FULL_DEVICE_ONLY: Final = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 
 

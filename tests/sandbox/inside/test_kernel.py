@@ -1,24 +1,59 @@
-"""Landlock, tried in processes of their own."""
+"""What a process asks of the kernel for itself; Landlock is tried in processes of their own."""
 
 import errno
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.sandbox.kernel_lab import play
-from support.sandbox.machine_facts import LANDLOCK_ONLY, ROOT_ONLY
+from support.sandbox.machine_facts import LANDLOCK_ONLY, LINUX_ONLY, ROOT_ONLY
 
-from quarterdeck_sandbox.inside import landlock
+from quarterdeck_sandbox.inside import kernel
 
-ABI = landlock.abi()
-
-pytestmark = LANDLOCK_ONLY
-
-needs_root = ROOT_ONLY
+linux = LINUX_ONLY
+ABI = kernel.abi()
 SOMEBODY = 12_345
+
+
+@linux
+def test_privileges_that_were_given_up_are_gone() -> None:
+    """A server could take back what it was started without."""
+    assert play("privileges") == {
+        "CapPrm": "0" * 16,
+        "CapEff": "0" * 16,
+        "CapAmb": "0" * 16,
+        "NoNewPrivs": "1",
+    }
+
+
+@linux
+def test_orphans_are_adopted_and_children_die_with_their_parent() -> None:
+    """A daemon would outlive its server."""
+    assert play("orphans") == {"adopted": True, "killed": True}
+
+
+@linux
+def test_a_filter_that_is_none_is_refused_by_the_kernel() -> None:
+    """A server would run without a filter, and nobody would know."""
+    with pytest.raises(OSError, match="prctl"):
+        kernel.load_seccomp(b"")
+
+
+def test_another_system_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weakest tier would not start on a Mac."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(kernel, "library", lambda: pytest.fail("asked"))
+    kernel.forbid_new_privileges()
+    kernel.adopt_orphans()
+    kernel.die_with_parent()
+    kernel.clear_ambient()
+    kernel.lock_securebits()
+    kernel.clear_capabilities()
+    kernel.load_seccomp(b"")
 
 
 @pytest.fixture
@@ -35,7 +70,8 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("user", [None, pytest.param(SOMEBODY, marks=needs_root)], ids=["we", "somebody"])
+@LANDLOCK_ONLY
+@pytest.mark.parametrize("user", [None, pytest.param(SOMEBODY, marks=ROOT_ONLY)], ids=["we", "somebody"])
 def test_only_what_is_named_can_be_reached(folder: Path, user: int | None) -> None:
     """A server would read a neighbour's files, or be kept from its own."""
     found = play(
@@ -58,6 +94,7 @@ def test_only_what_is_named_can_be_reached(folder: Path, user: int | None) -> No
     assert (folder / "open" / "folder" / "new").exists() or ABI < 2
 
 
+@LANDLOCK_ONLY
 def test_tcp_is_left_alone_unless_it_is_to_be_denied(folder: Path) -> None:
     """A server whose policy gives it the network would have none."""
     found = play("landlocked", folder=str(folder), deny_tcp=False, capabilities=False, true="/bin/true")
@@ -66,5 +103,5 @@ def test_tcp_is_left_alone_unless_it_is_to_be_denied(folder: Path) -> None:
 
 def test_the_numbers_of_rights_never_shrink() -> None:
     """A newer kernel would be asked for less than an older one."""
-    assert list(landlock.RIGHTS_BY_ABI) == sorted(landlock.RIGHTS_BY_ABI)
-    assert 1 << landlock.RIGHTS_BY_ABI[-1] > landlock.WRITE
+    assert list(kernel.RIGHTS_BY_ABI) == sorted(kernel.RIGHTS_BY_ABI)
+    assert 1 << kernel.RIGHTS_BY_ABI[-1] > kernel.WRITE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck_sandbox.inside import probes
+from quarterdeck_sandbox.inside import gate
 
 linux = LINUX_ONLY
 
@@ -16,7 +16,7 @@ linux = LINUX_ONLY
 def look(**task: object) -> dict[str, list[object]]:
     """Facts by key."""
     facts: dict[str, list[object]] = {}
-    for key, value in probes.observe({"owner": os.getppid(), "secrets": [], "fixed": [], "rlimits": []} | task):
+    for key, value in gate.observe({"owner": os.getppid(), "secrets": [], "fixed": [], "rlimits": []} | task):
         facts.setdefault(key, []).append(value)
     return facts
 
@@ -72,7 +72,7 @@ def test_a_socket_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -
                 raise PermissionError(family)
             return socket.socket(family, kind)
 
-    monkeypatch.setattr(probes, "_socket", Sockets)
+    monkeypatch.setattr(gate, "_socket", Sockets)
     facts = look()
     assert (facts["socket.inet"], facts["socket.unix"], facts["socket.vsock"]) == ([1], [0], [0])
 
@@ -83,8 +83,8 @@ def test_without_proc_there_are_no_facts_from_it(monkeypatch: pytest.MonkeyPatch
     def nothing(*args: object) -> None:
         raise FileNotFoundError
 
-    monkeypatch.setattr(probes, "open", nothing, raising=False)
-    monkeypatch.setattr(probes.os, "readlink", nothing)
+    monkeypatch.setattr(gate, "open", nothing, raising=False)
+    monkeypatch.setattr(gate.os, "readlink", nothing)
     facts = look()
     assert not any(key.startswith("status.") for key in facts)
     assert facts["ns.net"] == [""]

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from .run.disk_use import DiskUse as DiskUse
     from .run.disk_use import disk_use as disk_use
     from .run.disk_use import measure_disk_use as measure_disk_use
-    from .run.foreground import run_foreground as run_foreground
     from .run.hints import infer_hints as infer_hints
     from .run.monitor import MONITOR_TICK_S as MONITOR_TICK_S
     from .run.monitor import ProcessTree as ProcessTree
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from .run.process_tree import ask_to_end as ask_to_end
     from .run.process_tree import kill_descendants as kill_descendants
     from .run.process_tree import signal_tree as signal_tree
+    from .run.start import run_foreground as run_foreground
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper
     from .run.stderr import split_time as split_time

@@ -12,8 +12,8 @@ from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.run.foreground import run_foreground
 from quarterdeck_sandbox.run.process import ConfinedProcess
+from quarterdeck_sandbox.run.start import run_foreground
 
 pytestmark = pytest.mark.anyio
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .policy.diagnosis import SelfTest as SelfTest
     from .policy.diagnosis import diagnose as diagnose
     from .policy.limits import Excess as Excess
+    from .policy.limits import ProcessTree as ProcessTree
     from .policy.limits import Usage as Usage
     from .policy.machine import Machine as Machine
     from .policy.mounts import MountKind as MountKind
@@ -66,21 +67,20 @@ if TYPE_CHECKING:
     from .run.disk_use import measure_disk_use as measure_disk_use
     from .run.hints import infer_hints as infer_hints
     from .run.monitor import MONITOR_TICK_S as MONITOR_TICK_S
-    from .run.monitor import ProcessTree as ProcessTree
     from .run.monitor import TreeMonitor as TreeMonitor
     from .run.monitor import Watch as Watch
     from .run.process import ConfinedProcess as ConfinedProcess
-    from .run.process_scan import is_stopped as is_stopped
-    from .run.process_scan import waited_s as waited_s
     from .run.process_settings import WORKER_OOM_SCORE as WORKER_OOM_SCORE
     from .run.process_settings import ZYGOTE_OOM_SCORE as ZYGOTE_OOM_SCORE
     from .run.process_settings import give_back_large_blocks as give_back_large_blocks
     from .run.process_settings import open_files_of_children as open_files_of_children
     from .run.process_settings import raise_oom_score as raise_oom_score
     from .run.process_settings import raise_open_files_limit as raise_open_files_limit
-    from .run.process_tree import ask_to_end as ask_to_end
-    from .run.process_tree import kill_descendants as kill_descendants
-    from .run.process_tree import signal_tree as signal_tree
+    from .run.processes import ask_to_end as ask_to_end
+    from .run.processes import is_stopped as is_stopped
+    from .run.processes import kill_descendants as kill_descendants
+    from .run.processes import signal_tree as signal_tree
+    from .run.processes import waited_s as waited_s
     from .run.start import run_foreground as run_foreground
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper

@@ -14,7 +14,8 @@ from statistics import median
 from typing import Final
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, WALK_S, ProcessTree, TreeMonitor
+from quarterdeck_sandbox.policy.limits import ProcessTree
+from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, WALK_S, TreeMonitor
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort

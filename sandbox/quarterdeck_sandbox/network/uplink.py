@@ -30,7 +30,7 @@ import anyio
 from quarterdeck_protocol.addresses import closed_networks
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
-from quarterdeck_sandbox.run.process_scan import is_stopped
+from quarterdeck_sandbox.run.processes import is_stopped
 from quarterdeck_sandbox.run.spawn import with_death_signal
 
 from .namespace import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of, own_addresses

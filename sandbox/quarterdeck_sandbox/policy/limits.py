@@ -3,7 +3,7 @@
 A `UsageMeter` follows one tree from look to look; it keeps the peaks, and the processor time of what has ended.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +36,27 @@ class Process(msgspec.Struct, frozen=True, gc=False):
     cpu_s: float
     reaped_cpu_s: float
     unseen_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTree:
+    """A tree of processes to watch; process ids as we see them.
+
+    Attributes:
+        pid: the confined program.
+        top: the topmost process of its tree, the program itself when nothing of ours is above it.
+        root_pid: a process whose root is the program's, 0 when that is ours.
+        scratch: directories outside whose files are its scratch.
+        tmpfs: mount points inside that hold its temporary files in memory.
+        enforced: names of limits that the kernel holds on the whole tree.
+    """
+
+    pid: int
+    top: int
+    root_pid: int = 0
+    scratch: tuple[str, ...] = ()
+    tmpfs: tuple[str, ...] = ()
+    enforced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,57 +127,50 @@ Verdict = Excess | Suspicion | None
 class UsageMeter:
     """The resource use of one tree, from look to look.
 
-    Its `present` and `peak` mean nothing until it `has_looked`.
+    Attributes:
+        present: what the tree used at the last look; None before the first.
+        peak: the most that any look has seen, of each; None before the first.
+        tmpfs: what its temporary filesystems in memory hold, as far as it can be told.
+        walked: what its directories for temporary files hold.
+
     Processes between the topmost one and the program (a bubblewrap, a reaper) are ours: they belong to the tree, for
     what they reap was the program's, but their memory and their number are not counted.
     """
 
-    def __init__(self, top: int, program: int, limits: Limits, enforced: Collection[str], now: float) -> None:
-        self._top = top
-        self._program = program
+    def __init__(self, tree: ProcessTree, limits: Limits, now: float) -> None:
+        self.present: Usage | None = None
+        self.peak: Usage | None = None
+        self.tmpfs = self.walked = Space()
+        self._tree = tree
         self._limits = limits
-        self._enforced = frozenset(enforced)
         self._started_at = now
         self._ours: frozenset[int] | None = None
         self._birth: float | None = None
         self._alive: Mapping[tuple[int, float], float] = {}
-        self._ended_cpu_s = 0.0
-        self._tmpfs = self._walked = Space()
+        self._cpu_s = self._ended_cpu_s = 0.0
         self._acquitted_at = self._acquitted_bytes = 0.0
         self._most_bytes = 0
-        self.has_looked = False
-        self.present = Usage()
-        self.peak = Usage()
-
-    def see_tmpfs(self, found: Space) -> None:
-        """Note what the tree's temporary filesystems in memory hold, as far as it can be told."""
-        self._tmpfs = found
-
-    def see_scratch(self, found: Space) -> None:
-        """Note what the tree's directories for temporary files hold."""
-        self._walked = found
 
     def look(self, processes: Mapping[int, Process], children: Mapping[int, list[int]], now: float) -> Verdict:
         """Judge the tree after one look at all processes of the machine, `children` by parent; `now` in seconds."""
         members = self._members(processes, children)
         counted = [member for member in members if member.pid not in (self._ours or ())]
-        scratch = self._tmpfs + self._walked
+        scratch = self.tmpfs + self.walked
         resident = sum(member.rss_bytes for member in counted)
-        self.present = Usage(
-            memory_bytes=resident + self._tmpfs.bytes + self._tmpfs.inodes * INODE_BYTES,
+        used = self.present = Usage(
+            memory_bytes=resident + self.tmpfs.bytes + self.tmpfs.inodes * INODE_BYTES,
             processes=sum(member.threads for member in counted),
             cpu_s=self._cpu(members),
             scratch_bytes=scratch.bytes,
             scratch_inodes=scratch.inodes,
         )
-        self._most_bytes = self.present.memory_bytes + sum(member.unseen_bytes for member in counted)
-        self.peak = self.peak.most(self.present)
-        self.has_looked = True
-        return self._judge(now, tuple(member.pid for member in counted))
+        self._most_bytes = used.memory_bytes + sum(member.unseen_bytes for member in counted)
+        self.peak = used if self.peak is None else self.peak.most(used)
+        return self._judge(used, now, tuple(member.pid for member in counted))
 
     def confirm(self, pages: Pages, now: float) -> Excess | None:
         """Judge memory by an exact look, after a `Suspicion`."""
-        files = max(self._tmpfs.bytes, pages.shared_bytes) + self._tmpfs.inodes * INODE_BYTES
+        files = max(self.tmpfs.bytes, pages.shared_bytes) + self.tmpfs.inodes * INODE_BYTES
         memory = pages.own_bytes + files
         limit = self._limits.memory_bytes
         if limit is not None and memory > limit:
@@ -165,19 +179,13 @@ class UsageMeter:
         return None
 
     def _members(self, processes: Mapping[int, Process], children: Mapping[int, list[int]]) -> list[Process]:
-        top = processes.get(self._top)
+        top = processes.get(self._tree.top)
         if top is None or (self._birth is not None and top.started != self._birth):
             return []
         self._birth = top.started
-        if self._ours is None and self._program in processes:
-            self._ours = _line(processes, self._top, self._program)
-        members, seen = [top], {top.pid}
-        for member in members:
-            for pid in children.get(member.pid, ()):
-                if pid not in seen:
-                    seen.add(pid)
-                    members.append(processes[pid])
-        return members
+        if self._ours is None and self._tree.pid in processes:
+            self._ours = _above(processes, self._tree)
+        return [processes[pid] for pid in _below(self._tree.top, children)]
 
     def _cpu(self, members: list[Process]) -> float:
         """Processor time, the larger of two lower bounds: a parent's sum has the children that it waited for."""
@@ -186,27 +194,28 @@ class UsageMeter:
         self._alive = alive
         seen = self._ended_cpu_s + sum(alive.values())
         told = sum(member.cpu_s + member.reaped_cpu_s for member in members)
-        return max(self.present.cpu_s, seen, told)
+        self._cpu_s = max(self._cpu_s, seen, told)
+        return self._cpu_s
 
-    def _judge(self, now: float, pids: tuple[int, ...]) -> Verdict:
-        limits, used, lived = self._limits, self.present, now - self._started_at
+    def _judge(self, used: Usage, now: float, pids: tuple[int, ...]) -> Verdict:
+        limits, lived = self._limits, now - self._started_at
         if limits.wall_s is not None and lived > limits.wall_s:
             return Excess("wall_s", f"it ran for {lived:.1f} s; the limit is {limits.wall_s:g} s")
         if limits.cpu_s is not None and used.cpu_s > limits.cpu_s:
             return Excess("cpu_s", f"it used {used.cpu_s:.1f} s of processor time; the limit is {limits.cpu_s:g} s")
         for name, unit in (("processes", "processes and threads"), ("scratch_inodes", "temporary files")):
             most, found = getattr(limits, name), getattr(used, name)
-            if most is not None and found > most and name not in self._enforced:
+            if most is not None and found > most and name not in self._tree.enforced:
                 return Excess(name, f"it has {found:,} {unit}; the limit is {most:,}")
         most = limits.scratch_bytes
-        if most is not None and used.scratch_bytes > most and "scratch_bytes" not in self._enforced:
+        if most is not None and used.scratch_bytes > most and "scratch_bytes" not in self._tree.enforced:
             found = _mib(used.scratch_bytes)
             return Excess("scratch_bytes", f"its temporary files hold {found}; the limit is {_mib(most)}")
         return Suspicion(pids) if self._is_suspicious(now) else None
 
     def _is_suspicious(self, now: float) -> bool:
         limit, found = self._limits.memory_bytes, self._most_bytes
-        if limit is None or found <= limit or "memory_bytes" in self._enforced:
+        if limit is None or found <= limit or "memory_bytes" in self._tree.enforced:
             return False
         return now >= self._acquitted_at + RECONFIRM_S or found > self._acquitted_bytes * REGROWN
 
@@ -219,16 +228,36 @@ def family(processes: Mapping[int, Process]) -> dict[int, list[int]]:
     return children
 
 
-def _line(processes: Mapping[int, Process], top: int, program: int) -> frozenset[int]:
-    """The processes from `top` down to the program, itself excluded; none when it is not below."""
-    line: set[int] = set()
-    pid = program
-    while pid != top:
-        if pid not in processes or processes[pid].parent in line:
+def members(processes: Mapping[int, Process], tree: ProcessTree) -> tuple[int, ...]:
+    """The program of `tree` and all that it started, orphans too; what of us stands above it is left out."""
+    if tree.top not in processes or tree.pid not in processes:
+        return ()
+    ours = _above(processes, tree)
+    if tree.pid != tree.top and not ours:
+        return ()
+    return tuple(pid for pid in _below(tree.top, family(processes)) if pid not in ours)
+
+
+def _below(top: int, children: Mapping[int, list[int]]) -> list[int]:
+    """`top` and every descendant of it."""
+    found, seen = [top], {top}
+    for pid in found:
+        new = [child for child in children.get(pid, ()) if child not in seen]
+        found += new
+        seen.update(new)
+    return found
+
+
+def _above(processes: Mapping[int, Process], tree: ProcessTree) -> frozenset[int]:
+    """The processes from the top of a tree down to its program, itself excluded; none when it is not below."""
+    above: set[int] = set()
+    pid = tree.pid
+    while pid != tree.top:
+        if pid not in processes or processes[pid].parent in above:
             return frozenset()
         pid = processes[pid].parent
-        line.add(pid)
-    return frozenset(line)
+        above.add(pid)
+    return frozenset(above)
 
 
 def _mib(count: int) -> str:

@@ -11,9 +11,19 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space, Suspicion, Usage, UsageMeter, family
+from quarterdeck_sandbox.policy.limits import (
+    Excess,
+    Pages,
+    Process,
+    ProcessTree,
+    Space,
+    Suspicion,
+    Usage,
+    UsageMeter,
+    family,
+)
 
-from . import process_scan
+from . import processes
 
 MONITOR_TICK_S: Final = 0.5
 """Between two looks.  Allocating runs at a GiB a second and more, so each doubling of the rate halves what is grabbed
@@ -32,94 +42,62 @@ WALK_SHARE: Final = 0.005
 _log = logging.getLogger("quarterdeck.sandbox")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTree:
-    """A tree of processes to watch; process ids as we see them.
-
-    Attributes:
-        pid: the confined program.
-        top: the topmost process of its tree, the program itself when nothing of ours is above it.
-        root_pid: a process whose root is the program's, 0 when that is ours.
-        scratch: directories outside whose files are its scratch.
-        tmpfs: mount points inside that hold its temporary files in memory.
-        enforced: names of limits that the kernel holds on the whole tree.
-    """
-
-    pid: int
-    top: int
-    root_pid: int = 0
-    scratch: tuple[str, ...] = ()
-    tmpfs: tuple[str, ...] = ()
-    enforced: tuple[str, ...] = ()
-
-
 class MachineReader(Protocol):
-    """How the machine is looked at: the functions of `process_scan`, or what a test shows."""
+    """How the machine is looked at: the functions of `processes`, or what a test shows."""
 
     def scan(self) -> dict[int, Process]:
-        """See `process_scan.scan`."""
-        ...
+        """See `processes.scan`."""
 
     def exact_memory(self, pids: Iterable[int]) -> Pages:
-        """See `process_scan.exact_memory`."""
-        ...
+        """See `processes.exact_memory`."""
 
     def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> Space:
-        """See `process_scan.tmpfs_use`."""
-        ...
+        """See `processes.tmpfs_use`."""
 
     def disk_use(self, directories: Iterable[str]) -> Space:
-        """See `process_scan.disk_use`."""
-        ...
+        """See `processes.disk_use`."""
 
 
+@dataclass(eq=False)
 class Watch:
     """One watched tree; calling it ends the watch.  `tmpfs_at` and `walk_at` are when its files are looked at next."""
 
-    def __init__(
-        self, tree: ProcessTree, meter: UsageMeter, on_excess: Callable[[Excess], None], end: Callable[[], None]
-    ) -> None:
-        self.tree = tree
-        self.meter = meter
-        self.on_excess = on_excess
-        self.tmpfs_at = self.walk_at = 0.0
-        self._end = end
+    tree: ProcessTree
+    meter: UsageMeter
+    on_excess: Callable[[Excess], None]
+    _among: "list[Watch]"
+    tmpfs_at: float = 0.0
+    walk_at: float = 0.0
 
     def __call__(self) -> None:
         """End the watch.  Repeatable."""
-        self._end()
+        if self in self._among:
+            self._among.remove(self)
 
     @property
     def present(self) -> Usage | None:
         """What the tree used at the last look; None before the first."""
-        return self.meter.present if self.meter.has_looked else None
+        return self.meter.present
 
     @property
     def peak(self) -> Usage | None:
         """The most that any look has seen, of each; None before the first."""
-        return self.meter.peak if self.meter.has_looked else None
+        return self.meter.peak
 
 
 class TreeMonitor:
     """Watches trees while `run` runs."""
 
-    def __init__(self, reader: MachineReader = process_scan, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reader: MachineReader = processes, clock: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
         self._clock = clock
-        self._watches: dict[int, Watch] = {}
-        self._made = 0
+        self._watches: list[Watch] = []
         self._may_walk_at = 0.0
 
     def watch(self, tree: ProcessTree, limits: Limits, on_excess: Callable[[Excess], None]) -> Watch:
         """Hold `tree` to `limits` from now on; `on_excess` is called in the loop, once, and the watch goes on."""
-        self._made += 1
-        key = self._made
-
-        def end() -> None:
-            self._watches.pop(key, None)
-
-        meter = UsageMeter(tree.top, tree.pid, limits, tree.enforced, self._clock())
-        watch = self._watches[key] = Watch(tree, meter, on_excess, end)
+        watch = Watch(tree, UsageMeter(tree, limits, self._clock()), on_excess, self._watches)
+        self._watches.append(watch)
         return watch
 
     async def run(self) -> None:
@@ -133,13 +111,11 @@ class TreeMonitor:
 
     async def tick(self) -> None:
         """Look once at all trees."""
-        watches = list(self._watches.values())
-        if not watches:
+        if not self._watches:
             return
-        verdicts = await asyncio.to_thread(self._look, watches)
-        for watch, excess in verdicts:
+        for watch, excess in await asyncio.to_thread(self._look, list(self._watches)):
             # It may have been ended meanwhile.
-            if watch in self._watches.values():
+            if watch in self._watches:
                 watch.on_excess, on_excess = _nothing, watch.on_excess
                 on_excess(excess)
 
@@ -161,13 +137,13 @@ class TreeMonitor:
         for watch in watches:
             if watch.tree.root_pid and watch.tree.tmpfs and watch.tmpfs_at <= now:
                 watch.tmpfs_at = now + TMPFS_S
-                watch.meter.see_tmpfs(self._reader.tmpfs_use(watch.tree.root_pid, watch.tree.tmpfs))
+                watch.meter.tmpfs = self._reader.tmpfs_use(watch.tree.root_pid, watch.tree.tmpfs)
         for watch in sorted(watches, key=lambda each: each.walk_at):
             started = self._clock()
             if watch.walk_at > now or self._may_walk_at > started:
                 return
             if watch.tree.scratch:
-                watch.meter.see_scratch(self._reader.disk_use(watch.tree.scratch))
+                watch.meter.walked = self._reader.disk_use(watch.tree.scratch)
             watch.walk_at = now + WALK_S
             # What was not used of one tick's share is lost: after a quiet hour no burst is due.
             spent_s = self._clock() - started

@@ -25,10 +25,10 @@ from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
 from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import Confinement
+from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.promises import Receipt, Strength
 
 from .cgroup import Cgroup
-from .monitor import ProcessTree
 
 _SAME_END_S: Final = 0.2
 """A program that ends so soon after its network's helper ended together with it."""

@@ -14,6 +14,7 @@ from quarterdeck_sandbox.policy.limits import (
     Excess,
     Pages,
     Process,
+    ProcessTree,
     Space,
     Suspicion,
     Usage,
@@ -34,7 +35,7 @@ REAPER, PROGRAM, CHILD, FOREIGN = process(10, 1), process(11, 10), process(12, 1
 
 
 def meter(limits: Limits = UNLIMITED, enforced: tuple[str, ...] = ()) -> UsageMeter:
-    return UsageMeter(10, 11, limits, enforced, now=0.0)
+    return UsageMeter(ProcessTree(pid=11, top=10, enforced=enforced), limits, now=0.0)
 
 
 def look(watched: UsageMeter, processes: Iterable[Process], now: float = 1.0) -> Verdict:
@@ -59,7 +60,7 @@ def test_an_orphan_that_the_reaper_adopted_still_counts() -> None:
 
 def test_a_program_without_anything_of_ours_above_it_is_its_own_tree() -> None:
     """A command that is started plainly would not be counted."""
-    watched = UsageMeter(11, 11, UNLIMITED, (), 0.0)
+    watched = UsageMeter(ProcessTree(pid=11, top=11), UNLIMITED, 0.0)
     look(watched, [PROGRAM, CHILD])
     assert watched.present.processes == 2
 
@@ -119,8 +120,8 @@ def test_scratch_is_bytes_and_files_of_all_places_together(seen: Space, limit: s
     limits = Limits(scratch_bytes=MIB, scratch_inodes=100)
     for first, second in ((Space(), seen), (seen, Space())):
         watched = meter(limits)
-        watched.see_tmpfs(first)
-        watched.see_scratch(second)
+        watched.tmpfs = first
+        watched.walked = second
         verdict = look(watched, [REAPER, PROGRAM])
         assert (verdict.limit if isinstance(verdict, Excess) else None) == limit
 
@@ -132,7 +133,7 @@ def test_what_the_kernel_holds_is_not_judged_a_second_time(name: str) -> None:
     others = tuple({"processes", "scratch_bytes", "scratch_inodes", "memory_bytes"} - {name})
     watched, judged = meter(limits, (name, *others)), meter(limits, others)
     for each in (watched, judged):
-        each.see_scratch(Space(2 * MIB, 20))
+        each.walked = Space(2 * MIB, 20)
     assert look(watched, [REAPER, PROGRAM, CHILD]) is None
     assert look(judged, [REAPER, PROGRAM, CHILD]) is not None
 
@@ -166,17 +167,17 @@ def test_an_acquitted_tree_is_left_alone_for_a_while_unless_it_grows() -> None:
 def test_files_in_memory_count_as_memory_and_so_do_their_inodes() -> None:
     """A server would hide its weight in /tmp, or in a million empty files."""
     watched = meter(MEMORY)
-    watched.see_tmpfs(Space(7 * MIB, 0))
+    watched.tmpfs = Space(7 * MIB, 0)
     assert look(watched, [REAPER, PROGRAM]) is not None
     assert watched.confirm(Pages(10 * MIB), 1.0) is not None
-    watched.see_tmpfs(Space(0, 7 * MIB // INODE_BYTES))
+    watched.tmpfs = Space(0, 7 * MIB // INODE_BYTES)
     assert watched.confirm(Pages(10 * MIB), 1.0) is not None
 
 
 def test_a_mapped_file_in_memory_counts_once() -> None:
     """Workers that share an array through /dev/shm would pay for it twice."""
     watched = meter(MEMORY)
-    watched.see_tmpfs(Space(6 * MIB, 0))
+    watched.tmpfs = Space(6 * MIB, 0)
     assert watched.confirm(Pages(8 * MIB, shared_bytes=6 * MIB), 1.0) is None
     assert watched.confirm(Pages(8 * MIB, shared_bytes=9 * MIB), 1.0) is not None
 

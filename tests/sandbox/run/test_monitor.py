@@ -12,9 +12,9 @@ import pytest
 from support.processes.running import python_child
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space
+from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, ProcessTree, Space
 from quarterdeck_sandbox.run import monitor as monitor_module
-from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, ProcessTree, TreeMonitor
+from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 

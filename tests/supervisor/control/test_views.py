@@ -20,8 +20,9 @@ from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import ServerStart
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
+from quarterdeck_sandbox.policy.limits import ProcessTree, Usage
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
-from quarterdeck_sandbox.run.monitor import ProcessTree, TreeMonitor
+from quarterdeck_sandbox.run.monitor import TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -47,9 +48,8 @@ SETTINGS = Settings(
 def confined(**members: Any) -> ProductEndpoint:
     """An endpoint whose server was let go; a policy of limits that its test can recognise."""
     watch = TreeMonitor().watch(ProcessTree(7, 5), Limits(), lambda _: None)
-    watch.meter.has_looked = True
-    watch.meter.present = msgspec.structs.replace(watch.meter.present, memory_bytes=10, processes=3)
-    watch.meter.peak = msgspec.structs.replace(watch.meter.present, memory_bytes=20)
+    watch.meter.present = Usage(memory_bytes=10, processes=3)
+    watch.meter.peak = Usage(memory_bytes=20, processes=3)
     endpoint = ProductEndpoint("fs", **members)
     policy = SandboxPolicy(preset=Preset.STRICT, limits=Limits(memory_bytes=1 << 30, cpu_share=None))
     endpoint.config = StdioServerConfig(id="fs", command="npx", args=("-y", "fs"), sandbox=policy)
@@ -115,7 +115,7 @@ async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
     endpoint = confined()
     assert endpoint.confined is not None
     assert endpoint.confined.watch is not None
-    endpoint.confined.watch.meter.has_looked = False
+    endpoint.confined.watch.meter.present = endpoint.confined.watch.meter.peak = None
     memory = next(limit for limit in (await inspected(tmp_path, endpoint)).limits if limit.name == "memory_bytes")
     assert (memory.present, memory.peak) == (None, None)
 

@@ -20,7 +20,8 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, Stream
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Condemn, ServerStart
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
-from quarterdeck_sandbox.run.monitor import ProcessTree, TreeMonitor
+from quarterdeck_sandbox.policy.limits import ProcessTree
+from quarterdeck_sandbox.run.monitor import TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -198,7 +199,7 @@ async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_en
     assert isinstance(order, Condemn)
     assert (order.limit, "the limit is 1e-06 s" in order.detail) == ("wall_s", True)
     await session.end()
-    assert runtime.monitor._watches == {}
+    assert not runtime.monitor._watches
 
 
 async def test_a_remote_server_is_watched_by_nobody(runtime: PretendRuntime) -> None:

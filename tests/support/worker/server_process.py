@@ -9,11 +9,11 @@ import anyio
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
+from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.run.monitor import ProcessTree
 from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
 
 UNCONFINED = Confinement(

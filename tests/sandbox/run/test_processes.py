@@ -9,8 +9,8 @@ from support.processes.running import pid_of_nobody, python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.policy.limits import Process, Space
-from quarterdeck_sandbox.run import process_scan
-from quarterdeck_sandbox.run.process_scan import exact_memory, scan, tmpfs_use, waited_s
+from quarterdeck_sandbox.run import processes
+from quarterdeck_sandbox.run.processes import exact_memory, scan, tmpfs_use, waited_s
 
 linux = LINUX_ONLY
 
@@ -18,7 +18,7 @@ linux = LINUX_ONLY
 @pytest.mark.parametrize("by_hand", [pytest.param(True, marks=linux), False])
 def test_a_scan_finds_us_as_we_are(monkeypatch: pytest.MonkeyPatch, by_hand: bool) -> None:
     """Limits would be judged by somebody else's numbers."""
-    monkeypatch.setattr(process_scan, "_IS_LINUX", by_hand)
+    monkeypatch.setattr(processes, "_IS_LINUX", by_hand)
     found, told = scan()[os.getpid()], psutil.Process()
     assert (found.pid, found.parent) == (os.getpid(), os.getppid())
     assert found.threads == told.num_threads()
@@ -40,15 +40,15 @@ def test_a_scan_goes_on_when_processes_vanish_meanwhile(monkeypatch: pytest.Monk
 def test_a_process_cannot_lie_by_its_name(name: bytes) -> None:
     """A server named `x) S 1` would leave its tree, and its limits with it."""
     rest = b" S 42 1 1 0 -1 0 0 0 0 0 150 50 25 75 20 0 3 0 1000 0 10 " + b"0 " * 20
-    found = process_scan._parse(7, b"7 " + name + rest)
+    found = processes._parse(7, b"7 " + name + rest)
     assert found == Process(
         7,
         42,
-        1000 / process_scan._TICKS,
-        10 * process_scan._PAGE,
+        1000 / processes._TICKS,
+        10 * processes._PAGE,
         3,
-        200 / process_scan._TICKS,
-        100 / process_scan._TICKS,
+        200 / processes._TICKS,
+        100 / processes._TICKS,
     )
 
 

@@ -6,8 +6,8 @@ import pytest
 from support.processes.running import python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck_sandbox.run import process_scan
-from quarterdeck_sandbox.run.process_scan import exact_memory, scan
+from quarterdeck_sandbox.run import processes
+from quarterdeck_sandbox.run.processes import exact_memory, scan
 
 pytestmark = LINUX_ONLY
 
@@ -44,7 +44,7 @@ def test_shared_memory_that_was_let_go_of_is_still_held(monkeypatch: pytest.Monk
         raise PermissionError(pid)
 
     if not may_look:
-        monkeypatch.setattr(process_scan, "shared_mappings", refuse)
+        monkeypatch.setattr(processes, "shared_mappings", refuse)
     with python_child(LETS_GO) as child:
         child.read_line()
         seen, exact = scan()[child.pid], exact_memory([child.pid])

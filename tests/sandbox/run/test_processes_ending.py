@@ -7,9 +7,8 @@ import pytest
 from support.processes.leftovers import running_with
 from support.waiting import eventually_async
 
-from quarterdeck_sandbox.policy.limits import Process
-from quarterdeck_sandbox.run.monitor import ProcessTree
-from quarterdeck_sandbox.run.process_tree import ask_to_end, members, signal_tree
+from quarterdeck_sandbox.policy.limits import Process, ProcessTree, members
+from quarterdeck_sandbox.run.processes import ask_to_end, signal_tree
 
 pytestmark = pytest.mark.anyio
 

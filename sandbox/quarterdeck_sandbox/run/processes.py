@@ -1,7 +1,11 @@
-"""Look at the processes of the machine: all at once, the exact memory of a few, what a tree's tmpfs hold.  Reads only.
+"""Look at the processes of the machine, all at once or a few exactly; signal a whole tree; end our own descendants.
 
 Everything here looks at what hostile programs made: it is bounded, follows no symbolic link, and what vanishes or
-cannot be read meanwhile is left out.  All of it blocks, for milliseconds: call it in a thread.
+cannot be read meanwhile is left out.  What is no coroutine blocks, for milliseconds: call it in a thread.
+
+`ask_to_end` is the polite way; `ConfinedProcess.end` follows, which reaches only the program's group, and then kills.
+A confined tree dies with its program.  Where that is a shell which only waits for others, it would be the first to
+heed TERM, and they would be killed before they have heeded it; so it is stopped until they are gone.
 
 Two kinds of memory are in no process's own figures, and are found on Linux alone: page tables, which fill when a
 program looks at much empty memory, and shared memory that it maps, writes to and lets go of.
@@ -9,14 +13,19 @@ program looks at much empty memory, and shared memory that it maps, writes to an
 
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+import anyio
+import anyio.to_thread
 import psutil
 
-from quarterdeck_sandbox.policy.limits import Pages, Process, Space
+from quarterdeck_sandbox.policy.limits import Pages, Process, ProcessTree, Space, members
 
 from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `MachineReader`
 
@@ -46,6 +55,18 @@ _SHARED: Final = re.compile(
     re.MULTILINE,
 )
 """A line of `/proc/PID/maps`: shared memory without a file, with the numbers that tell it from others."""
+
+
+_REAP_POLL_S: Final = 0.01
+"""Between looks at descendants that were killed and are not gone yet."""
+
+_POLL_S: Final = 0.02
+"""Between looks at those that a waiting shell waits for; nobody tells us, they are not our children."""
+
+_SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
+"""What `/bin/sh` calls itself.  One that was replaced by its command, as shells do with a last one, does not."""
+
+_COMM_BYTES: Final = 64
 
 
 def scan() -> dict[int, Process]:
@@ -96,6 +117,46 @@ def is_stopped(pid: int) -> bool:
         return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     except psutil.Error:
         return False
+
+
+def signal_tree(tree: ProcessTree, number: int) -> None:
+    """Send `number` to the program and to all that it started; what has ended meanwhile is left out.  Blocks for ms."""
+    _send(members(scan(), tree), number)
+
+
+async def ask_to_end(tree: ProcessTree, grace_s: float) -> None:
+    """TERM for all of `tree`; returns at once, or after at most `grace_s` when its program is a shell that waits."""
+    found = await anyio.to_thread.run_sync(lambda: members(scan(), tree))
+    others = [pid for pid in found if pid != tree.pid]
+    if not others or _name_of(tree.pid) not in _SHELLS:
+        _send(found, signal.SIGTERM)
+        return
+    until = time.monotonic() + grace_s
+    _send([tree.pid], signal.SIGSTOP)
+    try:
+        _send(others, signal.SIGTERM)
+        while time.monotonic() < until and any(map(_is_alive, others)):  # noqa: ASYNC110 - nobody tells
+            await anyio.sleep(_POLL_S)
+    finally:
+        # Not before: one that is on its way to be stopped would die of it at once (`wants_signal` in Linux).
+        _send([tree.pid], signal.SIGTERM)
+        _send([tree.pid], signal.SIGCONT)
+
+
+async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda _: False) -> None:
+    """KILL and reap every descendant of this process but the spared ones, for at most `grace_s` seconds."""
+    with anyio.move_on_after(grace_s):
+        while True:
+            alive = [child for child in psutil.Process().children(recursive=True) if not spare(child.pid)]
+            if not alive:
+                return
+            for child in alive:
+                try:
+                    child.kill()
+                    os.waitpid(child.pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
+                except (psutil.NoSuchProcess, ChildProcessError):
+                    continue  # gone, or a grandchild: its own parent reaps it, or leaves it to us next round
+            await anyio.sleep(_REAP_POLL_S)
 
 
 def _scan_proc() -> dict[int, Process]:
@@ -242,3 +303,27 @@ def _kib(expression: re.Pattern[bytes], path: str) -> int:
     except OSError:
         return 0
     return int(match[1]) * 1024 if match else 0
+
+
+def _send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # gone already
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return line[line.rindex(b")") + 2 : line.rindex(b")") + 3] not in (b"Z", b"X")
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes()[:_COMM_BYTES].decode(errors="replace").strip()
+    except OSError:
+        return ""

@@ -25,7 +25,7 @@ def test_both_commands_of_the_readme_are_run_as_they_stand_before_anything_is_in
     ("path", "depends"),
     [
         ("tests/acceptance/test_demo.py", True),
-        ("tests/sandbox/enforce/test_bubblewrap.py", True),
+        ("tests/sandbox/policy/test_tiers.py", True),
         ("tests/supervisor/tools/commands/test_bash.py", True),
         ("tests/supervisor/ledger/store/test_store.py", False),
         ("tests/protocol/link/test_session.py", False),

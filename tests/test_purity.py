@@ -20,7 +20,7 @@ EFFECTS: Final = frozenset(
 """Modules with a clock, chance, files, processes, sockets or an event loop."""
 
 CORES: Final = {
-    *("protocol/quarterdeck_protocol", "sandbox/quarterdeck_sandbox/enforce", "sandbox/quarterdeck_sandbox/policy"),
+    *("protocol/quarterdeck_protocol", "sandbox/quarterdeck_sandbox/policy"),
     *("supervisor/quarterdeck/fleet/core", "supervisor/quarterdeck/ledger/events"),
     *(f"supervisor/quarterdeck/trust/{folder}" for folder in ("diff", "judge", "lock", "scan")),
 }

@@ -50,7 +50,7 @@ IMPORTED: Final = (
     "quarterdeck.trust.judge.overview",
     "quarterdeck_protocol.configs",
     "quarterdeck_sandbox.run.confine",
-    "quarterdeck_sandbox.run.foreground",
+    "quarterdeck_sandbox.run.start",
     "quarterdeck_sandbox.doctor.probe",
     "quarterdeck_sandbox.hostile_files",
 )

@@ -26,7 +26,8 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.native_tools import NO_SETTINGS
-from quarterdeck.config.places.paths import reserve_server_home, server_paths, state_dir
+from quarterdeck.config.places.kept_state import reserve_server_home
+from quarterdeck.config.places.paths import server_paths, state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.endpoint import create_server_endpoint

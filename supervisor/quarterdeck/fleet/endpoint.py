@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.config.places.sandbox_notice import names_of, warn_once
+from quarterdeck.config.places.kept_state import names_of_gaps, warn_of_gaps
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
@@ -257,9 +257,9 @@ class ServerEndpointImpl:
         self.confined = ConfinedServer(start, receipt, self._session.enforce_limits(start))
         if start.gaps:
             server = self.config.id
-            what = names_of(start.gaps)
+            what = names_of_gaps(start.gaps)
             _log.info("%s: its sandbox is partial (%s): see quarterdeck inspect %s", server, what, server)
-            warn_once(start.gaps)
+            warn_of_gaps(start.gaps)
 
     def on_lost(self, fault: FaultRecord) -> None:
         """See `WorkerListener`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
-    from quarterdeck.config.load.merge import load_mcp_config as load_mcp_config
+    from quarterdeck.config.settings import load_mcp_config as load_mcp_config
     from quarterdeck.embedding.ledger import (
         AttachResult as AttachResult,
         BridgeCapability as BridgeCapability,

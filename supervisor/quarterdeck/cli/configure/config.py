@@ -19,8 +19,8 @@ from quarterdeck.common.words import flat, printable, utf8
 from .import_servers import import_config
 
 if TYPE_CHECKING:
-    from quarterdeck.config.load.merge import FileFound
     from quarterdeck.config.load.report import Value
+    from quarterdeck.config.settings import FileFound
 
 NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
 
@@ -48,8 +48,8 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
-    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.load.report import value_origins
+    from quarterdeck.config.settings import merge_files
 
     files = files_of(config)
     gathered = merge_files(files)
@@ -132,7 +132,7 @@ group.command("import")(import_config)
 
 def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
     """The files that are named, or else every place where some are looked for."""
-    from quarterdeck.config.load.merge import load_found, load_named
+    from quarterdeck.config.settings import load_found, load_named
 
     if config:
         return load_named(config, os.environ)
@@ -225,8 +225,8 @@ def _unstartable(
     named: "Sequence[Path]", files: "tuple[FileFound, ...]"
 ) -> "tuple[dict[str, str], list[UnstartableServer]]":
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
-    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.places.trusted_files import trusted_files
+    from quarterdeck.config.settings import merge_files
     from quarterdeck.fleet.worker_session import Outlook, preview_start
     from quarterdeck.trust.configured_servers import command_options
     from quarterdeck.trust.judge.server_rows import server_words

@@ -1,30 +1,31 @@
-"""Find what is kept in the state directory, tell what is in use, and remove what is not.
+"""What is kept in the state directory: whose it is, what is in use, and the removal of what is not.
 
-    servers/<configuration>/<server>/    a server's private home, temporary files, log
+    servers/<configuration>/<server>/    a server's private home, temporary files, log; and whose home it is
     workspaces/<workspace>/              the home of native commands, and sessions
     ledger, token, secrets               records: removed only when they are named
+    sandbox-notice                       which gaps of the sandbox the user was told of
 
 Servers have written what is in there: nothing in it is trusted, no link is followed, and what is not below the state
 directory is not touched.  A directory is taken away under another name first, so that a server that starts at that
 moment gets a new one.  Blocking.
 """
 
+import hashlib
+import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from quarterdeck.common.locks import is_held
 from quarterdeck_sandbox import DiskUse, measure_disk_use, remove_tree
 
-from .paths import SessionPaths
+from .paths import STATE_DIR_VARIABLE, SessionPaths, make_private_dir, server_paths, state_dir, writing_below
 from .runtime_directory import find_live
 
 RECORDS: Final = re.compile(r"ledger.*|token|secrets")
@@ -32,6 +33,17 @@ RECORDS: Final = re.compile(r"ledger.*|token|secrets")
 
 _TAKEN_AWAY: Final = re.compile(r"\.purged-[0-9a-f]{16}")
 """What a removal that was interrupted has left."""
+
+OWNER_NAME: Final = "owner"
+
+_MAX_OWNER_BYTES: Final = 16 * 1024
+"""A scope is a path."""
+
+NOTICE: Final = "Sandbox is partial here (%s): see `quarterdeck doctor`"
+
+MARKER: Final = "sandbox-notice"
+
+_log = logging.getLogger("quarterdeck.sandbox")
 
 
 class LeftoverKind(StrEnum):
@@ -80,22 +92,23 @@ def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
     for folder in _folders(state / "servers"):
         if _TAKEN_AWAY.fullmatch(folder.name):
             found.append(Leftover(LeftoverKind.REST, folder, folder.name))
-            continue
-        used = "it is running" if folder.name in live else ""
-        for server in _folders(folder):
-            is_rest = _TAKEN_AWAY.fullmatch(server.name) is not None
-            kind = LeftoverKind.REST if is_rest else LeftoverKind.SERVER
-            found.append(Leftover(kind, server, server.name, folder.name, "" if is_rest else used))
+        else:
+            used = "it is running" if folder.name in live else ""
+            found += [_folder_left(LeftoverKind.SERVER, each, folder.name, used) for each in _folders(folder)]
     for folder in _folders(state / "workspaces"):
-        is_rest = _TAKEN_AWAY.fullmatch(folder.name) is not None
-        sessions = () if is_rest else _folders(folder / "sessions")
-        used = "a session is open" if any(is_held(SessionPaths(each).lock) for each in sessions) else ""
-        found.append(Leftover(LeftoverKind.REST if is_rest else LeftoverKind.WORKSPACE, folder, folder.name, "", used))
+        is_open = any(is_held(SessionPaths(each).lock) for each in _folders(folder / "sessions"))
+        found.append(_folder_left(LeftoverKind.WORKSPACE, folder, "", "a session is open" if is_open else ""))
     used = "something is running" if live else ""
     with suppress(OSError):
         records = [state / name for name in sorted(os.listdir(state)) if RECORDS.fullmatch(name)]
         found += [Leftover(LeftoverKind.RECORD, path, path.name, "", used) for path in records]
     return found
+
+
+def _folder_left(kind: LeftoverKind, path: Path, digest: str, used_by: str) -> Leftover:
+    if _TAKEN_AWAY.fullmatch(path.name):
+        return Leftover(LeftoverKind.REST, path, path.name, digest)
+    return Leftover(kind, path, path.name, digest, used_by)
 
 
 def live_digests(roots: Iterable[Path]) -> frozenset[str]:
@@ -145,5 +158,72 @@ def _folders(path: Path) -> Iterator[Path]:
 
 def _mounted_in(path: Path) -> str | None:
     """A file system that is mounted at `path` or below: its files are not ours to remove."""
+    import psutil  # which only a removal needs
+
     points = (Path(part.mountpoint) for part in psutil.disk_partitions(all=True))
     return next((str(point) for point in points if point == path or path in point.parents), None)
+
+
+def reserve_server_home(digest: str, server: str, scope: str) -> None:
+    """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
+
+    Raises:
+        UnsafePathError: it is not ours alone, or cannot be put aside or made.
+    """
+    with writing_below(server_paths(digest, server).home.parent, STATE_DIR_VARIABLE):
+        _claim(digest, server, scope)
+
+
+def _claim(digest: str, server: str, scope: str) -> None:
+    base = server_paths(digest, server).home.parent
+    wanted = scope.encode("utf-8", "surrogateescape")
+    owner = _owner(base)
+    if base.exists() and owner != wanted:
+        # What an earlier version left has no owner: it is given to no server.
+        os.rename(base, _aside(base, owner))
+    if not base.exists() and _aside(base, wanted).exists():
+        os.rename(_aside(base, wanted), base)
+    make_private_dir(base)
+    if owner != wanted:
+        (base / OWNER_NAME).write_bytes(wanted)
+
+
+def _owner(base: Path) -> bytes:
+    try:
+        with open(base / OWNER_NAME, "rb") as file:
+            return file.read(_MAX_OWNER_BYTES)
+    except OSError:
+        return b""
+
+
+def _aside(base: Path, owner: bytes) -> Path:
+    return base.with_name(f"{base.name}.{hashlib.sha256(owner).hexdigest()[:12]}")
+
+
+def names_of_gaps(gaps: Sequence[str]) -> str:
+    """What the gaps are of, in short: `network, memory`."""
+    return ", ".join(sorted({gap.partition(":")[0] for gap in gaps}))
+
+
+def warn_of_gaps(gaps: Sequence[str], directory: Path | None = None) -> bool:
+    """Warn that sandboxes are partial here, once for each state directory and set of gaps; whether it was now.
+
+    What exactly is missing stands in `ps`, `inspect` and `doctor`.  Where nothing can be noted down it is said again.
+
+    Args:
+        gaps: lines such as `network: …`.
+        directory: the state directory, by default the one in use.
+    """
+    names = names_of_gaps(gaps)
+    marker = (directory or state_dir()) / MARKER
+    try:
+        if marker.read_text("utf-8", "replace") == names:
+            return False
+    except OSError:
+        pass  # never said, or not noted down
+    _log.warning(NOTICE, names)
+    try:
+        marker.write_text(names, "utf-8")
+    except OSError:
+        pass  # there is no such directory, or its disk is full, or it is not ours
+    return True

@@ -43,11 +43,6 @@ RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
 _named: Final[list[str]] = []
 """The state directory that was named on the command line, if one was."""
 
-OWNER_NAME: Final = "owner"
-
-_MAX_OWNER_BYTES: Final = 16 * 1024
-"""A scope is a path."""
-
 
 class UnsafePathError(Exception):
     """A directory that must be ours alone is not; the text says how, and what to do."""
@@ -323,39 +318,3 @@ def _login_runtime_dir() -> Path | None:
         if name.startswith("/") and privacy_problem(Path(name)) is None:
             return Path(name) / APP_NAME
     return None
-
-
-def reserve_server_home(digest: str, server: str, scope: str) -> None:
-    """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
-
-    Raises:
-        UnsafePathError: it is not ours alone, or cannot be put aside or made.
-    """
-    with writing_below(server_paths(digest, server).home.parent, STATE_DIR_VARIABLE):
-        _claim(digest, server, scope)
-
-
-def _claim(digest: str, server: str, scope: str) -> None:
-    base = server_paths(digest, server).home.parent
-    wanted = scope.encode("utf-8", "surrogateescape")
-    owner = _owner(base)
-    if base.exists() and owner != wanted:
-        # What an earlier version left has no owner: it is given to no server.
-        os.rename(base, _aside(base, owner))
-    if not base.exists() and _aside(base, wanted).exists():
-        os.rename(_aside(base, wanted), base)
-    make_private_dir(base)
-    if owner != wanted:
-        (base / OWNER_NAME).write_bytes(wanted)
-
-
-def _owner(base: Path) -> bytes:
-    try:
-        with open(base / OWNER_NAME, "rb") as file:
-            return file.read(_MAX_OWNER_BYTES)
-    except OSError:
-        return b""
-
-
-def _aside(base: Path, owner: bytes) -> Path:
-    return base.with_name(f"{base.name}.{hashlib.sha256(owner).hexdigest()[:12]}")

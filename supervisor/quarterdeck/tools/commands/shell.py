@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from quarterdeck.config.places.sandbox_notice import warn_once
+from quarterdeck.config.places.kept_state import warn_of_gaps
 from quarterdeck.tools.context import ExecResult, OnOutput, Stream
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken
@@ -200,7 +200,7 @@ class SandboxedShell:
         """Never hide that commands are confined less than wanted; all of a session's are confined alike."""
         if gaps and not self._has_told:
             self._has_told = True
-            warn_once(gaps)
+            warn_of_gaps(gaps)
 
     async def _accompany(self, running: SandboxedCommand, watch: Watch, missing: Sequence[str]) -> None:
         running.on_exit(lambda _status, _signal: watch())

@@ -1,6 +1,7 @@
-"""What we left on disk is found, and goes only when nobody uses it."""
+"""What we left on disk is found, and goes only when nobody uses it; and partial sandboxes are told once."""
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from quarterdeck.config.places.kept_state import (
     find_leftovers,
     live_digests,
     remove_leftover,
+    warn_of_gaps,
 )
 from quarterdeck.config.places.paths import make_private_dir, server_paths
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
@@ -25,6 +27,9 @@ A, B = "0123456789ab", "ba9876543210"
 
 LEVELS = 1200
 """Deeper than Python recurses, and than a path is long."""
+
+NETWORK = "network: can reach your local network; apt install slirp4netns"
+MEMORY = "memory: looks; start quarterdeck where it may make control groups"
 
 NONE: frozenset[str] = frozenset()
 
@@ -185,3 +190,22 @@ def test_a_home_of_another_user_is_removed_by_root(state: Path) -> None:
         os.chown(path, 4711, 4711)
     remove_leftover(one(find_leftovers(state, NONE), LeftoverKind.SERVER, "fs", A), state)
     assert not home.parent.exists()
+
+
+def test_the_same_gaps_are_told_once_and_others_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Users would learn to overlook the line, or not hear that their sandbox became weaker."""
+    with caplog.at_level(logging.WARNING):
+        assert [warn_of_gaps([NETWORK], tmp_path), warn_of_gaps([NETWORK], tmp_path)] == [True, False]
+        assert warn_of_gaps([NETWORK, MEMORY], tmp_path)
+        assert not warn_of_gaps([MEMORY, NETWORK], tmp_path)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Sandbox is partial here (network): see `quarterdeck doctor`",
+        "Sandbox is partial here (memory, network): see `quarterdeck doctor`",
+    ]
+
+
+def test_where_nothing_can_be_noted_down_it_is_told_again(tmp_path: Path) -> None:
+    """A full disk would hide it."""
+    assert warn_of_gaps([NETWORK], tmp_path / "none")
+    assert warn_of_gaps([NETWORK], tmp_path / "none")
+    assert not (tmp_path / "none").exists()

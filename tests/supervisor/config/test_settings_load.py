@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.load.file import ConfigFileError
-from quarterdeck.config.load.merge import load_mcp_config
+from quarterdeck.config.settings import load_mcp_config
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places.paths import reserve_server_home, server_paths
+from quarterdeck.config.places.kept_state import reserve_server_home
+from quarterdeck.config.places.paths import server_paths
 
 DIGEST = "0123456789ab"
 

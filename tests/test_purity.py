@@ -61,6 +61,6 @@ def test_the_folders_of_the_cores_say_that_they_are_pure() -> None:
     assert [folder for folder in sorted(CORES) if not is_pure(ROOT / folder / "__init__.py")] == []
 
 
-def test_the_one_folder_of_the_protocol_with_effects_says_so() -> None:
+def test_the_one_module_of_the_protocol_with_effects_says_so() -> None:
     """Its sockets would be taken for a breach of the promise around it."""
-    assert not is_pure(ROOT / "protocol/quarterdeck_protocol/io/channel.py")
+    assert not is_pure(ROOT / "protocol/quarterdeck_protocol/io.py")

@@ -17,8 +17,7 @@ from support.servers.real_endpoints import BACKSTOP_S, opened, pretend, say
 
 from quarterdeck.interop import CLIENT_VERSION
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
-from quarterdeck_protocol.link.envelope import encode
-from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Lost
+from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Lost, encode
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
 

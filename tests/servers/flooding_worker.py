@@ -12,8 +12,7 @@ from itertools import chain, repeat
 
 import msgspec
 
-from quarterdeck_protocol.link.envelope import encode
-from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Hello, SpawnOrder
+from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Hello, SpawnOrder, encode
 from quarterdeck_protocol.link.zmtp import DEALER, encode_message, handshake
 
 MORE, LONG = 1, 2

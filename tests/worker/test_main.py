@@ -20,10 +20,9 @@ from support.waiting import PATIENCE_S, until
 
 from quarterdeck.fleet.router import SOCKET_NAME, Router
 from quarterdeck_protocol.faults import Dossier
-from quarterdeck_protocol.io.driver import LinkDriver
-from quarterdeck_protocol.link.envelope import INLINE_BYTES
+from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Greeted, LinkEvent, Replied, Side
-from quarterdeck_protocol.link.frames import Answer, Close, Open, OpenOrder, Reply, SpawnOrder
+from quarterdeck_protocol.link.frames import INLINE_BYTES, Answer, Close, Open, OpenOrder, Reply, SpawnOrder
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker import main as main_module
 from quarterdeck_worker.main import EXIT_LINK_LOST, VERSION, Dealer

@@ -26,9 +26,9 @@ from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker import sdk_requests
+from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.sdk_requests import ListingError, PageDispatcher, SdkCalls, list_tools
-from quarterdeck_worker.stdio.notifications import Notifier
-from quarterdeck_worker.stdio.short_calls import Ended
+from quarterdeck_worker.tool_calls import Ended
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServer
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_worker import server_run
+from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server_run import ServerFault, ServerRun, run_server
-from quarterdeck_worker.stdio.notifications import Notifier
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 

@@ -16,7 +16,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Remote
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
 from quarterdeck_worker.remote_connection import StatusRecorder
-from quarterdeck_worker.stdio.server_process import ServerProcess
+from quarterdeck_worker.server_process import ServerProcess
 
 
 def root_cause(error: BaseException) -> BaseException:

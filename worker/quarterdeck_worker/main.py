@@ -18,11 +18,9 @@ from typing import Final
 import anyio
 import msgspec
 
-from quarterdeck_protocol.io.channel import Channel, OnEnd, OnMessage
-from quarterdeck_protocol.io.driver import LinkDriver
-from quarterdeck_protocol.link.envelope import WireLimits
+from quarterdeck_protocol.io import Channel, LinkDriver, OnEnd, OnMessage
 from quarterdeck_protocol.link.events import LinkTerms, Side
-from quarterdeck_protocol.link.frames import SpawnOrder
+from quarterdeck_protocol.link.frames import SpawnOrder, WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_sandbox import (

@@ -37,11 +37,11 @@ from quarterdeck_sandbox import (
     start,
     words_of,
 )
+from quarterdeck_worker.notifications import Notifier, log_text
 from quarterdeck_worker.remote_connection import EndNotice, RemoteConfig, StatusRecorder, dial
 from quarterdeck_worker.sdk_requests import SdkCalls
-from quarterdeck_worker.stdio.notifications import Notifier, log_text
-from quarterdeck_worker.stdio.server_process import ServerProcess, first_of
-from quarterdeck_worker.stdio.short_calls import CallPath, ShortCalls
+from quarterdeck_worker.server_process import ServerProcess, first_of
+from quarterdeck_worker.tool_calls import CallPath, RawCalls
 
 from .connection_faults import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
 from .greeting import greet, is_modern, request_envelope
@@ -149,7 +149,7 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, run: ServerRun
         async with server.lines.streams() as (read, write), _sdk_session(read, write, run.notifier) as session:
             card = msgspec.structs.replace(await greet(session, order.era, config.protocol), pid=server.pid)
             greeted = True
-            calls = server.lines.short = ShortCalls(
+            calls = server.lines.raw_calls = RawCalls(
                 server.lines.pipe.write,
                 envelope=request_envelope(card.era, CLIENT),
                 max_bytes=config.max_result_bytes,

@@ -42,9 +42,9 @@ from quarterdeck_protocol.link.frames import (
     Started,
 )
 from quarterdeck_protocol.secrets import Redactor
+from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.sdk_requests import fault_of_error
-from quarterdeck_worker.stdio.notifications import Notifier
-from quarterdeck_worker.stdio.short_calls import Ended
+from quarterdeck_worker.tool_calls import Ended
 
 from .sdk_requests import ListingError
 from .server_run import OpenServer, ServerFault, ServerRun

@@ -1,4 +1,4 @@
-"""Credit, heartbeats and deadlines of one link, as either end books them.  Pure.
+"""Credit, rates, heartbeats and deadlines of one link, as either end books them.  Pure.
 
 Handshake, beats and credit itself cost nothing; every other frame costs `units`.  An end with any credit left may
 send one frame of any size, and owes the rest: so a body larger than the window passes, alone.
@@ -8,8 +8,7 @@ from collections import deque
 from math import inf
 from typing import Final
 
-from .envelope import WireError, WireLimits, encode
-from .frames import Condemn, Frame, ListChanged, Lost, Request, Started
+from .frames import Condemn, Frame, ListChanged, Lost, Request, Started, WireError, WireLimits, encode
 
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""
@@ -126,6 +125,25 @@ class PeerCredit:
         self._granted += self._owed
         owed, self._owed = self._owed, 0
         return owed
+
+
+class TokenBucket:
+    """What may be spent: `capacity` at once, `rate` a second in the long run; times never decrease."""
+
+    def __init__(self, capacity: float, rate: float, now: float) -> None:
+        self._capacity = self._left = capacity
+        self._rate = rate
+        self._at = now
+
+    def take(self, cost: float, now: float) -> float:
+        """Take `cost`, at most all that there can be; 0 when so much was there, else after how many seconds it is."""
+        self._left = min(self._capacity, self._left + (now - self._at) * self._rate)
+        self._at = now
+        missing = min(cost, self._capacity) - self._left
+        if missing > 0:
+            return missing / self._rate
+        self._left = -missing
+        return 0.0
 
 
 class BeatRate:

@@ -11,7 +11,6 @@ from typing import Final, get_args
 
 import msgspec
 
-from .envelope import WireLimits
 from .frames import (
     LINK_VERSION,
     Answer,
@@ -34,6 +33,7 @@ from .frames import (
     Request,
     Started,
     Welcome,
+    WireLimits,
 )
 
 MAX_REASON_CHARS: Final = 500

@@ -18,7 +18,6 @@ import msgspec
 from quarterdeck_protocol.faults import sayable
 
 from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, PeerCredit
-from .envelope import WireError, decode
 from .events import (
     FREE,
     GREETINGS,
@@ -41,7 +40,22 @@ from .events import (
     wrong_frame,
     wrong_peer,
 )
-from .frames import LINK_VERSION, Beat, Cancel, Condemn, Credit, Frame, Hello, News, Progress, Reply, Request, Welcome
+from .frames import (
+    LINK_VERSION,
+    Beat,
+    Cancel,
+    Condemn,
+    Credit,
+    Frame,
+    Hello,
+    News,
+    Progress,
+    Reply,
+    Request,
+    Welcome,
+    WireError,
+    decode,
+)
 
 
 class Link:

@@ -16,7 +16,7 @@ from mcp.client.session import ClientSession
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
-from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
 from quarterdeck_protocol.link.session import Link

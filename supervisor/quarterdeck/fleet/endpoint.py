@@ -23,9 +23,8 @@ from quarterdeck_protocol.phases import EndpointPhase, PhaseStep, advance, is_te
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
 
-from .handle import WorkerHandle, ask
-from .raw_call import arguments_json, begin_call, ended
-from .tool_list import ToolList
+from .handle import WorkerHandle
+from .requests import ToolList, arguments_json, ask, begin_call, ended
 from .worker_session import OLDER_ERA, ConfinedServer, Session, WorkerSession
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, configuration_
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck_protocol.configs import MAX_RESULT_BYTES
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import SpawnOrder
 from quarterdeck_protocol.link.session import Link

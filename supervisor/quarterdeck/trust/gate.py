@@ -12,7 +12,7 @@ from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl
-from quarterdeck.fleet.raw_call import arguments_json, ended, refuse
+from quarterdeck.fleet.requests import arguments_json, ended, refuse
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (

@@ -13,6 +13,7 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent
 from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.link.credit import TokenBucket
 
 from .judge.documents import instructions_document, tool_document
 from .judge.offers import (
@@ -36,7 +37,7 @@ RESCAN_S: Final = 5.0
 """Between two scans of everything because names have changed; the first is made at once."""
 
 CAPACITY_BYTES: Final = 64 * 1024 * 1024
-"""At once: two of the longest lists that are taken."""
+"""Of one server's changes that may be recorded, else they would fill the disk.  At once: two of the longest lists."""
 
 REFILL_BYTES_PER_S: Final = 8 * 1024 * 1024 / 3600
 """In the long run: some 200 MB a day from a server that does nothing else."""
@@ -66,7 +67,7 @@ class ListReview:
         self._recorder = recorder
         self._states = states
         self._native_names = native_names
-        self._limits: dict[tuple[str, str], RecordLimit] = {}
+        self._limits: dict[tuple[str, str], TokenBucket] = {}
         self._caches: dict[tuple[str, str], ScanCache] = {}
         self._names: NamesByServer = {}
         self._is_closed = False
@@ -205,33 +206,13 @@ class ListReview:
             LedgerWriteError: too little is left.
         """
         now = asyncio.get_running_loop().time()
-        limit = self._limits.setdefault((row.scope, row.id), RecordLimit(now))
+        limit = self._limits.setdefault((row.scope, row.id), TokenBucket(CAPACITY_BYTES, REFILL_BYTES_PER_S, now))
         wait_s = limit.take(sum(map(len, bodies.values())) + EVENT_BYTES * len(events), now)
         if wait_s:
             raise LedgerWriteError(
                 f"{row.id} changes what it offers too often",
                 f"restart it, or ask its author; its changes are recorded again in {wait_s / 60:.0f} minutes",
             )
-
-
-class RecordLimit:
-    """How much one server may have recorded: else one that changes its tools again and again would fill the disk.
-
-    A bucket that fills again; times are monotonic seconds that never decrease.
-    """
-
-    def __init__(self, now: float) -> None:
-        self._left: float = CAPACITY_BYTES
-        self._at = now
-
-    def take(self, cost_bytes: int, now: float) -> float:
-        """Take `cost_bytes` when so much is there; 0 when it was, else after how many seconds it may be."""
-        self._left = min(CAPACITY_BYTES, self._left + (now - self._at) * REFILL_BYTES_PER_S)
-        self._at = now
-        if cost_bytes <= self._left:
-            self._left -= cost_bytes
-            return 0.0
-        return (min(cost_bytes, CAPACITY_BYTES) - self._left) / REFILL_BYTES_PER_S
 
 
 def _instructions(endpoint: ServerEndpointImpl) -> str:

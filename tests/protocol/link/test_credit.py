@@ -8,9 +8,29 @@ from hypothesis import strategies as st
 from support.fleet.link_ends import FAULT, LIMITS, frames_of
 
 from quarterdeck_protocol.link import credit
-from quarterdeck_protocol.link.credit import BEATS_AHEAD, UNIT_BYTES, BeatRate, Deadlines, Outbox, PeerCredit, units
-from quarterdeck_protocol.link.envelope import WireLimits
-from quarterdeck_protocol.link.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
+from quarterdeck_protocol.link.credit import (
+    BEATS_AHEAD,
+    UNIT_BYTES,
+    BeatRate,
+    Deadlines,
+    Outbox,
+    PeerCredit,
+    TokenBucket,
+    units,
+)
+from quarterdeck_protocol.link.frames import (
+    Beat,
+    Call,
+    Cancel,
+    Condemn,
+    Frame,
+    List,
+    ListChanged,
+    Log,
+    Lost,
+    Started,
+    WireLimits,
+)
 
 
 @pytest.mark.parametrize(
@@ -224,3 +244,34 @@ def test_no_deadline_is_missed_and_none_rings_early(steps: list[tuple[str, int, 
             model.update(dict.fromkeys(expected, inf))
         assert deadlines.soonest <= min(model.values(), default=inf)
         assert len(deadlines) == len(model)
+
+
+@pytest.mark.parametrize(
+    ("burst", "rate", "moments", "taken"),
+    [
+        (2, 1.0, [0.0, 0.0, 0.0], [True, True, False]),
+        (2, 1.0, [0.0, 0.0, 0.5, 1.0], [True, True, False, True]),
+        (2, 1.0, [0.0, 0.0, 100.0, 100.0, 100.0], [True, True, True, True, False]),
+        (1, 0.5, [0.0, 1.0, 2.0], [True, False, True]),
+        (1, 4.0, [0.0, 0.25, 0.5], [True, True, True]),
+    ],
+)
+def test_a_budget_allows_a_burst_then_a_rate(burst: int, rate: float, moments: list[float], taken: list[bool]) -> None:
+    """A flood would pass, or an honest server's burst would not."""
+    budget = TokenBucket(burst, rate, 0.0)
+    assert [not budget.take(1, now) for now in moments] == taken
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 10), st.integers(0, 30)), max_size=200),
+    st.integers(1, 20),
+    st.sampled_from([0.5, 1.0, 8.0]),
+)
+def test_a_budget_is_never_exceeded(steps: list[tuple[float, int]], capacity: int, rate: float) -> None:
+    """Some pattern of moments would let a flood through, or fill the disk that all servers share."""
+    budget = TokenBucket(capacity, rate, 0.0)
+    now, spent = 0.0, 0
+    for gap, cost in steps:
+        now += gap
+        spent += 0 if budget.take(cost, now) else min(cost, capacity)
+        assert spent <= capacity + now * rate + 1e-6

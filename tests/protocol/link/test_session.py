@@ -5,7 +5,6 @@ from math import inf, nan
 import pytest
 from support.fleet.link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
 
-from quarterdeck_protocol.link.envelope import WireLimits
 from quarterdeck_protocol.link.events import (
     MAX_REASON_CHARS,
     Arrived,
@@ -31,6 +30,7 @@ from quarterdeck_protocol.link.frames import (
     Progress,
     Request,
     Started,
+    WireLimits,
 )
 
 # Requests

@@ -11,7 +11,6 @@ from support.fleet.frame_strategies import FRAMES
 from support.fleet.link_ends import FAULT, LIMITS, SMALL, TOKEN, VERSION, make_link, make_pair
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
-from quarterdeck_protocol.link.envelope import INLINE_BYTES, decode, encode
 from quarterdeck_protocol.link.events import (
     MAX_REASON_CHARS,
     RECEIVES,
@@ -25,6 +24,7 @@ from quarterdeck_protocol.link.events import (
     Violated,
 )
 from quarterdeck_protocol.link.frames import (
+    INLINE_BYTES,
     LINK_VERSION,
     Answer,
     Beat,
@@ -43,6 +43,8 @@ from quarterdeck_protocol.link.frames import (
     Progress,
     Started,
     Welcome,
+    decode,
+    encode,
 )
 from quarterdeck_protocol.link.session import Link
 

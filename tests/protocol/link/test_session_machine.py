@@ -17,7 +17,6 @@ from support.fleet.link_ends import LIMITS, make_link
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
-from quarterdeck_protocol.link.envelope import decode
 from quarterdeck_protocol.link.events import (
     Arrived,
     Expired,
@@ -53,6 +52,7 @@ from quarterdeck_protocol.link.frames import (
     Request,
     Started,
     Welcome,
+    decode,
 )
 from quarterdeck_protocol.link.session import Link
 

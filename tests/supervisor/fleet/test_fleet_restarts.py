@@ -132,7 +132,7 @@ async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime:
 
 async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would not learn of new tools, or of servers that came and went."""
-    monkeypatch.setattr("quarterdeck.fleet.tool_list.REFRESH_S", 0.0)
+    monkeypatch.setattr("quarterdeck.fleet.requests.REFRESH_S", 0.0)
     seen: list[tuple[EndpointPhase, int]] = []
     async with played_fleet(runtime) as made:
 

@@ -17,9 +17,8 @@ from support.waiting import eventually, turns, until
 
 from quarterdeck.fleet import router as router_module
 from quarterdeck.fleet.router import HELLO_BYTES, LEAST_BODY_BYTES, SOCKET_NAME, PeerWay, Router
-from quarterdeck_protocol.io import channel as channel_module
-from quarterdeck_protocol.link.envelope import INLINE_BYTES, encode
-from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Welcome
+from quarterdeck_protocol import io as io_module
+from quarterdeck_protocol.link.frames import INLINE_BYTES, LINK_VERSION, Answer, Beat, Hello, Welcome, encode
 from quarterdeck_protocol.link.zmtp import DEALER, GREETING, ROUTER, encode_message, handshake
 
 pytestmark = pytest.mark.anyio
@@ -317,7 +316,7 @@ async def test_a_server_with_large_results_may_send_them() -> None:
 
 async def test_a_worker_that_does_not_read_is_hung_up_on_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for it would fill our memory."""
-    monkeypatch.setattr(channel_module, "MAX_UNSENT", 10)
+    monkeypatch.setattr(io_module, "MAX_UNSENT", 10)
     with played_fleet() as made:
         worker = made.expect()
         peer = made.raw(wire(hello()))

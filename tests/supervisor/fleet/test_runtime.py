@@ -19,7 +19,7 @@ from quarterdeck.fleet import runtime as runtime_module
 from quarterdeck.fleet.placement import SpawnedWorker
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import LinkTerms, Side
 from quarterdeck_protocol.link.frames import Log, SpawnOrder
 from quarterdeck_protocol.link.session import Link

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.trust.approvals import (
     FILE,
     INSTRUCTIONS,
@@ -26,8 +24,9 @@ from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned
 from quarterdeck.trust import list_review as module
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck.trust.list_review import CAPACITY_BYTES, REFILL_BYTES_PER_S, RecordLimit
+from quarterdeck.trust.list_review import CAPACITY_BYTES, REFILL_BYTES_PER_S
 from quarterdeck_protocol.configs import TrustMode
+from quarterdeck_protocol.link.credit import TokenBucket
 
 pytestmark = pytest.mark.anyio
 
@@ -289,24 +288,11 @@ async def test_findings_that_cannot_be_recorded_stop_nothing(
         assert at.offered("mail") == [("send_email", "Sends.")]
 
 
-STEPS = st.lists(st.tuples(st.integers(0, CAPACITY_BYTES), st.floats(0, 7200)), max_size=50)
-
-
 def test_two_long_lists_are_taken_and_a_third_has_to_wait() -> None:
     """An honest server with many tools would not be recorded, or a hostile one without end."""
-    allowance = RecordLimit(0)
+    allowance = TokenBucket(CAPACITY_BYTES, REFILL_BYTES_PER_S, 0)
     assert allowance.take(CAPACITY_BYTES // 2, 0) == 0
     assert allowance.take(CAPACITY_BYTES // 2, 1) == 0
     wait = allowance.take(CAPACITY_BYTES // 2, 2)
     assert wait > 0
     assert allowance.take(CAPACITY_BYTES // 2, 2 + wait + 1) == 0
-
-
-@given(STEPS)
-def test_never_more_is_taken_than_there_was_and_came(steps: list[tuple[int, float]]) -> None:
-    """One server would fill the disk that all share."""
-    allowance, taken, now = RecordLimit(0), 0, 0.0
-    for cost, passed in steps:
-        now += passed
-        taken += cost if allowance.take(cost, now) == 0 else 0
-        assert taken <= CAPACITY_BYTES + now * REFILL_BYTES_PER_S + 1

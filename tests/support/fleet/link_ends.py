@@ -4,9 +4,18 @@ from collections.abc import Sequence
 from math import inf
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
-from quarterdeck_protocol.link.envelope import WireLimits, decode, encode
 from quarterdeck_protocol.link.events import LinkEvent, LinkTerms, Refusal, Side
-from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Frame, Hello, List, ListChanged
+from quarterdeck_protocol.link.frames import (
+    LINK_VERSION,
+    Beat,
+    Frame,
+    Hello,
+    List,
+    ListChanged,
+    WireLimits,
+    decode,
+    encode,
+)
 from quarterdeck_protocol.link.session import Link
 
 TOKEN = b"one time, one worker"

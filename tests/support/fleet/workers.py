@@ -10,7 +10,7 @@ import msgspec
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
-from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Arrived, Greeted, LinkEvent, LinkTerms, Side
 from quarterdeck_protocol.link.frames import (
     Answer,

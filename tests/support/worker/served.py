@@ -23,7 +23,7 @@ from quarterdeck_protocol.link.frames import (
 )
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.server_run import ServerRun
-from quarterdeck_worker.stdio.short_calls import Ended
+from quarterdeck_worker.tool_calls import Ended
 from quarterdeck_worker.worker import Worker
 from support.fleet.workers import CARD
 from support.waiting import PATIENCE_S, turns

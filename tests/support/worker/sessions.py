@@ -13,9 +13,9 @@ from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server_run import OpenServer, ServerFault, ServerRun, run_server
-from quarterdeck_worker.stdio.notifications import Notifier
-from quarterdeck_worker.stdio.short_calls import Ended
+from quarterdeck_worker.tool_calls import Ended
 from support.servers.scripted_session import INITIALIZED, LEGACY, Answer
 from support.waiting import PATIENCE_S
 from support.worker.server_process import PlayedProcess

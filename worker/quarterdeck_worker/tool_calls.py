@@ -1,6 +1,6 @@
 """Tool calls towards a server: begun by a frame, ended once by a callback.  Pure.
 
-Two ways, one shape (`CallPath`).  `ShortCalls` writes JSON-RPC lines itself and hands the server's bytes on unbuilt; it
+Two ways, one shape (`CallPath`).  `RawCalls` writes JSON-RPC lines itself and hands the server's bytes on unbuilt; it
 serves stdio.  `sdk_requests.SdkCalls` goes through the SDK's session; it serves everything else.
 """
 
@@ -15,7 +15,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, Message, SplitResult, split_result
 
-FIRST_SHORT_ID: Final = 1 << 40
+FIRST_RAW_ID: Final = 1 << 40
 """Ids from here on are ours, this and a request's own number; the SDK counts from 1 and never gets here."""
 
 MAX_ERROR_CHARS: Final = 4_000
@@ -53,7 +53,7 @@ class ErrorObject(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"")
 
 
-class ShortCalls:
+class RawCalls:
     """Calls as lines.  Sans-IO but for `write`, which must not block."""
 
     def __init__(self, write: Callable[[bytes], None], *, envelope: dict[str, object], max_bytes: int) -> None:
@@ -71,26 +71,26 @@ class ShortCalls:
 
     def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
         """See `CallPath`."""
-        short_id = FIRST_SHORT_ID + call.request_id
-        self._pending[short_id] = done
+        raw_id = FIRST_RAW_ID + call.request_id
+        self._pending[raw_id] = done
         own = call.meta.strip()[1:-1].strip()
         members = [own] if own else []
         if self._stamp:
             members.append(self._stamp)
         if call.progress:
-            members.append(b'"progressToken":%d' % short_id)
+            members.append(b'"progressToken":%d' % raw_id)
         meta = b',"_meta":{%s}' % b",".join(members) if members else b""
         self._write(
             b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%s,"arguments":%s%s}}\n'
-            % (short_id, msgspec.json.encode(call.tool), arguments or b"{}", meta)
+            % (raw_id, msgspec.json.encode(call.tool), arguments or b"{}", meta)
         )
 
     def cancel(self, request_id: int, reason: str) -> bool:
         """See `CallPath`; a late answer is dropped."""
-        short_id = FIRST_SHORT_ID + request_id
-        if self._pending.pop(short_id, None) is None:
+        raw_id = FIRST_RAW_ID + request_id
+        if self._pending.pop(raw_id, None) is None:
             return False
-        params: dict[str, object] = {"requestId": short_id, "reason": reason or "the caller gave up"}
+        params: dict[str, object] = {"requestId": raw_id, "reason": reason or "the caller gave up"}
         if self._stamp:
             params["_meta"] = msgspec.Raw(b"{%s}" % self._stamp)
         self._write(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}\n' % msgspec.json.encode(params))
@@ -98,15 +98,15 @@ class ShortCalls:
 
     def owner_of(self, token: int | str | None) -> int | None:
         """The request that a progress token or reply id belongs to, None for a foreign one."""
-        return token - FIRST_SHORT_ID if isinstance(token, int) and token in self._pending else None
+        return token - FIRST_RAW_ID if isinstance(token, int) and token in self._pending else None
 
     def is_ours(self, message_id: int | str | None) -> bool:
         """Whether a reply's id is from our range, whoever made it up."""
-        return isinstance(message_id, int) and message_id >= FIRST_SHORT_ID
+        return isinstance(message_id, int) and message_id >= FIRST_RAW_ID
 
-    def answered(self, short_id: int, message: Message) -> None:
+    def answered(self, raw_id: int, message: Message) -> None:
         """Take a reply of our range; late and forged ones are dropped."""
-        if (done := self._pending.pop(short_id, None)) is not None:
+        if (done := self._pending.pop(raw_id, None)) is not None:
             done(Ended(self._outcome(message)))
 
     def spoiled(self, line: bytes) -> None:

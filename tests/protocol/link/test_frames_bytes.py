@@ -8,16 +8,24 @@ from hypothesis import strategies as st
 from support.fleet.frame_strategies import FRAMES
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
-from quarterdeck_protocol.link.envelope import (
+from quarterdeck_protocol.link.frames import (
     INLINE_BYTES,
     MAX_BODY_BYTES,
     MAX_HEADER_BYTES,
+    Answer,
+    Beat,
+    Call,
+    Cancel,
+    Credit,
+    Failed,
+    Frame,
+    Log,
+    Lost,
     WireError,
     WireLimits,
     decode,
     encode,
 )
-from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, Frame, Log, Lost
 
 LIMITS = WireLimits()
 FAULT = {

@@ -1,17 +1,14 @@
 """What a server says unasked: passed on whole, cut where it is long, dropped where it is too much."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from quarterdeck_protocol.link.frames import ListChanged, Log, Progress
-from quarterdeck_worker.stdio.notifications import (
+from quarterdeck_worker.notifications import (
     BURST,
     MAX_LOG_CHARS,
     MAX_NOTE_CHARS,
     RATE_PER_S,
     Notifier,
-    TokenBucket,
     log_text,
 )
 
@@ -38,33 +35,6 @@ class Desk:
     def _post(self, frame: Progress | Log | ListChanged) -> bool:
         self.passed.append(frame)
         return True
-
-
-@pytest.mark.parametrize(
-    ("burst", "rate", "moments", "taken"),
-    [
-        (2, 1.0, [0.0, 0.0, 0.0], [True, True, False]),
-        (2, 1.0, [0.0, 0.0, 0.5, 1.0], [True, True, False, True]),
-        (2, 1.0, [0.0, 0.0, 100.0, 100.0, 100.0], [True, True, True, True, False]),
-        (1, 0.5, [0.0, 1.0, 2.0], [True, False, True]),
-        (1, 4.0, [0.0, 0.25, 0.5], [True, True, True]),
-    ],
-)
-def test_a_budget_allows_a_burst_then_a_rate(burst: int, rate: float, moments: list[float], taken: list[bool]) -> None:
-    """A flood would pass, or an honest server's burst would not."""
-    budget = TokenBucket(burst, rate, 0.0)
-    assert [budget.spend(now) for now in moments] == taken
-
-
-@given(st.lists(st.floats(0, 10), max_size=200), st.integers(1, 20), st.sampled_from([0.5, 1.0, 8.0]))
-def test_a_budget_is_never_exceeded(gaps: list[float], burst: int, rate: float) -> None:
-    """Some pattern of moments would let a flood through."""
-    budget = TokenBucket(burst, rate, 0.0)
-    now, spent = 0.0, 0
-    for gap in gaps:
-        now += gap
-        spent += budget.spend(now)
-        assert spent <= burst + now * rate + 1e-6
 
 
 def test_notes_pass_as_they_are() -> None:

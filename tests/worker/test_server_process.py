@@ -16,9 +16,9 @@ from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import OpenOrder
 from quarterdeck_sandbox.run.stderr import split_time
-from quarterdeck_worker.stdio import server_process as server_module
-from quarterdeck_worker.stdio.notifications import Notifier
-from quarterdeck_worker.stdio.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
+from quarterdeck_worker import server_process as server_module
+from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
@@ -179,7 +179,7 @@ async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
 
 async def test_what_cannot_be_sent_now_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller would not know whether to ask again."""
-    monkeypatch.setattr("quarterdeck_worker.stdio.pipe.MAX_UNREAD_BYTES", 100)
+    monkeypatch.setattr("quarterdeck_worker.server_pipe.MAX_UNREAD_BYTES", 100)
     async with running() as (_, server):
         assert server.refusal() is None
         server.lines.pipe.write(b"x" * 1_000_000)

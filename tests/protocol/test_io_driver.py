@@ -10,7 +10,7 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from quarterdeck.fleet.embedded import MemoryWay
-from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import (
     Arrived,
     Expired,

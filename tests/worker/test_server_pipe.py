@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from quarterdeck_protocol.mcp.jsonrpc import LineTooLongError
-from quarterdeck_worker.stdio import pipe as pipe_module
-from quarterdeck_worker.stdio.pipe import READ_BYTES, READS_A_WAKE, ServerPipe
+from quarterdeck_worker import server_pipe as pipe_module
+from quarterdeck_worker.server_pipe import READ_BYTES, READS_A_WAKE, ServerPipe
 
 pytestmark = pytest.mark.anyio
 

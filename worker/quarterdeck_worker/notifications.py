@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.link.credit import TokenBucket
 from quarterdeck_protocol.link.frames import ListChanged, Log, Progress
 
 MAX_LOG_CHARS: Final = 8_192
@@ -38,25 +39,6 @@ class LogParams(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class TokenBucket:
-    """A token bucket: at most `burst` at once, `rate` a second on average.  Pure."""
-
-    def __init__(self, burst: int, rate: float, now: float) -> None:
-        self._burst = burst
-        self._rate = rate
-        self._left = float(burst)
-        self._at = now
-
-    def spend(self, now: float) -> bool:
-        """Take one, if there is one."""
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-
 class Notifier:
     """Passes news to the link within a budget; changes of the tool list always pass, but only as a mark."""
 
@@ -68,13 +50,13 @@ class Notifier:
 
     def progress(self, request_id: int, progress: float, total: float | None, message: str | None) -> None:
         """Tell how far a call is."""
-        if self._budget.spend(self._clock()):
+        if not self._budget.take(1, self._clock()):
             text = message[:MAX_NOTE_CHARS] if message is not None else None
             self._post(Progress(request_id, progress, total, text))
 
     def log(self, level: str, logger: str | None, data: str) -> None:
         """Pass a log line on."""
-        if self._budget.spend(self._clock()):
+        if not self._budget.take(1, self._clock()):
             self._post(Log(level[:32], (logger or "")[:MAX_NOTE_CHARS], data[:MAX_LOG_CHARS]))
 
     def tools_changed(self) -> None:

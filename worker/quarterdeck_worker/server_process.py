@@ -27,8 +27,8 @@ from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
 
 from .notifications import LogParams, Notifier, ProgressParams, log_text
-from .pipe import READ_BYTES, ServerPipe
-from .short_calls import ShortCalls, ids_in
+from .server_pipe import READ_BYTES, ServerPipe
+from .tool_calls import RawCalls, ids_in
 
 MAX_INBOX: Final = 256
 """Messages that wait for the SDK before the server is no longer read."""
@@ -60,7 +60,7 @@ class StdioLines:
         self._inbox: deque[SessionMessage] = deque()
         self._filled = anyio.Event()
         self._asked: set[types.RequestId] = set()
-        self.short: ShortCalls | None = None
+        self.raw_calls: RawCalls | None = None
         self.ended = anyio.Event()
         self.overflow: LineTooLongError | None = None
         self.is_echo = False
@@ -114,8 +114,8 @@ class StdioLines:
             self.pipe.write(msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, **outcome}) + b"\n")
 
     def _reply(self, key: int | str | None, message: Message, line: bytes) -> None:
-        if self.short is not None and isinstance(key, int) and self.short.is_ours(key):
-            self.short.answered(key, message)
+        if self.raw_calls is not None and isinstance(key, int) and self.raw_calls.is_ours(key):
+            self.raw_calls.answered(key, message)
         elif key in self._asked:
             self._pass_on(line)
             self._asked.discard(key)
@@ -136,7 +136,9 @@ class StdioLines:
             self.junk_lines += 1
 
     def _progress(self, note: ProgressParams) -> None:
-        request_id = self.short.owner_of(correlation_key(note.progressToken)) if self.short is not None else None
+        request_id = (
+            self.raw_calls.owner_of(correlation_key(note.progressToken)) if self.raw_calls is not None else None
+        )
         if request_id is not None:
             self._newsroom.progress(request_id, note.progress, note.total, note.message)
 
@@ -145,8 +147,8 @@ class StdioLines:
         self.on_junk(line)
         if not line.startswith(b"{"):
             return
-        if self.short is not None:
-            self.short.spoiled(line)
+        if self.raw_calls is not None:
+            self.raw_calls.spoiled(line)
         for key in ids_in(line):
             if key in self._asked:
                 self._asked.discard(key)

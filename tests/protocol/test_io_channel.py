@@ -10,8 +10,8 @@ import pytest
 from support.fleet.zeromq import frame, until_hung_up
 from support.waiting import PATIENCE_S, until
 
-from quarterdeck_protocol.io import channel as channel_module
-from quarterdeck_protocol.io.channel import Channel
+from quarterdeck_protocol import io as io_module
+from quarterdeck_protocol.io import Channel
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, encode_message, handshake
 
 pytestmark = pytest.mark.anyio
@@ -86,7 +86,7 @@ async def test_what_the_socket_does_not_take_is_kept_in_order(near: End, far: En
 
 async def test_what_is_said_in_one_turn_of_the_loop_leaves_together(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred calls that begin at once would be a hundred writes, and as many wakes of the worker."""
-    monkeypatch.setattr(channel_module, "BURST_S", PATIENCE_S)
+    monkeypatch.setattr(io_module, "BURST_S", PATIENCE_S)
     near.begin()
     near.peer.send(handshake(DEALER))
     await until(lambda: near.channel.messages.is_ready)
@@ -100,7 +100,7 @@ async def test_what_is_said_in_one_turn_of_the_loop_leaves_together(near: End, m
 
 async def test_what_is_said_on_its_own_leaves_at_once(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call would wait for the loop's next turn."""
-    monkeypatch.setattr(channel_module, "BURST_S", 0.0)
+    monkeypatch.setattr(io_module, "BURST_S", 0.0)
     near.begin()
     near.peer.send(handshake(DEALER))
     await until(lambda: near.channel.messages.is_ready)
@@ -112,7 +112,7 @@ async def test_what_is_said_on_its_own_leaves_at_once(near: End, monkeypatch: py
 
 async def test_a_flood_is_taken_in_batches(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that floods would starve the others' calls and heartbeats."""
-    monkeypatch.setattr(channel_module, "BATCH", 4)
+    monkeypatch.setattr(io_module, "BATCH", 4)
     near.begin()
     near.peer.send(handshake(DEALER) + say([b"x"]) * 40)
     counts = [0]
@@ -124,8 +124,8 @@ async def test_a_flood_is_taken_in_batches(near: End, monkeypatch: pytest.Monkey
 
 async def test_nothing_more_is_read_while_a_batch_waits(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that is faster than we are would fill our memory with messages that nobody heard yet."""
-    monkeypatch.setattr(channel_module, "BATCH", 1)
-    monkeypatch.setattr(channel_module, "READ_BYTES", 300)
+    monkeypatch.setattr(io_module, "BATCH", 1)
+    monkeypatch.setattr(io_module, "READ_BYTES", 300)
     near.begin()
     near.peer.send(handshake(DEALER) + say([b"0123456789"]) * 1_000)
     while len(near.heard) < 1_000:
@@ -135,8 +135,8 @@ async def test_nothing_more_is_read_while_a_batch_waits(near: End, monkeypatch: 
 
 async def test_draining_takes_what_waits_now_and_no_endless_flood(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """A beat that has arrived would be called missing, or a flood would hold the loop."""
-    monkeypatch.setattr(channel_module, "MAX_DRAIN", 2)
-    monkeypatch.setattr(channel_module, "BATCH", 2)
+    monkeypatch.setattr(io_module, "MAX_DRAIN", 2)
+    monkeypatch.setattr(io_module, "BATCH", 2)
     near.begin()
     near.peer.send(handshake(DEALER) + say([b"x"]) * 6)
     near.channel.drain()
@@ -202,7 +202,7 @@ async def test_a_peer_that_breaks_a_bound_is_hung_up_on(near: End) -> None:
 
 async def test_a_peer_that_does_not_read_is_hung_up_on(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for it would fill our memory."""
-    monkeypatch.setattr(channel_module, "MAX_UNSENT", 3)
+    monkeypatch.setattr(io_module, "MAX_UNSENT", 3)
     near.begin()
     near.peer.send(handshake(DEALER))
     await until(lambda: near.channel.messages.is_ready)

@@ -1,4 +1,4 @@
-"""Short calls: what is written byte for byte, and how every answer, true or forged, ends a call once."""
+"""Raw calls: what is written byte for byte, and how every answer, true or forged, ends a call once."""
 
 import json
 
@@ -8,17 +8,17 @@ import pytest
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult, correlation_key, split_line
-from quarterdeck_worker.stdio.short_calls import (
-    FIRST_SHORT_ID,
+from quarterdeck_worker.tool_calls import (
+    FIRST_RAW_ID,
     MAX_ERROR_CHARS,
     Ended,
-    ShortCalls,
+    RawCalls,
     bad_output,
     refusal,
     refused,
 )
 
-ID = FIRST_SHORT_ID + 1
+ID = FIRST_RAW_ID + 1
 """Of the request with the number 1."""
 ENVELOPE: dict[str, object] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 STAMP = b'"io.modelcontextprotocol/protocolVersion": "2026-07-28"'
@@ -30,7 +30,7 @@ class Wire:
     def __init__(self, envelope: dict[str, object] | None = None, max_bytes: int = 1_000_000) -> None:
         self.lines: list[bytes] = []
         self.ended: list[tuple[int, SplitResult | FaultRecord]] = []
-        self.calls = ShortCalls(self.lines.append, envelope=envelope or {}, max_bytes=max_bytes)
+        self.calls = RawCalls(self.lines.append, envelope=envelope or {}, max_bytes=max_bytes)
 
     def begin(
         self,
@@ -107,7 +107,7 @@ def test_each_call_has_an_id_of_its_own_from_our_range() -> None:
     wire.begin(2)
     assert [json.loads(line)["id"] for line in wire.lines] == [ID, ID + 1]
     assert wire.calls.is_ours(ID)
-    for foreign in (FIRST_SHORT_ID - 1, 1, None, str(ID), "x"):
+    for foreign in (FIRST_RAW_ID - 1, 1, None, str(ID), "x"):
         assert not wire.calls.is_ours(foreign)
 
 
@@ -279,11 +279,11 @@ def test_progress_tokens_belong_to_calls_under_way() -> None:
     """Progress would be shown for another's call."""
     wire = Wire()
     wire.begin(7, progress=True)
-    assert wire.calls.owner_of(FIRST_SHORT_ID + 7) == 7
-    for foreign in (FIRST_SHORT_ID + 8, 1, "x", None):
+    assert wire.calls.owner_of(FIRST_RAW_ID + 7) == 7
+    for foreign in (FIRST_RAW_ID + 8, 1, "x", None):
         assert wire.calls.owner_of(foreign) is None
     wire.calls.cancel(7, "")
-    assert wire.calls.owner_of(FIRST_SHORT_ID + 7) is None
+    assert wire.calls.owner_of(FIRST_RAW_ID + 7) is None
 
 
 def test_a_call_may_be_begun_from_inside_anothers_end() -> None:

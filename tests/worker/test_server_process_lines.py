@@ -1,4 +1,4 @@
-"""A stdio server's lines, sorted: short answers, news, what the SDK waits for, requests, and junk."""
+"""A stdio server's lines, sorted: answers of raw calls, news, what the SDK waits for, requests, and junk."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.stdio import server_process as stdio_module
-from quarterdeck_worker.stdio.notifications import Notifier
-from quarterdeck_worker.stdio.server_process import StdioLines
-from quarterdeck_worker.stdio.short_calls import FIRST_SHORT_ID, Ended, ShortCalls
+from quarterdeck_worker import server_process as stdio_module
+from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.server_process import StdioLines
+from quarterdeck_worker.tool_calls import FIRST_RAW_ID, Ended, RawCalls
 
 pytestmark = pytest.mark.anyio
 
-ID = FIRST_SHORT_ID + 7
+ID = FIRST_RAW_ID + 7
 """Of the request with the number 7."""
 
 
@@ -44,9 +44,9 @@ class Stage:
         return True
 
     def begins_calls(self) -> None:
-        """Open the short way, and begin one call on it as request 7."""
-        self.lines.short = ShortCalls(self.lines.pipe.write, envelope={}, max_bytes=10_000)
-        self.lines.short.begin(Call(7, 30.0, "echo", progress=True), b"{}", self.ended.append)
+        """Open the way of raw calls, and begin one call on it as request 7."""
+        self.lines.raw_calls = RawCalls(self.lines.pipe.write, envelope={}, max_bytes=10_000)
+        self.lines.raw_calls.begin(Call(7, 30.0, "echo", progress=True), b"{}", self.ended.append)
         assert json.loads(self.heard())["id"] == ID
 
     async def says(self, *lines: bytes) -> None:
@@ -151,7 +151,7 @@ async def test_a_notification_of_megabytes_is_not_read(monkeypatch: pytest.Monke
         assert played.lines.junk_lines == 1
 
 
-async def test_answers_of_our_range_take_the_short_way() -> None:
+async def test_answers_of_our_range_end_raw_calls() -> None:
     """Every call would pay for the SDK, or be answered twice."""
     async with stage() as played, played.lines.streams() as (read, _):
         played.begins_calls()
@@ -177,7 +177,7 @@ async def test_a_servers_requests_are_answered_at_once() -> None:
 
 async def test_a_server_that_asks_but_does_not_read_gets_no_more_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of pings would fill our memory with answers."""
-    monkeypatch.setattr("quarterdeck_worker.stdio.pipe.MAX_UNREAD_BYTES", 100)
+    monkeypatch.setattr("quarterdeck_worker.server_pipe.MAX_UNREAD_BYTES", 100)
     async with stage() as played:
         played.lines.pipe.write(b"x" * 1_000_000)
         waiting = len(played.lines.pipe._queue)

@@ -1,1 +1,0 @@
-"""Drive a server over its stdin and stdout."""

@@ -4,7 +4,7 @@ Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.tools.bri
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -29,12 +29,15 @@ class RemoteTool:
 class RemoteCallResult:
     """What a server answered to one call.
 
-    Nothing is decoded before it is asked for.  `is_error` is the server's own word: a result, never a fault.
+    Nothing is decoded before it is asked for.
     """
 
     wire: WireResult
-    is_error: bool = False
-    _value: dict[str, object] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_error(self) -> bool:
+        """The server's own word: a result, never a fault."""
+        return self.wire.is_error
 
     @property
     def body(self) -> bytes:
@@ -44,8 +47,6 @@ class RemoteCallResult:
     @cached_property
     def value(self) -> Mapping[str, object]:
         """The whole result, decoded."""
-        if self._value is not None:
-            return self._value
         return _object.decode(self.body)
 
     @property
@@ -126,12 +127,10 @@ class ServerEndpoint(Protocol):
     @property
     def config(self) -> ServerConfig:
         """What it was made from."""
-        ...
 
     @property
     def phase(self) -> EndpointPhase:
         """Where it is in its life."""
-        ...
 
     async def open(self) -> None:
         """Connect; callers that come meanwhile join the one attempt.
@@ -139,7 +138,6 @@ class ServerEndpoint(Protocol):
         Raises:
             ProtocolFault: the attempt failed (the same object to all), or the endpoint is closing or closed.
         """
-        ...
 
     async def list_tools(self) -> Sequence[RemoteTool]:
         """The server's tools: one round trip for all pages, then the cached tuple until the server says it changed.
@@ -147,7 +145,6 @@ class ServerEndpoint(Protocol):
         Raises:
             ProtocolFault: `not_connected`, `protocol` or `timeout`.
         """
-        ...
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
         """Call the tool of this server-side name; `args` that are no dict become `{}`.
@@ -157,15 +154,12 @@ class ServerEndpoint(Protocol):
         Raises:
             ProtocolFault: `not_connected`, `tool_error` or `timeout`, with its `delivery`.
         """
-        ...
 
     def status(self) -> EndpointStatus:
         """A snapshot."""
-        ...
 
     async def close(self) -> None:
         """Stop the server and release everything; never raises a fault."""
-        ...
 
 
 class ServerFleet(Protocol):
@@ -177,23 +171,18 @@ class ServerFleet(Protocol):
         Raises:
             ProtocolFault: `not_connected` when nothing was ever started.
         """
-        ...
 
     async def tear_down(self) -> None:
         """Close every endpoint in parallel."""
-        ...
 
     def endpoint(self, server: str) -> ServerEndpoint | None:
         """The present endpoint of this id."""
-        ...
 
     def endpoints(self) -> tuple[ServerEndpoint, ...]:
         """The present endpoints in configuration order."""
-        ...
 
     def status(self) -> FleetStatus:
         """A snapshot in configuration order."""
-        ...
 
 
 class LiveEndpoint(ServerEndpoint, Protocol):
@@ -201,15 +190,12 @@ class LiveEndpoint(ServerEndpoint, Protocol):
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """The tools that are there to be called now, the same tuple until they change; () when there are none."""
-        ...
 
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call of this server-side name is not even tried; None when it is."""
-        ...
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None when not ready or the tool is not offered."""
-        ...
 
 
 class LiveFleet(ServerFleet, Protocol):
@@ -217,15 +203,12 @@ class LiveFleet(ServerFleet, Protocol):
 
     def endpoint(self, server: str) -> LiveEndpoint | None:
         """The present endpoint of this id."""
-        ...
 
     def endpoints(self) -> tuple[LiveEndpoint, ...]:
         """The present endpoints in configuration order."""
-        ...
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after any change of phases or tools; returns what unregisters it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,11 +202,9 @@ class Way(Protocol):
 
     def send(self, parts: Sequence[bytes]) -> None:
         """Send one message."""
-        ...
 
     def drain(self) -> None:
         """Deliver what has arrived already."""
-        ...
 
 
 class LinkDriver:

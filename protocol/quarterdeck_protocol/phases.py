@@ -41,28 +41,9 @@ TRANSITIONS: Final[Mapping[tuple[EndpointPhase, PhaseStep], EndpointPhase]] = Ma
         (EndpointPhase.CLOSING, PhaseStep.RELEASED): EndpointPhase.CLOSED,
     }
 )
-"""Every legal step.  Closing releases what a faulted endpoint still holds, but moves it nowhere."""
+"""Every legal step; another is a KeyError: a bug of ours.
 
-
-class IllegalStepError(Exception):
-    """A step that the table does not know: our bug, never a server's."""
-
-    def __init__(self, phase: EndpointPhase, step: PhaseStep) -> None:
-        super().__init__(f"an endpoint that is {phase} cannot take the step {step}")
-        self.phase = phase
-        self.step = step
-
-
-def advance(phase: EndpointPhase, step: PhaseStep) -> EndpointPhase:
-    """The phase after `step`.
-
-    Raises:
-        IllegalStepError: the table has no such row.
-    """
-    try:
-        return TRANSITIONS[phase, step]
-    except KeyError:
-        raise IllegalStepError(phase, step) from None
+Closing releases what a faulted endpoint still holds, but moves it nowhere."""
 
 
 def is_usable_phase(phase: EndpointPhase) -> bool:

@@ -157,7 +157,6 @@ class ToolRunner(Protocol):
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
         """Run one call to its end; a failure is an outcome with `is_error`, only cancellation raises."""
-        ...
 
 
 class ToolBox(Protocol):
@@ -165,12 +164,10 @@ class ToolBox(Protocol):
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
         """The tools of this moment, in a stable order."""
-        ...
 
     @property
     def runner(self) -> ToolRunner:
         """What runs them."""
-        ...
 
 
 @runtime_checkable
@@ -179,7 +176,6 @@ class WatchableToolBox(ToolBox, Protocol):
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change; returns what unregisters it."""
-        ...
 
 
 class RawCall(Struct, frozen=True):
@@ -217,7 +213,6 @@ class PendingCall(Protocol):
 
         Returns `NOT_SENT` when nothing of the call can have reached the server, else `UNKNOWN`.
         """
-        ...
 
 
 class ToolSource(ABC):

@@ -38,11 +38,9 @@ class CallPath(Protocol):
 
     def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
         """Start a call; `done` is called once unless `cancel` comes first."""
-        ...
 
     def cancel(self, request_id: int, reason: str) -> bool:
         """Give up and tell the server; False when the call has ended already."""
-        ...
 
 
 class ErrorObject(msgspec.Struct):

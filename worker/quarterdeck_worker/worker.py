@@ -14,33 +14,7 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
-from quarterdeck_protocol.link.events import (
-    Arrived,
-    Expired,
-    Greeted,
-    Late,
-    LinkEvent,
-    Overdue,
-    Replied,
-    Silent,
-    Violated,
-)
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Call,
-    Cancel,
-    Close,
-    Condemn,
-    Failed,
-    List,
-    Lost,
-    News,
-    Open,
-    OpenOrder,
-    Reply,
-    ServerStart,
-    Started,
-)
+from quarterdeck_protocol.link import events, frames
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.sdk_requests import fault_of_error
@@ -49,7 +23,7 @@ from quarterdeck_worker.tool_calls import Ended
 from .sdk_requests import ListingError
 from .server_run import OpenServer, ServerFault, ServerRun
 
-RunServer = Callable[[OpenOrder, ServerRun], Awaitable[None]]
+RunServer = Callable[[frames.OpenOrder, ServerRun], Awaitable[None]]
 """`run_server`, or its in-process twin."""
 
 NOT_CONNECTED: Final = FaultRecord(
@@ -62,13 +36,11 @@ CLOSED: Final = FaultRecord(FaultKind.NOT_CONNECTED, "the server was closed mean
 class LinkEnd(Protocol):
     """What a worker needs of its driver."""
 
-    def reply(self, frame: Reply, body: bytes = b"") -> None:
+    def reply(self, frame: frames.Reply, body: bytes = b"") -> None:
         """See `Link.reply`."""
-        ...
 
-    def post(self, frame: News, body: bytes = b"") -> bool:
+    def post(self, frame: frames.News, body: bytes = b"") -> bool:
         """See `Link.post`."""
-        ...
 
 
 class Worker:
@@ -82,7 +54,7 @@ class Worker:
         self._run: ServerRun | None = None
         self._run_scope = anyio.CancelScope()
         self._server: OpenServer | None = None
-        self._requests: dict[int, Open | List | Call | Close] = {}
+        self._requests: dict[int, frames.Open | frames.List | frames.Call | frames.Close] = {}
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._redactor = Redactor(())
         self.finished = anyio.Event()
@@ -92,38 +64,38 @@ class Worker:
         """Where replies go; before the first event."""
         self._end = end
 
-    def on_event(self, event: LinkEvent) -> None:
+    def on_event(self, event: events.LinkEvent) -> None:
         """Take what the link says."""
         match event:
-            case Arrived(frame=Call() as call, body=body):
+            case events.Arrived(frame=frames.Call() as call, body=body):
                 self._call(call, body)
-            case Arrived(frame=Cancel(request_id=request_id, reason=reason)):
+            case events.Arrived(frame=frames.Cancel(request_id=request_id, reason=reason)):
                 self._give_up(request_id, reason, FaultRecord(FaultKind.TOOL_ERROR, "cancelled", "cancelled"))
-            case Arrived(frame=Condemn(limit=limit, detail=detail)):
+            case events.Arrived(frame=frames.Condemn(limit=limit, detail=detail)):
                 if self._run is not None:
                     self._run.condemn(limit, detail)
-            case Arrived(frame=Open() as request, body=body):
+            case events.Arrived(frame=frames.Open() as request, body=body):
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._serve, request, body)
-            case Arrived(frame=List() as request):
+            case events.Arrived(frame=frames.List() as request):
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._list, request)
-            case Arrived(frame=Close() as request):
+            case events.Arrived(frame=frames.Close() as request):
                 self._close(request)
-            case Expired(request_id=request_id):
+            case events.Expired(request_id=request_id):
                 self._expire(request_id)
-            case Silent(silence_s=silence_s):
+            case events.Silent(silence_s=silence_s):
                 self.stop(f"the supervisor has sent nothing for {silence_s:.0f} s")
-            case Violated(reason=reason):
+            case events.Violated(reason=reason):
                 self.stop(reason)
-            case Greeted() | Arrived() | Replied() | Late() | Overdue():
+            case events.Greeted() | events.Arrived() | events.Replied() | events.Late() | events.Overdue():
                 pass  # the link admits no other frame on this side, and we ask nothing
             case _:
                 assert_never(event)
 
     # Calls
 
-    def _call(self, call: Call, arguments: bytes) -> None:
+    def _call(self, call: frames.Call, arguments: bytes) -> None:
         self._requests[call.request_id] = call
         server = self._server
         if server is None:
@@ -138,7 +110,7 @@ class Worker:
                 self._fail(call.request_id, ended.outcome)
             else:
                 result = ended.outcome
-                answer = Answer(call.request_id, server.card.era, result.result_type, result.is_error)
+                answer = frames.Answer(call.request_id, server.card.era, result.result_type, result.is_error)
                 self._answer(answer, result.body)
 
         server.calls.begin(call, arguments, done)
@@ -147,12 +119,12 @@ class Worker:
         """Stop a request of any kind, and answer it with `record`."""
         request = self._requests.get(request_id)
         match request:
-            case Call():
+            case frames.Call():
                 if self._server is not None:
                     self._server.calls.cancel(request_id, reason)
-            case List() if (scope := self._scopes.get(request_id)) is not None:
+            case frames.List() if (scope := self._scopes.get(request_id)) is not None:
                 scope.cancel()
-            case Open():
+            case frames.Open():
                 self._run_scope.cancel()
             case _:
                 pass
@@ -160,11 +132,11 @@ class Worker:
 
     def _expire(self, request_id: int) -> None:
         match self._requests.get(request_id):
-            case Call(tool=tool, timeout_s=timeout_s):
+            case frames.Call(tool=tool, timeout_s=timeout_s):
                 record = _timeout("call_timeout", f"{tool} did not answer within {timeout_s:g} s")
-            case List(timeout_s=timeout_s):
+            case frames.List(timeout_s=timeout_s):
                 record = _timeout("list_timeout", f"the server did not list its tools within {timeout_s:g} s")
-            case Open(timeout_s=timeout_s):
+            case frames.Open(timeout_s=timeout_s):
                 dossier = self._run.diagnose() if self._run is not None else None
                 record = _timeout(
                     "handshake_timeout", f"the server did not answer the handshake within {timeout_s:g} s", dossier
@@ -175,18 +147,18 @@ class Worker:
 
     # The server
 
-    async def _serve(self, request: Open, body: bytes) -> None:
-        order = msgspec.json.decode(body, type=OpenOrder)
+    async def _serve(self, request: frames.Open, body: bytes) -> None:
+        order = msgspec.json.decode(body, type=frames.OpenOrder)
         self._redactor = Redactor(order.secrets)
         end = self._link_end()
         notifier = Notifier(end.post, self._clock)
 
         def on_open(server: OpenServer) -> None:
             self._server = server
-            self._answer(Answer(request.request_id, server.card.era), msgspec.json.encode(server.card))
+            self._answer(frames.Answer(request.request_id, server.card.era), msgspec.json.encode(server.card))
 
-        def on_started(started: ServerStart) -> None:
-            end.post(Started(), msgspec.json.encode(started))
+        def on_started(started: frames.ServerStart) -> None:
+            end.post(frames.Started(), msgspec.json.encode(started))
 
         self._run = ServerRun(notifier, on_open, self._lose, on_started)
         with self._run_scope:
@@ -200,7 +172,7 @@ class Worker:
         self._server = None
         self._fail_all(CLOSED)
         for close in list(self._requests.values()):
-            self._answer(Answer(close.request_id), msgspec.json.encode(self._run.diagnose() or Dossier()))
+            self._answer(frames.Answer(close.request_id), msgspec.json.encode(self._run.diagnose() or Dossier()))
         self.finished.set()
 
     def _lose(self, fault: FaultRecord) -> None:
@@ -208,7 +180,7 @@ class Worker:
         was_open, self._server = self._server is not None, None
         self._fail_all(fault)
         if was_open:
-            self._link_end().post(Lost(self._redacted(fault)))
+            self._link_end().post(frames.Lost(self._redacted(fault)))
 
     def _fail_all(self, fault: FaultRecord) -> None:
         """End everything that is asked of the server; only a `Close` still gets its answer."""
@@ -216,20 +188,20 @@ class Worker:
             scope.cancel()
         at_call = replace(fault, kind=FaultKind.TOOL_ERROR)
         for request in list(self._requests.values()):
-            if not isinstance(request, Close):
-                self._fail(request.request_id, fault if isinstance(request, Open) else at_call)
+            if not isinstance(request, frames.Close):
+                self._fail(request.request_id, fault if isinstance(request, frames.Open) else at_call)
 
-    def _close(self, request: Close) -> None:
+    def _close(self, request: frames.Close) -> None:
         self._requests[request.request_id] = request
         if self._run is None:
-            self._answer(Answer(request.request_id), msgspec.json.encode(Dossier()))
+            self._answer(frames.Answer(request.request_id), msgspec.json.encode(Dossier()))
             self.finished.set()
         elif self._server is None:
             self._run_scope.cancel()
         else:
             self._run.stop.set()
 
-    async def _list(self, request: List) -> None:
+    async def _list(self, request: frames.List) -> None:
         scope = self._scopes[request.request_id] = anyio.CancelScope()
         with scope:
             if (server := self._server) is None:
@@ -239,7 +211,7 @@ class Worker:
             self._run.notifier.listing()
             try:
                 tools = await server.list_tools()
-                self._answer(Answer(request.request_id, server.card.era), tools)
+                self._answer(frames.Answer(request.request_id, server.card.era), tools)
             except ListingError as error:
                 record = FaultRecord(FaultKind.PROTOCOL, str(error), error.code, Delivery.ANSWERED)
                 self._fail(request.request_id, record)
@@ -259,13 +231,13 @@ class Worker:
 
     # Replies
 
-    def _answer(self, answer: Answer, body: bytes) -> None:
+    def _answer(self, answer: frames.Answer, body: bytes) -> None:
         if self._requests.pop(answer.request_id, None) is not None:
             self._link_end().reply(answer, body)
 
     def _fail(self, request_id: int, record: FaultRecord) -> None:
         if self._requests.pop(request_id, None) is not None:
-            self._link_end().reply(Failed(request_id, self._redacted(record)))
+            self._link_end().reply(frames.Failed(request_id, self._redacted(record)))
 
     def _redacted(self, record: FaultRecord) -> FaultRecord:
         """The fault without what the server was given in confidence: it is shown, logged and written down."""

@@ -11,30 +11,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from .frames import (
-    LINK_VERSION,
-    Answer,
-    Beat,
-    Call,
-    Cancel,
-    Close,
-    Condemn,
-    Credit,
-    Failed,
-    Frame,
-    Hello,
-    List,
-    ListChanged,
-    Log,
-    Lost,
-    Open,
-    Progress,
-    Reply,
-    Request,
-    Started,
-    Welcome,
-    WireLimits,
-)
+from . import frames
 
 MAX_REASON_CHARS: Final = 500
 """A reason is for people; clients and hostile peers may write anything there."""
@@ -72,7 +49,7 @@ class LinkTerms:
     window_units: int = 2048
     max_waiting: int = 4096
     max_requests: int = 8192
-    wire: WireLimits = field(default_factory=WireLimits)
+    wire: frames.WireLimits = field(default_factory=frames.WireLimits)
 
 
 class Greeted(msgspec.Struct, frozen=True):
@@ -82,14 +59,14 @@ class Greeted(msgspec.Struct, frozen=True):
 class Arrived(msgspec.Struct, frozen=True):
     """A frame for the layer above: a request or cancel (worker), news (supervisor)."""
 
-    frame: Frame
+    frame: frames.Frame
     body: bytes
 
 
 class Replied(msgspec.Struct, frozen=True):
     """A request of ours has its reply."""
 
-    reply: Reply
+    reply: frames.Reply
     body: bytes
 
 
@@ -151,56 +128,50 @@ class LinkMisuseError(Exception):
 MIN_TOKEN_BYTES: Final = 16
 """A one-time token that cannot be guessed within a handshake's time."""
 
-RECEIVES: Final[dict[Side, tuple[type, ...]]] = {
-    Side.SUPERVISOR: (Hello, Beat, Credit, Answer, Failed, Progress, Log, ListChanged, Lost, Started),
-    Side.WORKER: (Welcome, Beat, Credit, Open, List, Call, Close, Cancel, Condemn),
-}
-"""What each side may receive, and so what its peer may send."""
-
-GREETINGS: Final = (Hello, Welcome)
+GREETINGS: Final = (frames.Hello, frames.Welcome)
 """The frames of the handshake."""
 
-CARRIERS: Final = (Open, Call, Answer, Started)
-"""The frames that have a body."""
-
-FREE: Final = frozenset({*GREETINGS, Beat, Credit})
+FREE: Final = frozenset({*GREETINGS, frames.Beat, frames.Credit})
 """The link's own frames, which cost no credit."""
 
+CARRIERS: Final = frozenset({frames.Open, frames.Call, frames.Answer, frames.Started})
+"""The frames that have a body."""
 
-def wrong_frame(frame: Frame, body: bytes, receiver: Side) -> str | None:
+_REQUESTS: Final = frozenset(get_args(frames.Request))
+_TO_SUPERVISOR: Final = frozenset({*FREE, *get_args(frames.Reply), *get_args(frames.News)} - {frames.Welcome})
+_TO_WORKER: Final = frozenset({*FREE, *_REQUESTS, frames.Cancel, frames.Condemn} - {frames.Hello})
+RECEIVES: Final = {Side.SUPERVISOR: _TO_SUPERVISOR, Side.WORKER: _TO_WORKER}
+"""What each side may receive, and so what its peer may send."""
+
+
+def wrong_frame(frame: frames.Frame, body: bytes, receiver: Side) -> str | None:
     """Why this may not be sent to `receiver` in any state of the link; None when it may."""
+    # Every frame is judged at both ends: a set of types answers at once, and no enumeration is hashed.
     kind = type(frame)
     if kind not in (_TO_SUPERVISOR if receiver is Side.SUPERVISOR else _TO_WORKER):
         return f"{type(frame).__name__} is not for the {receiver}"
-    if body and kind not in _CARRIERS:
+    if body and kind not in CARRIERS:
         return f"{type(frame).__name__} has a body of {len(body):,} bytes"
     if kind in _REQUESTS:
-        assert isinstance(frame, Request)
+        assert isinstance(frame, frames.Request)
         if not 0 < frame.timeout_s < inf:
             return f"a timeout of {frame.timeout_s} s"
     return None
 
 
-def wrong_peer(frame: Hello | Welcome, *, token: bytes, version: str) -> str | None:
+def wrong_peer(frame: frames.Hello | frames.Welcome, *, token: bytes, version: str) -> str | None:
     """Why whoever sent this is not our peer; None when it is."""
-    link_version = frame.link_version if isinstance(frame, Hello) else LINK_VERSION
-    if link_version != LINK_VERSION or frame.package_version != version:
+    link_version = frame.link_version if isinstance(frame, frames.Hello) else frames.LINK_VERSION
+    if link_version != frames.LINK_VERSION or frame.package_version != version:
         return (
             f"it is version {frame.package_version[:50]} (link {link_version}), "
-            f"we are {version} (link {LINK_VERSION}): reinstall, then start again"
+            f"we are {version} (link {frames.LINK_VERSION}): reinstall, then start again"
         )
-    if isinstance(frame, Hello) and not hmac.compare_digest(frame.token, token):
+    if isinstance(frame, frames.Hello) and not hmac.compare_digest(frame.token, token):
         return "a wrong token"
     return None
 
 
-def is_reportable(note: Progress) -> bool:
+def is_reportable(note: frames.Progress) -> bool:
     """Whether JSON can say its numbers."""
     return isfinite(note.progress) and (note.total is None or isfinite(note.total))
-
-
-# Every frame is judged at both ends: a set of types answers at once, and no enumeration is hashed.
-_TO_SUPERVISOR: Final = frozenset(RECEIVES[Side.SUPERVISOR])
-_TO_WORKER: Final = frozenset(RECEIVES[Side.WORKER])
-_CARRIERS: Final = frozenset(CARRIERS)
-_REQUESTS: Final = frozenset(get_args(Request))

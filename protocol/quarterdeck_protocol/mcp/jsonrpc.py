@@ -8,7 +8,7 @@ is, hands out the parts as raw bytes, and takes the envelope of a protocol era o
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -217,11 +217,6 @@ def without_envelope(meta: bytes) -> bytes:
     if len(kept) == len(members):
         return meta
     return msgspec.json.encode(kept) if kept else b""
-
-
-def join_object(members: Mapping[str, object]) -> bytes:
-    """One JSON object of raw or plain members."""
-    return msgspec.json.encode(members)
 
 
 class LineBuffer:

@@ -96,7 +96,7 @@ async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCal
         call = ClientCall("command", name, is_modern=True, arguments=msgspec.json.decode(arguments))
         result = await run_call(box, call)
     is_error = result.get("isError") is True
-    return RemoteCallResult(WireResult(msgspec.json.encode(result), NATIVE_ERA, is_error), is_error)
+    return RemoteCallResult(WireResult(msgspec.json.encode(result), NATIVE_ERA, is_error))
 
 
 def _not_ready(status: EndpointStatus) -> ProtocolFault:

@@ -19,7 +19,7 @@ from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, 
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Close, Log, Open, ServerCard, ServerStart
-from quarterdeck_protocol.phases import EndpointPhase, PhaseStep, advance, is_terminal_phase
+from quarterdeck_protocol.phases import TRANSITIONS, EndpointPhase, PhaseStep, is_terminal_phase
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
 
@@ -338,7 +338,7 @@ class ServerEndpointImpl:
         return fault
 
     def _step(self, step: PhaseStep) -> None:
-        self.phase = advance(self.phase, step)
+        self.phase = TRANSITIONS[self.phase, step]
 
     def _notify(self) -> None:
         for callback in tuple(self._watchers):

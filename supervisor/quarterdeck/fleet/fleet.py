@@ -13,28 +13,8 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.fleet.core import supervision
 from quarterdeck.fleet.core.member import SLOW_START, Member
-from quarterdeck.fleet.core.supervision import (
-    SETTLED_PHASES,
-    Closed,
-    CloseEndpoint,
-    Connected,
-    ConnectFailed,
-    Event,
-    FirstStartsDone,
-    FleetCore,
-    FleetStarted,
-    Instruction,
-    Mint,
-    Publish,
-    Reconfigured,
-    RestartAsked,
-    ServerLost,
-    TearDown,
-    Tick,
-    ToolsChanged,
-    WakeAt,
-)
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -70,14 +50,14 @@ class ServerFleetImpl:
         """
         self._make_endpoint = make_endpoint
         self._installs = installs
-        self._core = FleetCore(random.random)
+        self._core = supervision.FleetCore(random.random)
         self._config: BridgeConfig | None = None
         self._runtime: Runtime | None = None
         self._endpoints: dict[str, ServerEndpointImpl] = {}
         self._settled = asyncio.Event()
         self._starting = asyncio.Lock()
         self._starts = 0
-        self._events: deque[Event] = deque()
+        self._events: deque[supervision.Event] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._watchers: list[Callable[[], None]] = []
@@ -99,7 +79,7 @@ class ServerFleetImpl:
         if self._core.is_torn_down:
             # Nothing of the old fleet may report to the new one, which counts its generations anew.
             await self.tear_down()
-            self._core = FleetCore(random.random)
+            self._core = supervision.FleetCore(random.random)
             self._endpoints = {}
             self._starts = 0
         if self._runtime is None:
@@ -115,7 +95,7 @@ class ServerFleetImpl:
         self._settled.set()
         self._settled = asyncio.Event()
         self._starts += 1
-        self._handle(FleetStarted(config))
+        self._handle(supervision.FleetStarted(config))
 
     async def reconfigure(self, config: BridgeConfig) -> None:
         """Run these servers from now on, in this order; does not wait for them.
@@ -130,7 +110,7 @@ class ServerFleetImpl:
                 await self._begin(config)
                 return
             self._config = config
-            self._handle(Reconfigured(config))
+            self._handle(supervision.Reconfigured(config))
 
     async def settled(self, timeout_s: float | None) -> bool:
         """Wait until every first connect has settled, at most so long; whether they have."""
@@ -155,7 +135,7 @@ class ServerFleetImpl:
     async def tear_down(self) -> None:
         """See `ServerFleet`; repeatable."""
         if not self._core.is_torn_down:
-            self._handle(TearDown())
+            self._handle(supervision.TearDown())
         while self._tasks:
             await asyncio.shield(asyncio.gather(*self._tasks, return_exceptions=True))
         if self._alarm is not None:
@@ -172,7 +152,7 @@ class ServerFleetImpl:
         """
         if server not in self._core.members:
             raise KeyError(server)
-        self._handle(RestartAsked(server))
+        self._handle(supervision.RestartAsked(server))
 
     # Looking
 
@@ -196,12 +176,12 @@ class ServerFleetImpl:
     def has_settled(self, server: str) -> bool:
         """Whether a server's first connect has ended, and its list with it; False for an unknown server."""
         member = self._core.member(server)
-        return member is not None and member.phase in SETTLED_PHASES
+        return member is not None and member.phase in supervision.SETTLED_PHASES
 
     def is_coming(self, server: str) -> bool:
         """Whether it is being started, for the first time or again, until it has listed its tools or given that up."""
         member = self._core.member(server)
-        return member is not None and member.phase not in SETTLED_PHASES
+        return member is not None and member.phase not in supervision.SETTLED_PHASES
 
     def last_fault(self, server: str) -> ProtocolFault | None:
         """How the server last died, kept while it serves again; a start by hand forgets it."""
@@ -226,7 +206,7 @@ class ServerFleetImpl:
 
     # Carrying out
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: supervision.Event) -> None:
         """Let the core judge; an event that a watcher causes meanwhile has to wait its turn."""
         self._events.append(event)
         if len(self._events) > 1:
@@ -236,22 +216,22 @@ class ServerFleetImpl:
                 self._carry_out(instruction)
             self._events.popleft()
 
-    def _carry_out(self, instruction: Instruction) -> None:
+    def _carry_out(self, instruction: supervision.Instruction) -> None:
         match instruction:
-            case Mint(server, generation, config, patience):
+            case supervision.Mint(server, generation, config, patience):
                 endpoint = self._endpoints[server] = self._make_endpoint(config)
                 endpoint.patience = patience
                 endpoint.is_installing = patience > 1
                 self._start(self._run(endpoint, generation))
-            case CloseEndpoint(server, generation):
+            case supervision.CloseEndpoint(server, generation):
                 self._start(self._close(self._endpoints[server], generation))
-            case WakeAt(at):
+            case supervision.WakeAt(at):
                 self._set_alarm(at)
-            case Publish(server):
+            case supervision.Publish(server):
                 if server not in self._core.members:
                     self._endpoints.pop(server, None)
                 self._notify()
-            case FirstStartsDone(start):
+            case supervision.FirstStartsDone(start):
                 if start == self._starts:
                     self._settled.set()
             case _:
@@ -274,28 +254,28 @@ class ServerFleetImpl:
                     await _until_lost(endpoint)
                 elif fault.code in ERA_FAULTS and endpoint.try_older_era():
                     _log.warning("%s is restarted, with the older protocol", server)
-                    self._handle(ServerLost(server, generation, fault))
+                    self._handle(supervision.ServerLost(server, generation, fault))
                     return
         except ProtocolFault as fault:
             if endpoint.is_installing and fault.code == SLOW_START:
                 _log.warning("%s was still being installed when its time ran out", server)
-            self._handle(ConnectFailed(server, generation, fault, endpoint.is_installing))
+            self._handle(supervision.ConnectFailed(server, generation, fault, endpoint.is_installing))
             return
         if (lost := endpoint.fault) is not None:
-            self._handle(ServerLost(server, generation, lost))
+            self._handle(supervision.ServerLost(server, generation, lost))
             return
-        self._handle(Connected(server, generation))
+        self._handle(supervision.Connected(server, generation))
         tools = endpoint.tools()
 
         def on_change() -> None:
             nonlocal tools
             if endpoint.phase is EndpointPhase.FAULTED and endpoint.fault is not None:
-                self._handle(ServerLost(server, generation, endpoint.fault))
+                self._handle(supervision.ServerLost(server, generation, endpoint.fault))
             elif endpoint.phase is EndpointPhase.CLOSED:
-                self._handle(Closed(server, generation))
+                self._handle(supervision.Closed(server, generation))
             elif endpoint.tools() is not tools:
                 tools = endpoint.tools()
-                self._handle(ToolsChanged(server, generation))
+                self._handle(supervision.ToolsChanged(server, generation))
 
         endpoint.watch(on_change)
         on_change()
@@ -306,12 +286,12 @@ class ServerFleetImpl:
 
     async def _close(self, endpoint: ServerEndpointImpl, generation: int) -> None:
         await endpoint.close()
-        self._handle(Closed(endpoint.config.id, generation))
+        self._handle(supervision.Closed(endpoint.config.id, generation))
 
     def _set_alarm(self, at: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = asyncio.get_running_loop().call_at(at, lambda: self._handle(Tick()))
+        self._alarm = asyncio.get_running_loop().call_at(at, lambda: self._handle(supervision.Tick()))
 
     def _notify(self) -> None:
         for callback in tuple(self._watchers):

@@ -13,31 +13,7 @@ import msgspec
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.io import LinkDriver
-from quarterdeck_protocol.link.events import (
-    Arrived,
-    Expired,
-    Greeted,
-    Late,
-    LinkEvent,
-    Overdue,
-    Refusal,
-    Replied,
-    Silent,
-    Violated,
-)
-from quarterdeck_protocol.link.frames import (
-    MAX_START_BYTES,
-    Condemn,
-    Failed,
-    ListChanged,
-    Log,
-    Lost,
-    Progress,
-    Reply,
-    Request,
-    ServerStart,
-    Started,
-)
+from quarterdeck_protocol.link import events, frames
 from quarterdeck_protocol.tools import ProgressNote, Report
 from quarterdeck_sandbox import Receipt
 
@@ -60,7 +36,7 @@ _NEVER_SENT: Final = FaultRecord(
     FaultKind.TIMEOUT, "its deadline passed while it waited for others to end", "busy", Delivery.NOT_SENT
 )
 
-OnReply = Callable[[Reply, bytes], None]
+OnReply = Callable[[frames.Reply, bytes], None]
 
 
 class _Pending(NamedTuple):
@@ -75,19 +51,15 @@ class WorkerListener(Protocol):
 
     def on_tools_changed(self) -> None:
         """The server's tools are different now."""
-        ...
 
-    def on_log(self, line: Log) -> None:
+    def on_log(self, line: frames.Log) -> None:
         """The server said something for people."""
-        ...
 
-    def on_started(self, start: ServerStart, receipt: Receipt) -> None:
+    def on_started(self, start: frames.ServerStart, receipt: Receipt) -> None:
         """The server's process was started, confined; not yet greeted."""
-        ...
 
     def on_lost(self, fault: FaultRecord) -> None:
         """The worker or its server is gone."""
-        ...
 
 
 class WorkerHandle:
@@ -124,14 +96,14 @@ class WorkerHandle:
 
     def ask(
         self,
-        frame: Request,
+        frame: frames.Request,
         body: bytes,
         on_reply: OnReply,
         on_progress: Report | None = None,
-    ) -> Refusal | None:
+    ) -> events.Refusal | None:
         """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
         if self._lost is not None:
-            return Refusal.DEAD
+            return events.Refusal.DEAD
         refusal = self.driver.request(frame, body)
         if refusal is None:
             self._pending[frame.request_id] = _Pending(on_reply, on_progress)
@@ -142,43 +114,43 @@ class WorkerHandle:
         if self._pending.pop(request_id, None) is not None:
             self.driver.cancel(request_id, reason)
 
-    def on_event(self, event: LinkEvent) -> None:
+    def on_event(self, event: events.LinkEvent) -> None:
         """Take what the link says."""
         match event:
-            case Replied(reply=reply, body=body):
+            case events.Replied(reply=reply, body=body):
                 self._reply(reply, body)
-            case Arrived(frame=Progress() as note):
+            case events.Arrived(frame=frames.Progress() as note):
                 pending = self._pending.get(note.request_id)
                 if pending is not None and pending.on_progress is not None:
                     pending.on_progress(ProgressNote(note.progress, note.total, note.message))
-            case Arrived(frame=ListChanged()):
+            case events.Arrived(frame=frames.ListChanged()):
                 self._listener.on_tools_changed()
-            case Arrived(frame=Log() as line):
+            case events.Arrived(frame=frames.Log() as line):
                 self._listener.on_log(line)
-            case Arrived(frame=Lost(fault=fault)):
+            case events.Arrived(frame=frames.Lost(fault=fault)):
                 self.lose(fault)
-            case Arrived(frame=Started(), body=body):
+            case events.Arrived(frame=frames.Started(), body=body):
                 self._take_start(body)
-            case Greeted():
+            case events.Greeted():
                 if not self.greeted.done():
                     self.greeted.set_result(None)
-            case Silent(silence_s=silence_s):
+            case events.Silent(silence_s=silence_s):
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
-            case Late(request_id=request_id):
-                self._reply(Failed(request_id, _LATE))
-            case Overdue(request_id=request_id, was_sent=False):
-                self._reply(Failed(request_id, _NEVER_SENT))
-            case Overdue():
+            case events.Late(request_id=request_id):
+                self._reply(frames.Failed(request_id, _LATE))
+            case events.Overdue(request_id=request_id, was_sent=False):
+                self._reply(frames.Failed(request_id, _NEVER_SENT))
+            case events.Overdue():
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", "the worker did not answer before a deadline")
-            case Violated(reason=reason):
+            case events.Violated(reason=reason):
                 self.violated(reason)
-            case Arrived() | Expired():
+            case events.Arrived() | events.Expired():
                 pass  # the link admits no other frame on this side, and serves nothing
 
     def condemn(self, limit: str, detail: str) -> None:
         """Have the worker kill its server's tree, which exceeded a limit; the loss that follows names it."""
         if self._lost is None:
-            self.driver.post(Condemn(limit, detail))
+            self.driver.post(frames.Condemn(limit, detail))
 
     def violated(self, reason: str) -> None:
         """The worker broke the rules: it is killed, and lost."""
@@ -218,7 +190,7 @@ class WorkerHandle:
         for request_id, pending in lost.items():
             delivery = Delivery.NOT_SENT if self.driver.cancel(request_id) else Delivery.UNKNOWN
             at_site = FaultRecord(kind, fault.message, fault.code, delivery, None, fault.dossier)
-            pending.on_reply(Failed(request_id, at_site), b"")
+            pending.on_reply(frames.Failed(request_id, at_site), b"")
         if not self._dismissed:
             self._listener.on_lost(fault)
 
@@ -250,11 +222,11 @@ class WorkerHandle:
             self.violated("a server starts once")
             return
         self._started = True
-        if len(body) > MAX_START_BYTES:
-            self.violated(f"a start of {len(body):,} bytes; at most {MAX_START_BYTES:,} are allowed")
+        if len(body) > frames.MAX_START_BYTES:
+            self.violated(f"a start of {len(body):,} bytes; at most {frames.MAX_START_BYTES:,} are allowed")
             return
         try:
-            start = msgspec.json.decode(body, type=ServerStart)
+            start = msgspec.json.decode(body, type=frames.ServerStart)
             receipt = msgspec.json.decode(start.receipt, type=Receipt)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.violated(f"not a valid start of a server: {error}")
@@ -267,7 +239,7 @@ class WorkerHandle:
             self.kill()
             self.lose(FaultRecord(kind, message, code))
 
-    def _reply(self, reply: Reply, body: bytes = b"") -> None:
+    def _reply(self, reply: frames.Reply, body: bytes = b"") -> None:
         """End the request, unless it was cancelled."""
         pending = self._pending.pop(reply.request_id, None)
         if pending is not None:

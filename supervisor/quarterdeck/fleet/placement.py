@@ -75,11 +75,9 @@ class Placement(Protocol):
         Raises:
             OSError: none can be started now.
         """
-        ...
 
     async def close(self) -> None:
         """End every worker that is left, and everything that they left."""
-        ...
 
 
 class ZygotePlacement:

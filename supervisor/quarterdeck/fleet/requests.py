@@ -136,7 +136,7 @@ async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallRes
         raise
     if isinstance(end, ProtocolFault):
         raise end
-    return RemoteCallResult(end, end.is_error)
+    return RemoteCallResult(end)
 
 
 def arguments_json(args: object) -> bytes:

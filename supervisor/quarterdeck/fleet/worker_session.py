@@ -70,27 +70,21 @@ class Session(Protocol):
 
     async def start(self, listener: WorkerListener) -> WorkerHandle:
         """Get ready to be asked to `Open`; raises `ProtocolFault`."""
-        ...
 
     def order(self) -> OpenOrder:
         """What to open with; raises `ProtocolFault`."""
-        ...
 
     def remember_era(self, era: str) -> None:
         """The era that the server agreed to."""
-        ...
 
     def try_older_era(self) -> bool:
         """Have the next start try the older era, as the newer one fails; whether it does: it is done once."""
-        ...
 
     def enforce_limits(self, start: ServerStart) -> Watch | None:
         """Hold the server that was started to its limits until the end; None when it has no process of ours."""
-        ...
 
     async def end(self) -> None:
         """Release everything; the worker is killed when it does not go by itself."""
-        ...
 
 
 class WorkerSession:

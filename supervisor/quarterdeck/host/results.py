@@ -12,7 +12,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object, join_object
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object
 from quarterdeck_protocol.tools import ToolOutcome, WireResult
 
 FAULT_META_KEY: Final = "quarterdeck/fault"
@@ -118,10 +118,10 @@ def splice(wire: WireResult, server_info: bytes | None) -> tuple[bytes | memoryv
     if server_info is None:
         if not _is_too_new(wire, is_modern=False) or bytes(members.get(_STRUCTURED, _EMPTY)).startswith(b"{"):
             return (body,)
-        return (join_object({name: value for name, value in members.items() if name != _STRUCTURED}),)
+        return (msgspec.json.encode({name: value for name, value in members.items() if name != _STRUCTURED}),)
     if "_meta" in members:
         meta = _stamped(members["_meta"], server_info)
-        return (join_object({"resultType": "complete", **members, "_meta": meta}),)
+        return (msgspec.json.encode({"resultType": "complete", **members, "_meta": meta}),)
     head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO_KEY.encode(), server_info)
     if not members:
         return (head, b"}")
@@ -152,4 +152,4 @@ def _stamped(meta: Raw, server_info: bytes) -> Raw:
         # Neither object nor null: the server's own doing, which its client may judge.
         return meta
     members[SERVER_INFO_KEY] = Raw(server_info)
-    return Raw(join_object(members))
+    return Raw(msgspec.json.encode(members))

@@ -4,7 +4,7 @@ import pytest
 from support.fleet.endpoints import READY, stage
 from support.fleet.workers import lists
 
-from quarterdeck.fleet import tool_list
+from quarterdeck.fleet import requests
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import List
 
@@ -56,7 +56,7 @@ async def test_a_list_that_is_no_list_is_a_protocol_fault() -> None:
 
 async def test_a_large_list_is_read_beside_the_loop_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server with thousands of tools would stop everybody for a moment."""
-    monkeypatch.setattr(tool_list, "DECODE_IN_THREAD_BYTES", 1)
+    monkeypatch.setattr(requests, "DECODE_IN_THREAD_BYTES", 1)
     async with stage() as played:
         played.worker.rules[List] = lists("read")
         assert [tool.ref.name for tool in await played.endpoint.list_tools()] == ["read"]

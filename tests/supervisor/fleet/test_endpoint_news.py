@@ -8,7 +8,7 @@ from support.fleet.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED
 from support.fleet.workers import lists
 from support.waiting import turns
 
-from quarterdeck.fleet import tool_list
+from quarterdeck.fleet import requests
 from quarterdeck_protocol.link.frames import List, ListChanged, Log
 from quarterdeck_protocol.phases import EndpointPhase
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would call tools that are gone, and never see new ones."""
-    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
+    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
         before = await played.endpoint.list_tools()
@@ -30,7 +30,7 @@ async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.Monke
 
 async def test_a_list_that_did_not_change_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would be told to list again for nothing."""
-    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
+    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
     listed: list[int] = []
     async with stage() as played:
         played.worker.rules[List] = lists("one")
@@ -77,7 +77,7 @@ async def test_a_refresh_that_fails_keeps_the_old_list(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server's bad moment would empty every client's list."""
-    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
+    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
         before = await played.endpoint.list_tools()
@@ -97,7 +97,7 @@ async def test_changes_told_at_a_wrong_time_start_nothing(phase: EndpointPhase) 
 
 async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dead server would be asked."""
-    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
+    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
     async with stage() as played:
         played.endpoint.on_tools_changed()
         played.worker.dies()
@@ -122,7 +122,7 @@ async def test_a_refresh_that_a_close_ends_warns_of_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each end of `quarterdeck tools` could print a warning about a server that did nothing wrong."""
-    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
+    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
     asked: list[List] = []
     async with stage() as played:
         played.worker.rules[List] = lambda worker, request, _: asked.append(request)

@@ -33,7 +33,7 @@ def remote_tool(server: str, name: str, description: str = "") -> RemoteTool:
 def call_result(value: Mapping[str, object]) -> RemoteCallResult:
     """A server's answer to a call, from its decoded form."""
     is_error = value.get("isError") is True
-    return RemoteCallResult(WireResult(msgspec.json.encode(value), ERA, is_error), is_error)
+    return RemoteCallResult(WireResult(msgspec.json.encode(value), ERA, is_error))
 
 
 async def echo(tool: str, arguments: object) -> RemoteCallResult:

@@ -172,15 +172,11 @@ class FleetCore:
     Args:
         draw: a source of chance in [0, 1), evenly spread; it keeps servers that died together from returning together.
         max_starting: starts at one time, at least 1.
-        slot_hold_s: how long one of them counts at most, seconds; less when it connects, fails or frees its slot.
     """
 
-    def __init__(
-        self, draw: Callable[[], float], *, max_starting: int = MAX_STARTING, slot_hold_s: float = SLOT_HOLD_S
-    ) -> None:
+    def __init__(self, draw: Callable[[], float], *, max_starting: int = MAX_STARTING) -> None:
         self._draw = draw
         self._max_starting = max_starting
-        self._slot_hold_s = slot_hold_s
         self._members: dict[str, Member] = {}
         self._generations: dict[str, int] = {}  # the last number given to each id, in whatever start
         self._live: dict[str, int] = {}  # the generation of each id that was minted and has not reported `Closed`
@@ -207,11 +203,6 @@ class FleetCore:
     def is_torn_down(self) -> bool:
         """Whether `TearDown` was said: nothing is ever minted again."""
         return self._is_torn_down
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether every generation that was minted has reported `Closed`."""
-        return not self._live
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
         """What is to be done after `event`, in order; `now` is monotonic seconds and never decreases.
@@ -348,7 +339,7 @@ class FleetCore:
             server = member.config.id
             generation = self._generations.get(server, 0) + 1
             self._generations[server] = self._live[server] = generation
-            self._slots[server] = now + self._slot_hold_s
+            self._slots[server] = now + SLOT_HOLD_S
             self._put(member.minted(generation, now))
             self._said.append(Mint(server, generation, member.config, member.patience))
 

@@ -17,7 +17,6 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     Message,
     check_object,
     correlation_key,
-    join_object,
 )
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -207,7 +206,7 @@ class RawCallGate(Generic[T]):
             id_json=msgspec.json.encode(message.id),
             name=params.name,
             arguments=arguments,
-            meta=join_object(own) if own else b"",
+            meta=msgspec.json.encode(own) if own else b"",
             progress_token=b"" if token is None else bytes(token),
             is_modern=bool(self._envelopes),
         )

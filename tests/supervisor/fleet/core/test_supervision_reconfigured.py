@@ -84,7 +84,6 @@ def test_a_server_that_is_not_named_any_more_is_closed_and_gone() -> None:
     made = serving("a", "b")
     assert made.handle(Reconfigured(config("b")), 1.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert phases(made) == [("b", "ready")]
-    assert not made.is_drained
     assert made.handle(Closed("a", 1), 2.0) == []
     assert made.handle(RestartAsked("a"), 3.0) == []
 

@@ -19,7 +19,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.processes.commands import command, quarterdeck_json
+from support.processes.commands import command, quarterdeck_json, quarterdeck_json_forked
 from support.processes.identities import PACKAGES, SOURCES, give_to_commands
 from support.processes.leftovers import no_leftovers
 from support.serves.native_serves import ALL
@@ -170,7 +170,7 @@ async def break_and_put_right(agent: Agent, repository: Path) -> None:
     assert "-" + SOUND in await agent.do("edit", path=NAMES, oldText=SOUND, newText=BROKEN)
     assert "failed" in await agent.fail("bash", command=RUN_TESTS, timeoutMs=100_000)
     where = ("--workspace", str(repository))
-    listed = await anyio.to_thread.run_sync(lambda: quarterdeck_json("checkpoint", "list", *where))
+    listed = await anyio.to_thread.run_sync(lambda: quarterdeck_json_forked("checkpoint", "list", *where))
     node = next(each["node"] for each in listed if each["node"].endswith("edit"))
     await anyio.to_thread.run_sync(lambda: quarterdeck_json("checkpoint", "restore", node, *where))
     assert SOUND in await agent.do("read", path=NAMES)

@@ -231,7 +231,7 @@ def test_commands_work_without_any_serve(tmp_path: Path) -> None:
     """A new user would have to start a serve first."""
     config = write_config(tmp_path / "mcp.json", echo=row("echo"), gone=row("hostile", "exits_at_once"))
     with no_leftovers(DEADLINE_S):
-        said = quarterdeck("call", "echo__echo", '{"text": "alone"}', "--config", str(config))
+        said = quarterdeck_forked("call", "echo__echo", '{"text": "alone"}', "--config", str(config))
         assert (said.returncode, said.stdout) == (0, "alone\n")
         assert quarterdeck_forked("call", "gone__echo", "--config", str(config)).returncode == 4
         assert quarterdeck_forked("logs", "echo", "--config", str(config)).returncode == 0

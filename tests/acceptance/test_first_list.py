@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_server_that_installs_itself_is_named_tried_again_and_announced(config: Path) -> None:
     """Clients that list once would stay without its tools, and its first start would end in an error."""
-    with serving(config, "--settle", "0") as client:
+    with serving(config, "--settle", "0", is_forked=True) as client:
         told = client.initialize()["instructions"]
         assert "Still starting: slow, quick; their tools are announced" in told
         assert not [tool for tool in client.list_tools() if tool["name"].startswith("slow__")]
@@ -57,7 +57,7 @@ def test_a_server_that_installs_itself_is_named_tried_again_and_announced(config
 def test_the_first_list_is_answered_at_once_when_all_are_ready(tmp_path: Path) -> None:
     """Every client would wait for a time that is meant for the slow."""
     config = write_config(tmp_path / "mcp.json", quick=row("echo"))
-    with no_leftovers(DEADLINE_S), serving(config, "--settle", "3600") as client:
+    with no_leftovers(DEADLINE_S), serving(config, "--settle", "3600", is_forked=True) as client:
         client.initialize()
         assert client.list_tools()
 

@@ -6,6 +6,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -40,12 +41,20 @@ def room() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def words(config: Path) -> tuple[str, ...]:
+    """Those of a serve over HTTP."""
+    return ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
+
+
+def forked(config: Path, open_files: tuple[int, int] | None = None) -> LineChild:
+    """It, forked under these limits, soft and hard."""
+    return LineChild(words(config), deadline_s=DEADLINE_S, popen=partial(popen_forked, open_files=open_files))
+
+
 @contextmanager
-def limited(config: Path, how: str) -> Iterator[tuple[LineChild, str]]:
-    """A serve that is started under `ulimit HOW 1024`, and its URL."""
-    words = command("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
-    argv = ["/bin/sh", "-c", f'ulimit {how} {SOFT} && exec "$@"', "sh", *words]
-    with no_leftovers(DEADLINE_S), LineChild(argv, deadline_s=DEADLINE_S) as child:
+def running(child: LineChild) -> Iterator[tuple[LineChild, str]]:
+    """It with its servers' tools, and its URL; told to end, it ends well."""
+    with no_leftovers(DEADLINE_S), child:
         url = json.loads(child.read_line())["url"]
         eventually(lambda: tools(url), DEADLINE_S, "the server's tools")
         yield child, url
@@ -75,14 +84,16 @@ def place_of(url: str) -> tuple[str, int]:
     return parsed.host, parsed.port or 80
 
 
-@pytest.mark.parametrize("how", ["-Sn", "-n"], ids=["soft limit", "hard limit"])
+@pytest.mark.parametrize("is_hard", [False, True], ids=["soft limit", "hard limit"])
 @pytest.mark.parametrize("said", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"], ids=["silent", "begun"])
 @pytest.mark.usefixtures("room")
 def test_clients_are_served_beside_a_thousand_half_open_connections_and_after(
-    tmp_path: Path, how: str, said: bytes
+    tmp_path: Path, is_hard: bool, said: bytes
 ) -> None:
     """Any program of the machine, a confined one too, could end the service for good and fill the disk with its log."""
-    with limited(write_config(tmp_path / "mcp.json", srv=row("echo")), how) as (child, url):
+    limits = SOFT, SOFT if is_hard else resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    config = write_config(tmp_path / "mcp.json", srv=row("echo"))
+    with running(forked(config, limits)) as (child, url):
         before = psutil.Process(child.pid).num_fds()
         with ExitStack() as flood:
             for _ in range(FLOOD):
@@ -103,12 +114,7 @@ async def test_two_clients_with_a_hundred_calls_each_under_way_get_their_own_ans
 ) -> None:
     """A bound that is meant for strangers would cost clients their calls, or a shared connection mix them up."""
     config = write_config(tmp_path / "mcp.json", srv=row("echo"))
-    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
-    with (
-        no_leftovers(DEADLINE_S),
-        LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child,
-        ExitStack() as flood,
-    ):
+    with no_leftovers(DEADLINE_S), forked(config) as child, ExitStack() as flood:
         url = json.loads(child.read_line())["url"]
         for _ in range(300):
             flood.enter_context(socket.create_connection(place_of(url), DEADLINE_S))
@@ -142,7 +148,9 @@ def test_what_is_started_has_the_limit_that_serve_was_started_with(tmp_path: Pat
         "trusted": row("echo", sandbox={"preset": "trusted"}),
         "limited": row("echo", sandbox={**read, "limits": {"open_files": 99}}),
     }
-    with limited(write_config(tmp_path / "mcp.json", **rows), "-Sn") as (child, url):
+    started = command(*words(write_config(tmp_path / "mcp.json", **rows)))
+    argv = ["/bin/sh", "-c", f'ulimit -Sn {SOFT} && exec "$@"', "sh", *started]
+    with running(LineChild(argv, deadline_s=DEADLINE_S)) as (child, url):
         eventually(lambda: tools(url) > 20, DEADLINE_S, "both servers")
         ours = psutil.Process(child.pid)
         assert len(set(ours.rlimit(psutil.RLIMIT_NOFILE))) == 1

@@ -83,7 +83,7 @@ def test_a_server_that_changes_its_words_fails_the_check_and_the_ledger_tells_wh
     before = quarterdeck_json_forked("ledger", "verify", "--against", deck.lock)["count"]
 
     deck.poison()
-    checked = quarterdeck("lock", *named, "--check", "--json")
+    checked = quarterdeck_forked("lock", *named, "--check", "--json")
     assert checked.returncode == 7, checked.stderr
     assert json.loads(checked.stdout)["drift"] == [
         {"server": "one", "subject": "tool", "name": "echo", "drift": "changed"}

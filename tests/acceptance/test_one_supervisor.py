@@ -17,7 +17,6 @@ import pytest
 from support.clients.raw_client import RawStdioClient
 from support.processes.commands import (
     DEADLINE_S,
-    command,
     popen_forked,
     quarterdeck,
     quarterdeck_forked,
@@ -244,14 +243,14 @@ def test_a_killed_serve_lets_go_of_the_ledger_at_once_and_the_next_waits_for_a_c
     place: Place,
 ) -> None:
     """After a crash a user would have to delete a lock file; a client that starts during `approve` would be refused."""
-    with serving(Path(place.config)) as client:
+    with serving(Path(place.config), is_forked=True) as client:
         ready(client)
         client.process.send_signal(signal.SIGKILL)
         client.process.wait(DEADLINE_S)
         assert read_holder(place.ledger) is None
         lease = take_lease(place.ledger, Holder(pid=os.getpid(), digest="", command="trust"))
-    argv = command("serve", "-c", place.config)
-    with lease, RawStdioClient(argv, deadline_s=DEADLINE_S) as client:
+    words = ("serve", "-c", place.config)
+    with lease, RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked) as client:
         eventually(lambda: has_open(client.process.pid, place.ledger / "lock"), DEADLINE_S, "it wants the lease")
         lease.release()
         ready(client)
@@ -304,11 +303,15 @@ def test_a_serve_refuses_a_ledger_that_somebody_changed(place: Place) -> None:
     assert wrong == {}
 
 
+STARTED: Final = {("a damaged database", "serve"), ("its end is cut off", "tools")}
+"""What is refused to a command that is started as a user does."""
+
+
 def not_refused(case: str, place: Place, state: Path, code: int, said: str) -> dict[tuple[str, str], str]:
     """What `serve`, and a command that would start servers, do but refuse with this exit code and these words."""
     wrong = {}
     for name in ("serve", "tools"):
-        runs = quarterdeck if case in {"a damaged database", "its end is cut off"} else quarterdeck_forked
+        runs = quarterdeck if (case, name) in STARTED else quarterdeck_forked
         ended: CompletedProcess[str] = runs(name, "-c", place.config, "--state-dir", str(state))
         is_said = said in ended.stderr and "Traceback" not in ended.stderr
         if (ended.returncode, ended.stdout, is_said) != (code, "", True):

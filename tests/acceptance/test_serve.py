@@ -19,8 +19,10 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient
 from support.processes.commands import (
     DEADLINE_S,
+    OURSELVES,
     PATIENT,
     command,
+    forks,
     popen_forked,
     quarterdeck_forked,
     quarterdeck_json,
@@ -31,7 +33,6 @@ from support.processes.commands import (
 )
 from support.processes.leftovers import assert_gone, descendants, no_leftovers
 from support.processes.line_child import LineChild, PeerClosedError
-from support.processes.running import output
 
 from quarterdeck.config.places.paths import runtime_dir
 
@@ -50,20 +51,21 @@ def runtime_directories() -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("greet", "end"),
+    ("greet", "end", "is_forked"),
     [
-        pytest.param(RawStdioClient.initialize, RawStdioClient.close_stdin, id="legacy-end_of_stdin"),
-        pytest.param(RawStdioClient.discover, lambda client: client.process.terminate(), id="modern-sigterm"),
+        pytest.param(RawStdioClient.initialize, RawStdioClient.close_stdin, False, id="legacy-end_of_stdin"),
+        pytest.param(RawStdioClient.discover, lambda client: client.process.terminate(), True, id="modern-sigterm"),
     ],
 )
 def test_a_raw_client_of_either_era_gets_both_servers_and_the_end_is_the_end_of_it_all(
-    config: Path, greet: Callable[[RawStdioClient], object], end: Callable[[RawStdioClient], object]
+    config: Path, greet: Callable[[RawStdioClient], object], end: Callable[[RawStdioClient], object], is_forked: bool
 ) -> None:
     """Half of the clients, or half of the servers, could not be used.
 
     Or each start of a client would leave processes and directories behind, or a service manager would see a failure.
     """
-    with serving(config) as client:
+    before = descendants().keys()
+    with serving(config, is_forked=is_forked) as client:
         greet(client)
         names = {tool["name"] for tool in client.list_tools()}
         assert {"old__echo", "new__echo"} <= names
@@ -72,8 +74,8 @@ def test_a_raw_client_of_either_era_gets_both_servers_and_the_end_is_the_end_of_
             assert result["content"] == [{"type": "text", "text": f"hello {server}"}]
         assert client.call("old__iserror")["isError"] is True
         assert client.call("nobody__echo")["isError"] is True
-        below = descendants(client.process.pid)
-        assert below
+        below = descendants().keys() - before
+        assert len(below) > 2
         end(client)
         assert client.process.wait(DEADLINE_S) == 0
         assert_said_no_more(client)
@@ -152,16 +154,19 @@ def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_struct
 
 def test_a_client_that_leaves_before_it_says_a_word_is_no_error(config: Path) -> None:
     """A client that only probes the command would log a failure."""
-    assert output(*command("serve", "--config", str(config))) == ""
+    ended = forks().run(OURSELVES, ("serve", "--config", str(config)), os.environ, timeout_s=DEADLINE_S)
+    assert (ended.returncode, ended.stdout) == (0, b"")
 
 
 @pytest.mark.anyio
 async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) -> None:
     """Servers would run on without an owner, and directories would pile up; the next one is a stock client's."""
+    before = descendants().keys()
     with serving(config, is_forked=True) as client:
         client.initialize()
         client.list_tools()
-        below = descendants(client.process.pid)
+        below = descendants().keys() - before
+        assert len(below) > 2
         client.process.kill()
         client.process.wait()
     assert_gone(below)
@@ -184,7 +189,7 @@ async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: 
 def test_a_serve_that_cannot_run_tells_its_client_why(tmp_path: Path, words: tuple[str, ...], reason: str) -> None:
     """Clients would say that the server was there and left, and nobody would know what to do."""
     (tmp_path / "broken.json").write_text('{"mcpServers": {')
-    with RawStdioClient(command("serve", *words), deadline_s=DEADLINE_S, cwd=tmp_path) as client:
+    with RawStdioClient(("serve", *words), deadline_s=DEADLINE_S, cwd=tmp_path, popen=popen_forked) as client:
         first, second = client.send("initialize", INITIALIZE), client.send("tools/list")
         for request_id in (first, second):
             error = client.reply(request_id)["error"]
@@ -196,8 +201,8 @@ def test_a_serve_that_cannot_run_tells_its_client_why(tmp_path: Path, words: tup
 def test_a_second_serve_tells_its_client_whom_to_join(config: Path) -> None:
     """The second window of an editor would show a server without tools, and no reason."""
     with (
-        serving(config),
-        RawStdioClient(command("serve", "--config", str(config)), deadline_s=DEADLINE_S) as second,
+        serving(config, is_forked=True),
+        RawStdioClient(("serve", "--config", str(config)), deadline_s=DEADLINE_S, popen=popen_forked) as second,
     ):
         error = second.reply(second.send("initialize", INITIALIZE))["error"]
         assert "serves this configuration already" in error["message"]

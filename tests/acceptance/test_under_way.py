@@ -62,7 +62,7 @@ def assert_answered(results: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("greet", [RawStdioClient.initialize, RawStdioClient.discover], ids=["legacy", "modern"])
 def test_every_call_under_way_at_sigterm_is_answered_over_stdio(config: Path, greet: Any) -> None:
     """A client could not tell what was done of what it asked for."""
-    with serving(config) as client:
+    with serving(config, is_forked=True) as client:
         greet(client)
         client.list_tools()
         ids = [client.send("tools/call", params(number)) for number in range(CALLS)]
@@ -133,7 +133,7 @@ def result_in(stream: bytes) -> dict[str, Any]:
 
 def test_a_servers_death_is_no_refusal_of_the_next_calls(config: Path) -> None:
     """Each crash would cost every client its tools, and all calls of the time that a restart takes."""
-    with serving(config) as client:
+    with serving(config, is_forked=True) as client:
         client.initialize()
         before = client.list_tools()
         os.kill(status(config)["pid"], signal.SIGKILL)

@@ -87,7 +87,7 @@ class Stage:
 
     def connect(self) -> None:
         """Start the servers once, and have recorded what they offer."""
-        ended = self.run(f"{shlex.quote(sys.executable)} -c {shlex.quote(CONNECT)}")
+        ended = self._forked("python", [CONNECT])
         assert ended.returncode == 0, ended.stderr
 
     def run(self, line: str) -> "subprocess.CompletedProcess[str]":
@@ -95,8 +95,7 @@ class Stage:
         program, *words = shlex.split(line, comments=True)
         if program == "quarterdeck" and not COMMAND_END.intersection(words):
             words = [str(self.root) + word[1:] if word.startswith("~/") else word for word in words]
-            ended = forks().run(OURSELVES, words, self.env, cwd=self.work, given=b"", timeout_s=DEADLINE_S)
-            return subprocess.CompletedProcess(line, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+            return self._forked(program, words)
         return subprocess.run(
             ["/bin/sh", "-c", line],
             cwd=self.work,
@@ -107,6 +106,11 @@ class Stage:
             timeout=DEADLINE_S,
             check=False,
         )
+
+    def _forked(self, program: str, words: list[str]) -> "subprocess.CompletedProcess[str]":
+        """A command of ours, or a program's text as `python -c` takes it, at the price of a fork."""
+        ended = forks().run(OURSELVES, words, self.env, cwd=self.work, given=b"", timeout_s=DEADLINE_S, program=program)
+        return subprocess.CompletedProcess(words, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
     def _row(self, server: str) -> dict[str, object]:
         program, *arguments = server_argv("turncoat", str(self._offers / f"{server}.json"))

@@ -115,8 +115,21 @@ def quarterdeck_json_forked(*arguments: str, cwd: Path | None = None) -> Any:
     return json.loads(ended.stdout)
 
 
-def popen_forked(words: Sequence[str], *, cwd: Path | None = None, stderr: IO[bytes], **_: object) -> Fork:
+def popen_forked(
+    words: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    stderr: IO[bytes],
+    open_files: tuple[int, int] | None = None,
+    **_: object,
+) -> Fork:
     """Start `quarterdeck WORDS` where `subprocess.Popen` would start a command line."""
     return forks().start(
-        OURSELVES, words, os.environ, cwd=cwd or Path.cwd(), gives_input=True, stderr_fd=stderr.fileno()
+        OURSELVES,
+        words,
+        os.environ,
+        cwd=cwd or Path.cwd(),
+        gives_input=True,
+        stderr_fd=stderr.fileno(),
+        open_files=open_files,
     )

@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -66,9 +67,15 @@ def http_server() -> Callable[[], object]:
         sys.path.remove(str(SERVERS))
 
 
+def text() -> None:
+    """A program that is given as its first argument, as `python -c` takes it."""
+    exec(compile(sys.argv[1], "<string>", "exec"), {"__name__": "__main__"})
+
+
 PROGRAMS: Final[dict[str, Callable[[], object]]] = {
     "quarterdeck": cli.main,
     "http_server": http_server(),
+    "python": text,
     ZYGOTE: zygote.main,
 }
 
@@ -84,6 +91,8 @@ def become(request: Mapping[str, Any], fds: Sequence[int], asks: socket.socket) 
         _place(fds, request["numbers"])
     if request["leads_session"]:
         os.setsid()
+    if request["open_files"]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, request["open_files"])
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])

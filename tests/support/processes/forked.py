@@ -73,6 +73,7 @@ def ask(
     cwd: str,
     fds: Mapping[int, int],
     leads_session: bool = False,
+    open_files: tuple[int, int] | None = None,
 ) -> Forked:
     """Have a program of the server's run in a fork.
 
@@ -84,11 +85,12 @@ def ask(
         cwd: its directory.
         fds: each descriptor that it has, by its number there, as we have it; 0, 1 and 2 among them.
         leads_session: whether it begins a session.
+        open_files: how many descriptors it may have, by its soft limit and by its hard one; None as the server has.
     """
     request = {"program": program, "words": words, "env": dict(env), "cwd": cwd, "numbers": [*fds]}
     mine, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with answers:
-        text = json.dumps({**request, "leads_session": leads_session}).encode()
+        text = json.dumps({**request, "leads_session": leads_session, "open_files": open_files}).encode()
         socket.send_fds(server, [text], [answers.fileno(), *fds.values()])
     mine.settimeout(START_S)
     return Forked(int(mine.recv(100)), mine)

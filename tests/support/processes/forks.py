@@ -120,10 +120,12 @@ class Forks:
         gives_input: bool = False,
         stderr_fd: int | None = None,
         program: str = "quarterdeck",
+        open_files: tuple[int, int] | None = None,
     ) -> Fork:
         """Start `PROGRAM WORDS`; its output comes through pipes, and so does its input if there is any.
 
-        What it says on its standard error goes to `stderr_fd` where that is given.
+        What it says on its standard error goes to `stderr_fd` where that is given.  `open_files` is its limit of
+        descriptors, soft and hard.
         """
         with ExitStack() as theirs:
             nothing = os.open(os.devnull, os.O_RDONLY)
@@ -132,7 +134,8 @@ class Forks:
             stdout, writes = _pipe(theirs)
             stderr, complains = (None, stderr_fd) if stderr_fd is not None else _pipe(theirs)
             fds = {0: reads, 1: writes, 2: complains, **{fd: fd for fd in pass_fds}}
-            process = ask(self.server(identity), program, words, env=env, cwd=str(cwd), fds=fds)
+            server = self.server(identity)
+            process = ask(server, program, words, env=env, cwd=str(cwd), fds=fds, open_files=open_files)
         return Fork(process, stdin, stdout, stderr)
 
     def run(
@@ -145,13 +148,17 @@ class Forks:
         pass_fds: Sequence[int] = (),
         given: bytes | None = None,
         timeout_s: float = START_S,
+        program: str = "quarterdeck",
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run `quarterdeck WORDS` to its end.
+        """Run `PROGRAM WORDS` to its end.
 
         Raises:
             subprocess.TimeoutExpired: it did not end in time, and is dead now.
         """
-        with self.start(identity, words, env, cwd=cwd, pass_fds=pass_fds, gives_input=given is not None) as fork:
+        gives_input = given is not None
+        with self.start(
+            identity, words, env, cwd=cwd, pass_fds=pass_fds, gives_input=gives_input, program=program
+        ) as fork:
             stdout, stderr = fork.communicate(given or b"", timeout_s)
         assert fork.returncode is not None
         return subprocess.CompletedProcess(words, fork.returncode, stdout, stderr)

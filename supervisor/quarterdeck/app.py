@@ -33,14 +33,12 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
-from quarterdeck.ledger.open import SERVE, WritingRecorder, open_recorder
-from quarterdeck.ledger.store.call_table import CallLog
+from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, open_recorder
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
-from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of
-from quarterdeck.trust.exposure import record_exposure
+from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
 from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
 from quarterdeck.trust.judge.offers import notice
 from quarterdeck.trust.judge.server_rows import Locks
@@ -325,7 +323,7 @@ async def open_quarterdeck(
         stack.push_async_callback(carried_through, approvals.close)
 
         def announce(url: str) -> None:
-            if isinstance(recorder, WritingRecorder):
+            if isinstance(recorder, LedgerWriter):
                 recorder.lease.update(msgspec.structs.replace(holder, url=url))
 
         product: Product = Product(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from quarterdeck.ledger.events.events import Approved, Authority, Enrolled, Subject
-from quarterdeck.ledger.store.compaction import compact
+from quarterdeck.ledger.store.rewrite import compact
 from quarterdeck.ledger.store.store import LedgerStore
 
 WHERE = {"scope": "/home/u/mcp.json", "server": "fs"}
@@ -34,7 +34,7 @@ def write(directory: Path, seed: int) -> NoReturn:
     """Until killed; a writer that fails instead has its reason on stderr, and another status."""
     try:
         chance = random.Random(seed)
-        store = LedgerStore.open(directory, writable=True)
+        store = LedgerStore.open(directory)
         say("0")
         while True:
             number = chance.randrange(10**6)

@@ -33,7 +33,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_said_it_had(tmp_pat
             said = killed_writer(writers, turn, chance.expovariate(1 / 0.03))
             acknowledged = max(acknowledged, said)
             require_all_of(directory, acknowledged)
-    with take_lease(directory, Holder(pid=1, digest="")), LedgerStore.open(directory, writable=True) as store:
+    with take_lease(directory, Holder(pid=1, digest="")), LedgerStore.open(directory) as store:
         assert store.verify().is_intact
         assert read_head(directory, 0) == store.head
         assert store.book.last_seq == store.head.count
@@ -66,7 +66,7 @@ def require_all_of(directory: Path, acknowledged: int) -> None:
     if head is None:
         assert acknowledged == 0
         return
-    with LedgerStore.open(directory, writable=False) as reader:
+    with LedgerReader.open(directory) as reader:
         found = reader.verify()
         assert found.is_intact, found
         assert found.missing_archives == 0

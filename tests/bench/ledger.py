@@ -62,7 +62,7 @@ def _measure(effort: Effort) -> list[Finding]:
         _plant(directory)
         looks = min(effort.rounds, LOOKS)
         opening = [_timed_opening(directory) for _ in range(looks)]
-        with LedgerStore.open(directory, writable=True) as store:
+        with LedgerStore.open(directory) as store:
             live = sum(len(entry.live) for entry in store.book.entries.values())
             verifying = [_timed_verification(store) for _ in range(looks)]
             appending = [_timed_decision(store, number) for number in range(10 * effort.rounds)]
@@ -75,7 +75,7 @@ def _measure(effort: Effort) -> list[Finding]:
 
 
 def _plant(directory: Path) -> None:
-    with LedgerStore.open(directory, writable=True) as store:
+    with LedgerStore.open(directory) as store:
         store.load(_chain())
 
 
@@ -114,7 +114,7 @@ def _key(server: str, tool: int) -> str:
 
 def _timed_opening(directory: Path) -> float:
     started = time.perf_counter()
-    store = LedgerStore.open(directory, writable=True)
+    store = LedgerStore.open(directory)
     taken = time.perf_counter() - started
     store.close()
     return taken

@@ -31,7 +31,7 @@ def reading() -> "Iterator[LedgerReader]":
     """
     from quarterdeck.ledger.store.reader import LedgerReader
 
-    with ledger_errors(), LedgerReader.open_reader(directory()) as reader:
+    with ledger_errors(), LedgerReader.open(directory()) as reader:
         yield reader
 
 

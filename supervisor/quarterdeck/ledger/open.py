@@ -12,12 +12,13 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from time import time
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
@@ -26,13 +27,16 @@ from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.store.call_table import CallRow
-from quarterdeck.ledger.store.compaction import needs_compaction
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
+from quarterdeck.ledger.store.queries import CallRow
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.ledger.store.rewrite import needs_compaction
 from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.tools import CallEnd, WireResult
 
-from .errors import LedgerWriteError, MissingLedgerError
+from .errors import LedgerError, LedgerWriteError, MissingLedgerError
 
 MAX_QUEUED: Final = 64
 """Requests that wait for the disk; who makes more waits before they are accepted."""
@@ -52,14 +56,16 @@ T = TypeVar("T")
 
 
 class LedgerWriter:
-    """See the module; made by `open`.
+    """Record events in the ledger, as its one writer; made by `open`.
 
     Attributes:
         book: what all events amount to; read it on the loop, and leave it as it is.
+        lease: by which this is the one writer.
     """
 
-    def __init__(self, store: LedgerStore, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, store: LedgerStore, lease: Lease, thread: ThreadPoolExecutor) -> None:
         self.book: Final[Book] = store.book
+        self.lease: Final = lease
         self._store = store
         self._thread = thread
         self._room = asyncio.Semaphore(MAX_QUEUED)
@@ -67,17 +73,19 @@ class LedgerWriter:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, directory: Path, *, now: Callable[[], str] = audit_time) -> "AsyncIterator[LedgerWriter]":
+    async def open(
+        cls, directory: Path, lease: Lease, *, now: Callable[[], str] = audit_time
+    ) -> "AsyncIterator[LedgerWriter]":
         """Open the ledger in `directory`, whose lease the caller holds, for as long as the block takes."""
         with ThreadPoolExecutor(1, thread_name_prefix="ledger") as thread:
-            opening = thread.submit(LedgerStore.open, directory, writable=True, now=now)
+            opening = thread.submit(LedgerStore.open, directory, now=now)
             try:
                 with anyio.CancelScope(shield=True):
                     store = await asyncio.shield(asyncio.wrap_future(opening))
             except asyncio.CancelledError:
                 opening.add_done_callback(_close_opened)
                 raise
-            writer = cls(store, thread)
+            writer = cls(store, lease, thread)
             try:
                 yield writer
             finally:
@@ -91,9 +99,14 @@ class LedgerWriter:
         write = partial(self._store.write, events, documents, durable=durable)
         return await self._do(write, self._apply)
 
-    async def document(self, digest: str, *, archived: bool = False) -> bytes | None:
-        """See `LedgerStore.document`; what was appended before is found."""
-        return await self._do(partial(self._store.document, digest, archived=archived))
+    async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
+        """See `Recorder`."""
+        if events or documents:
+            await self.append(events, documents)
+
+    async def document(self, digest: str) -> bytes | None:
+        """See `Recorder`; what was appended before is found."""
+        return _as_written(digest, await self._do(partial(self._store.document, digest)))
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
         """See `LedgerStore.record_calls`."""
@@ -154,36 +167,10 @@ def secrets_key(state: Path) -> bytes:
         return b""
 
 
-class WritingRecorder:
-    """Records events in the ledger: for its one writer."""
-
-    def __init__(self, writer: LedgerWriter, lease: Lease) -> None:
-        self._writer = writer
-        self.lease: Final = lease
-
-    @property
-    def book(self) -> Book:
-        """See `Recorder`."""
-        return self._writer.book
-
-    async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
-        """See `Recorder`."""
-        if events or documents:
-            await self._writer.append(events, documents)
-
-    async def document(self, hash_: str) -> bytes | None:
-        """See `Recorder`."""
-        return _as_written(hash_, await self._writer.document(hash_))
-
-    async def record_calls(self, calls: Sequence[CallRow]) -> None:
-        """Note calls, beside the chain."""
-        await self._writer.record_calls(calls)
-
-
 class VisitingRecorder:
     """Records events in memory: for a process that only reads the ledger."""
 
-    def __init__(self, store: LedgerStore | None) -> None:
+    def __init__(self, store: LedgerReader | None) -> None:
         self._store = store
         self._documents: dict[str, bytes] = {}
         self.book: Final = store.book if store is not None else Book()
@@ -207,7 +194,7 @@ class VisitingRecorder:
 @asynccontextmanager
 async def open_recorder(
     state: Path, holder: Holder, *, must_write: bool, wait_s: float = 0.0
-) -> AsyncIterator[WritingRecorder | VisitingRecorder]:
+) -> AsyncIterator[LedgerWriter | VisitingRecorder]:
     """Open the recorder of the ledger below the directory `state`.
 
     Args:
@@ -234,11 +221,11 @@ async def open_recorder(
             yield visitor
         return
     with taken as lease:
-        async with LedgerWriter.open(directory) as writer:
+        async with LedgerWriter.open(directory, lease) as writer:
             # Nobody is kept waiting for an archive that was not asked for.
             if must_write and await writer.run(needs_compaction):
                 _log.warning("the ledger is large: when this has ended, run `quarterdeck ledger compact`")
-            yield WritingRecorder(writer, lease)
+            yield writer
 
 
 async def _take(directory: Path, holder: Holder, wait_s: float) -> Lease:
@@ -264,7 +251,7 @@ def _as_written(hash_: str, body: bytes | None) -> bytes | None:
 @asynccontextmanager
 async def _visiting(directory: Path) -> AsyncIterator[VisitingRecorder]:
     try:
-        store = await asyncio.to_thread(LedgerStore.open, directory, writable=False)
+        store = await asyncio.to_thread(LedgerReader.open, directory)
     except MissingLedgerError:
         yield VisitingRecorder(None)
         return
@@ -272,3 +259,84 @@ async def _visiting(directory: Path) -> AsyncIterator[VisitingRecorder]:
         yield VisitingRecorder(store)
     finally:
         store.close()
+
+
+FLUSH_S: Final = 1.0
+"""How long a note waits for others."""
+
+MAX_WAITING: Final = 20_000
+"""Notes that wait for the disk; with more, new ones are dropped and counted."""
+
+
+class _Note(NamedTuple):
+    """A call as it is noted; made into a row where there is time."""
+
+    at: float
+    scope: str
+    server: str
+    tool: str
+    outcome: str
+    code: str
+    duration_s: float
+    size: int
+
+
+class CallLog:
+    """Notes of one process, from the event loop.
+
+    Args:
+        keep: takes the rows of a batch.
+    """
+
+    def __init__(self, keep: Callable[[Sequence[CallRow]], Awaitable[None]]) -> None:
+        self._keep = keep
+        self._notes: list[_Note] = []
+        self._dropped = 0
+        self._flushing: asyncio.Task[None] | None = None
+
+    def note(self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None) -> None:
+        """A call has ended; `end` None when its caller gave up."""
+        if len(self._notes) >= MAX_WAITING:
+            self._dropped += 1
+            return
+        why = (end.code or str(end.kind)) if isinstance(end, ProtocolFault) else ""
+        size = len(end.body) if isinstance(end, WireResult) else 0
+        self._notes.append(_Note(time(), scope, server, tool, _outcome(end), why, duration_s, size))
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
+
+    async def close(self) -> None:
+        """Keep what waits."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.gather(self._flushing, return_exceptions=True)
+        await self._flush()
+
+    async def _flush_soon(self) -> None:
+        await asyncio.sleep(FLUSH_S)
+        self._flushing = None
+        await self._flush()
+
+    async def _flush(self) -> None:
+        notes, self._notes = self._notes, []
+        if not notes:
+            return
+        try:
+            await self._keep([_row(note) for note in notes])
+        except LedgerError as error:
+            _log.warning("%d calls were not recorded: %s", len(notes), error)
+        if self._dropped:
+            _log.warning("%d calls were not recorded: the disk is too slow", self._dropped)
+            self._dropped = 0
+
+
+def _outcome(end: CallEnd | None) -> str:
+    if end is None:
+        return "cancelled"
+    if isinstance(end, ProtocolFault):
+        return "fault"
+    return "error" if end.is_error else "ok"
+
+
+def _row(note: _Note) -> CallRow:
+    return CallRow(audit_time(note.at), *note[1:6], round(note.duration_s * 1000, 3), note.size)

@@ -21,7 +21,7 @@ from quarterdeck.ledger.events.events import (
     Subject,
 )
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.ledger.store.call_table import CallRow
+from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
 
@@ -115,7 +115,7 @@ BODIES: Final = {each.hash: each.body for each in (TOLD, NOW, EVIL, ZONE, READ, 
 def open_ledger(state: Path, at: str = "2026-01-04T10:00:00.000Z") -> Iterator[LedgerStore]:
     """The ledger of a state directory, its writer's clock standing still."""
     state.mkdir(mode=0o700, exist_ok=True)
-    store = LedgerStore.open(state / "ledger", writable=True, now=repeat(at).__next__)
+    store = LedgerStore.open(state / "ledger", now=repeat(at).__next__)
     try:
         yield store
     finally:

@@ -72,7 +72,7 @@ class Clock:
 
 def opened(directory: Path, *times: str) -> LedgerStore:
     """The writer of the ledger in `directory`."""
-    return LedgerStore.open(directory, writable=True, now=Clock(*(times or (AT,))))
+    return LedgerStore.open(directory, now=Clock(*(times or (AT,))))
 
 
 def enrolled(number: int, server: str = "fs") -> Enrolled:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
     from quarterdeck.ledger.events.events import Stored
     from quarterdeck.ledger.events.fold import Book
-    from quarterdeck.ledger.store.store import LedgerStore
+    from quarterdeck.ledger.store.reader import LedgerReader
     from quarterdeck.trust.judge.overview import Matter, ServerMatters
     from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
     from quarterdeck.trust.judge.verdicts import Decision
@@ -45,7 +45,7 @@ class TrustContext:
 
     servers: "tuple[ServerMatters, ...]"
     settings: "Settings | None"
-    _store: "LedgerStore | None"
+    _store: "LedgerReader | None"
     files: tuple[str, ...] = ()
 
     def command(self, verb: str, server: str = "", *words: str) -> str:
@@ -124,14 +124,14 @@ def open_context(source: Source) -> Iterator[TrustContext]:
         CommandError: the configuration or the ledger cannot be used.
     """
     from quarterdeck.ledger.errors import MissingLedgerError
-    from quarterdeck.ledger.store.store import LedgerStore
+    from quarterdeck.ledger.store.reader import LedgerReader
     from quarterdeck.trust.configured_servers import configured, scope_of
     from quarterdeck.trust.judge.overview import survey
 
     settings = load(source, may_be_empty=True)
-    store: LedgerStore | None = None
+    store: LedgerReader | None = None
     with ledger_errors(), suppress(MissingLedgerError):
-        store = LedgerStore.open(directory(), writable=False)
+        store = LedgerReader.open(directory())
     try:
         files = tuple(os.path.abspath(path) for path in source.config)
         context = TrustContext((), settings, store, files)
@@ -206,7 +206,7 @@ def _write(decisions: "Sequence[Decision]") -> None:
         as_command_error(StaleDecisionError, remedy=_LOOK_AGAIN, code=ExitCode.NO_ANSWER),
         ledger_errors(),
         take_lease(directory(), us, wait_s=WRITE_WAIT_S),
-        LedgerStore.open(directory(), writable=True) as store,
+        LedgerStore.open(directory()) as store,
     ):
         record = decide(store.book, decisions)
         store.append(record.events, record.documents, durable=True)

@@ -68,12 +68,11 @@ def export(
 ) -> None:
     """Write the ledger as JSON lines, documents and hashes included: a backup, or something to look at elsewhere."""
     from quarterdeck.ledger.store.archive import write_file
-    from quarterdeck.ledger.store.compaction import export_ledger
 
     with reading() as reader:
         try:
             if file is None or str(file) == "-":
-                export_ledger(reader, sys.stdout.buffer)
+                sys.stdout.buffer.writelines(reader.export())
                 sys.stdout.buffer.flush()
                 return
             if file.exists() or file.is_symlink():
@@ -94,7 +93,7 @@ def import_(
     json: options.Json = False,
 ) -> None:
     """Fill an empty ledger with an export, once all of it is known to be as it was written."""
-    from quarterdeck.ledger.store.compaction import import_ledger
+    from quarterdeck.ledger.store.rewrite import import_ledger
 
     with leased() as place:
         try:
@@ -122,10 +121,10 @@ def compact(
     if redact:
         _redact(json=json)
         return
-    from quarterdeck.ledger.store.compaction import compact as compact_store
+    from quarterdeck.ledger.store.rewrite import compact as compact_store
     from quarterdeck.ledger.store.store import LedgerStore
 
-    with leased() as place, LedgerStore.open(place, writable=True) as store:
+    with leased() as place, LedgerStore.open(place) as store:
         done = compact_store(store)
     if json:
         archived = {"archive": str(done.archive), "events": done.events} if done is not None else None
@@ -145,15 +144,15 @@ def _redact(*, json: bool) -> None:
     from quarterdeck.config.places.paths import state_dir
     from quarterdeck.ledger.events.events import hash_of
     from quarterdeck.ledger.open import secrets_key
-    from quarterdeck.ledger.store.redact import redact
+    from quarterdeck.ledger.store.rewrite import redact
     from quarterdeck.ledger.store.store import LedgerStore
-    from quarterdeck.trust.judge.launches import redacted_launch
+    from quarterdeck.trust.judge.documents import redacted_launch
     from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins
 
     def message(text: str) -> str:
         return hide_text(only_origins(text), lambda _: REDACTED)
 
-    with leased() as place, LedgerStore.open(place, writable=True) as store:
+    with leased() as place, LedgerStore.open(place) as store:
         done = redact(store, partial(redacted_launch, key=secrets_key(state_dir())), message)
         found = store.verify(hash_of)
     if json:

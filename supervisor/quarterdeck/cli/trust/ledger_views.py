@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from quarterdeck.ledger.events.events import Stored
     from quarterdeck.ledger.events.fold import ServerKey
     from quarterdeck.ledger.events.history import BookChange, HistoryLine
-    from quarterdeck.ledger.store.call_table import CallRow
+    from quarterdeck.ledger.store.queries import CallRow
     from quarterdeck.trust.judge.overview import Matter, ServerMatters
 
 

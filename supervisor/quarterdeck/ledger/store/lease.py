@@ -12,7 +12,6 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -91,9 +90,7 @@ class Lease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

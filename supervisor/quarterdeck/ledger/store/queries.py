@@ -1,11 +1,12 @@
-"""Query the chain's rows: in order, in part, folded.  Blocking; reads only.
+"""Query the rows of the chain (in order, in part, folded) and of the table of calls.  Blocking.
 
 Nothing keeps a statement open between two pages, so that a slow reader never holds the writer's files.  A damaged row
 raises a `BrokenRowError`, an event that this version does not know a `BrokenChainError`.
+Calls are not chained, and rotated.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from operator import attrgetter
@@ -18,7 +19,7 @@ from quarterdeck.ledger.events.chain import BrokenRowError, ChainRow, Head
 from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Stored, decode_event, decode_events
 from quarterdeck.ledger.events.fold import Book
 
-from .migrations import column, lookups
+from .migrations import column, lookups, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,3 +235,60 @@ def _first_unknown(page: list[tuple[int, str, bytes]]) -> int:
         except (msgspec.MsgspecError, TypeError):
             return seq
     return page[0][0]
+
+
+MAX_CALLS: Final = 100_000
+"""A busy day; some ten MiB.  The oldest make room."""
+
+_CALLS: Final = 1_000
+"""Calls that are read at a time."""
+
+
+class CallRow(msgspec.Struct, frozen=True, gc=False):
+    """One call.
+
+    Attributes:
+        at: when it ended, as events say it.
+        outcome: how; `code` says why when it failed.
+        bytes: of its answer.
+    """
+
+    at: str
+    scope: str
+    server: str
+    tool: str
+    outcome: str
+    code: str = ""
+    duration_ms: float = 0.0
+    bytes: int = 0
+
+
+def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: int = MAX_CALLS) -> None:
+    """Add calls and drop the oldest beyond `keep`, inside the caller's transaction."""
+    connection.executemany(
+        "INSERT INTO calls(at, scope, server, tool, outcome, code, duration_ms, bytes) VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (*map(column, (row.at, row.scope, row.server, row.tool, row.outcome, row.code)), row.duration_ms, row.bytes)
+            for row in rows
+        ],
+    )
+    connection.execute("DELETE FROM calls WHERE id <= (SELECT max(id) FROM calls) - ?", (keep,))
+
+
+def select_calls(
+    connection: sqlite3.Connection, texts: Mapping[str, str | None], since: str | None
+) -> Iterator[CallRow]:
+    """The calls with these texts in their columns, and not before `since`, the last one first; None asks for any."""
+    wanted = {name: column(text) for name, text in texts.items() if text is not None}
+    conditions = "".join(f" AND {name} = ?" for name in wanted) + (" AND at >= ?" if since is not None else "")
+    values = [*wanted.values(), *([since] if since is not None else [])]
+    statement = (
+        "SELECT id, at, scope, server, tool, outcome, code, duration_ms, bytes FROM calls"  # noqa: S608  # names are ours
+        f" WHERE id < ?{conditions} ORDER BY id DESC LIMIT {_CALLS}"
+    )
+    before = 2**62
+    while page := connection.execute(statement, (before, *values)).fetchall():
+        for _, *row, duration_ms, size in page:
+            at, scope, server, tool, outcome, code = map(text_of, row)
+            yield CallRow(at, scope, server, tool, outcome, code, duration_ms, size)
+        before = page[-1][0]

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from quarterdeck.ledger.errors import BrokenChainError, LedgerError
@@ -22,9 +21,8 @@ from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import StoredDocument
 
 from . import archive, queries
-from .call_table import CallRow, select_calls
 from .database import DATABASE_NAME, open_for_reading, read_head, reading
-from .queries import Selection
+from .queries import CallRow, Selection
 
 _DOCUMENTS: Final = 16
 """Documents that are held at a time; each may have 4 MiB."""
@@ -43,8 +41,12 @@ class LedgerReader:
         self.connection: Final = connection
 
     @classmethod
-    def open_reader(cls, directory: Path) -> "LedgerReader":
-        """Open the ledger in `directory` as it is, so that even a broken one can be looked at."""
+    def open(cls, directory: Path) -> "LedgerReader":
+        """Open the ledger in `directory` as it is, so that even a broken one can be looked at.
+
+        Raises:
+            LedgerError: what is there cannot be used.
+        """
         return LedgerReader(directory, open_for_reading(directory))
 
     @cached_property
@@ -148,7 +150,7 @@ class LedgerReader:
         return archive.verify_archives(self.directory, checked)
 
     def export(self) -> Generator[bytes, None, None]:
-        """All that is not archived, as lines that `transfer.import_ledger` takes; see module `lines`.
+        """All that is not archived, in constant memory, as lines that `rewrite.import_ledger` takes.
 
         Close it before the ledger is written again.
         """
@@ -166,8 +168,9 @@ class LedgerReader:
         limit: int | None = None,
     ) -> Iterator[CallRow]:
         """The calls that are wanted, the last one first."""
+        texts = {"scope": scope, "server": server, "tool": tool}
         with self.reading():
-            yield from select_calls(self.connection, scope=scope, server=server, tool=tool, since=since, limit=limit)
+            yield from islice(queries.select_calls(self.connection, texts, since), limit)
 
     def close(self) -> None:
         """Let go of it.  Repeatable."""
@@ -193,9 +196,7 @@ class LedgerReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -29,13 +29,11 @@ from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEve
 from quarterdeck.ledger.events.json_lines import Piece, StoredDocument
 
 from . import queries
-from .call_table import CallRow, insert_calls
 from .database import (
     BACKUP_NAME,
     DATABASE_NAME,
     HEAD_NAME,
     audit_time,
-    open_for_reading,
     open_for_writing,
     prepare,
     read_head,
@@ -43,6 +41,7 @@ from .database import (
     write_head,
 )
 from .migrations import lookups
+from .queries import CallRow, insert_calls
 from .reader import LedgerReader
 
 TAIL: Final = 1_000
@@ -87,19 +86,16 @@ class LedgerStore(LedgerReader):
         self._end: _End | None = None
 
     @classmethod
-    def open(cls, directory: Path, *, writable: bool, now: Callable[[], str] = audit_time) -> "LedgerStore":
-        """Open the ledger in `directory`; a writer makes it where there is none, and must hold its lease.
+    def open(cls, directory: Path, *, now: Callable[[], str] = audit_time) -> "LedgerStore":
+        """Open the ledger in `directory`, whose lease the caller holds; it is made where there is none.
 
-        A writer sees that the last events are what was written and reach to the head, and folds the book.  A reader
-        takes what is there, so that even a broken ledger can be looked at; its book is folded when it is asked for.
+        The last events are seen to be what was written and to reach to the head, and the book is folded.
 
         Raises:
             LedgerError: what is there cannot be used, or not be trusted; it is left as it is.
         """
-        if not writable:
-            return LedgerStore(directory, open_for_reading(directory))
         prepare(directory, now())
-        with cls.open_reader(directory) as reader:
+        with LedgerReader.open(directory) as reader:
             anchor = _anchor(reader)
         store = LedgerStore(directory, open_for_writing(directory), now)
         try:
@@ -112,7 +108,7 @@ class LedgerStore(LedgerReader):
     @property
     def head(self) -> Head:
         """Where the chain ends at this moment."""
-        return super().head if self._end is None else self._end.tip
+        return self._writing().tip
 
     def append(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
@@ -277,7 +273,7 @@ class LedgerStore(LedgerReader):
 
     def _writing(self) -> _End:
         if self._end is None:
-            raise LedgerWriteError("it is open for reading only, or closed", "open it for writing")
+            raise LedgerWriteError("it is closed", "open it again")
         return self._end
 
     def _sync_quietly(self) -> None:
@@ -332,7 +328,7 @@ def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head
 
     For a person to decide, when a head is missing or names events that are gone.  The one before goes to `backup/`.
     """
-    with LedgerReader.open_reader(directory) as reader:
+    with LedgerReader.open(directory) as reader:
         found = reader.verify(anchored=False)
         if found.verdict is Verdict.BROKEN:
             raise BrokenChainError(found.broken_seq or 0, found.reason)

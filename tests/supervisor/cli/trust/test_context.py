@@ -18,7 +18,7 @@ from quarterdeck.control.protocol import Answer, Decide, Decided, Refused, Reque
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.lease import Holder, take_lease
-from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.configured_servers import scope_of
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
@@ -49,7 +49,7 @@ def decision(config: Path, hash_: str = EVIL.hash) -> Decision:
 
 def approved(directory: Path, config: Path) -> str:
     """The approved form of `now`."""
-    with LedgerStore.open(directory, writable=False) as store:
+    with LedgerReader.open(directory) as store:
         return store.book.entry(scope_of(config), "time").items[ItemKey(Subject.TOOL, "now")].approved
 
 
@@ -144,13 +144,13 @@ def test_a_command_that_writes_on_is_named(config: Path, directory: Path, monkey
 
 def test_nothing_is_recorded_of_decisions_of_which_one_is_stale(config: Path, directory: Path) -> None:
     """A user would have approved half of what they saw."""
-    with LedgerStore.open(directory, writable=False) as store:
+    with LedgerReader.open(directory) as store:
         before = store.head
     stale = decision(config, "0" * 64)
     with pytest.raises(CommandError, match="look at it again") as refused:
         send([decision(config), stale])
     assert refused.value.code is ExitCode.NO_ANSWER
-    with LedgerStore.open(directory, writable=False) as store:
+    with LedgerReader.open(directory) as store:
         assert store.head == before
 
 

@@ -26,7 +26,7 @@ from quarterdeck.cli.program import run
 from quarterdeck.cli.trust import trust as trust_command
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.configured_servers import scope_of
 from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
 
@@ -437,7 +437,7 @@ def test_a_blocked_tool_that_is_gone_is_nothing_to_approve(desk: Desk) -> None:
 def test_decisions_of_the_command_are_in_the_chain(desk: Desk) -> None:
     """An approval could be denied later."""
     desk("approve", "time", "now")
-    with LedgerStore.open(desk.state / "ledger", writable=False) as store:
+    with LedgerReader.open(desk.state / "ledger") as store:
         assert store.verify().is_intact
         last = list(store.events())[-1].event
     assert last == approved(EVIL, Authority.PERSON, scope=desk.scope)

@@ -28,7 +28,7 @@ from quarterdeck.ledger.events.chain import Verdict
 from quarterdeck.ledger.store import migrations
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.reader import LedgerReader
-from quarterdeck.ledger.store.store import LedgerStore, accept_head
+from quarterdeck.ledger.store.store import accept_head
 
 
 def sql(statement: str) -> Callable[[Path], None]:
@@ -123,7 +123,7 @@ def test_every_byte_of_a_damaged_database_is_found_or_harmless(tmp_path: Path) -
         damaged[place : place + 64] = os.urandom(len(damaged[place : place + 64]))
         (directory / "ledger.db").write_bytes(damaged)
         try:
-            with LedgerStore.open(directory, writable=False) as reader:
+            with LedgerReader.open(directory) as reader:
                 verdict = reader.verify(lambda body: sha256(body).hexdigest()).verdict
                 assert verdict is Verdict.BROKEN or everything(reader) == told
                 found += verdict is not Verdict.INTACT
@@ -218,7 +218,7 @@ def test_a_read_only_file_system_is_read_and_not_written(tmp_path: Path) -> None
     with opened(directory) as store:
         fill(store, 10)
     with mounted(directory.parent, "--bind", "-o", "ro", str(directory.parent)):
-        with LedgerStore.open(directory, writable=False) as reader:
+        with LedgerReader.open(directory) as reader:
             assert (reader.verify().is_intact, len(list(reader.events()))) == (True, 10)
         with pytest.raises(UnusableLedgerError, match="writable"):
             opened(directory)
@@ -273,7 +273,7 @@ def test_an_older_ledger_is_brought_up_to_date_after_a_backup(tmp_path: Path) ->
     directory = tmp_path / "ledger"
     state = old_ledger(directory)
     with pytest.raises(OlderLedgerError, match=r"schema 0.*quarterdeck serve"):
-        LedgerStore.open(directory, writable=False)
+        LedgerReader.open(directory)
     with opened(directory) as store:
         assert bytes(store.book.to_state()) == state
         assert [each.seq for each in store.events(tool="tool_3")] == [4, 11]

@@ -7,12 +7,12 @@ from support.ledger.histories import fill, open_ledger
 
 from quarterdeck.ledger.errors import ArchivedError
 from quarterdeck.ledger.events.chain import Head
-from quarterdeck.ledger.store.compaction import compact
 from quarterdeck.ledger.store.reader import LedgerReader, contradiction
+from quarterdeck.ledger.store.rewrite import compact
 
 
 def contradicted(state: Path, witness: Head) -> str:
-    with LedgerReader.open_reader(state / "ledger") as reader:
+    with LedgerReader.open(state / "ledger") as reader:
         return contradiction(reader, witness)
 
 
@@ -23,7 +23,7 @@ def heads(tmp_path: Path) -> list[Head]:
     for days in (1, 2, 3):
         state = tmp_path / f"day{days}"
         fill(state, days=days)
-        with LedgerReader.open_reader(state / "ledger") as reader:
+        with LedgerReader.open(state / "ledger") as reader:
             kept.append(reader.head)
     return kept
 

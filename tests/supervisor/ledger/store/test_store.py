@@ -32,7 +32,7 @@ from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store import store as store_module
 from quarterdeck.ledger.store.database import read_head
 from quarterdeck.ledger.store.queries import Selection
-from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck.ledger.store.reader import LedgerReader
 
 
 def test_a_new_ledger_is_empty_intact_and_ours_alone(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_any_events_come_back_as_they_went(tmp_path_factory, appends) -> None:
         assert [each.event for each in store.events()] == [event for events in appends for event in events]
         assert store.verify().is_intact
         state = bytes(store.book.to_state())
-    with LedgerStore.open(directory, writable=False) as reader:
+    with LedgerReader.open(directory) as reader:
         assert bytes(reader.book.to_state()) == state
 
 
@@ -172,7 +172,7 @@ def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
         head = read_head(place / "l", 0)
         assert head is not None
         assert head.count <= 2 * kept
-        with LedgerStore.open(place / "l", writable=False) as reader:
+        with LedgerReader.open(place / "l") as reader:
             assert reader.head.count == 2 * kept
         output("mount", "-o", "remount,size=4m", place)
         with opened(place / "l") as again:
@@ -237,7 +237,7 @@ def test_a_head_that_cannot_be_written_does_not_undo_what_was(tmp_path: Path) ->
 
 
 def again_head(directory: Path) -> Head:
-    with LedgerStore.open(directory, writable=False) as reader:
+    with LedgerReader.open(directory) as reader:
         return reader.head
 
 
@@ -266,14 +266,12 @@ def test_a_reader_beside_the_writer_sees_whole_appends_and_changes_nothing(tmp_p
     """`ledger log` would disturb a running deck, or show half of a listing."""
     with opened(tmp_path / "l") as store:
         store.append([enrolled(1)], documents_of(1))
-        with LedgerStore.open(tmp_path / "l", writable=False) as reader:
+        with LedgerReader.open(tmp_path / "l") as reader:
             assert reader.head == store.head
             store.append([enrolled(2), approved(2)])
             assert [each.seq for each in reader.events()] == [1, 2, 3]
             assert (reader.head, reader.book.last_seq) == (store.head, 3)
             assert reader.verify().is_intact
-            with pytest.raises(LedgerWriteError, match="reading only"):
-                reader.append([enrolled(3)])
         store.append([enrolled(4)])
 
 
@@ -283,7 +281,7 @@ def test_a_reader_never_writes_even_as_the_last_one_out(tmp_path: Path) -> None:
     crash_after(directory, 5)
     before = files_of(directory)
     assert before["ledger.db-wal"]
-    with LedgerStore.open(directory, writable=False) as reader:
+    with LedgerReader.open(directory) as reader:
         assert (reader.head.count, reader.verify().is_intact) == (5, True)
     assert files_of(directory) == before
 
@@ -302,7 +300,7 @@ def crash_after(directory: Path, count: int) -> None:
 def test_there_is_nothing_to_read_before_the_first_start(tmp_path: Path) -> None:
     """A command that looks would make a ledger, or end with a traceback."""
     with pytest.raises(MissingLedgerError, match="quarterdeck serve"):
-        LedgerStore.open(tmp_path / "l", writable=False)
+        LedgerReader.open(tmp_path / "l")
     assert not (tmp_path / "l").exists()
 
 
@@ -403,7 +401,7 @@ def test_what_was_changed_behind_our_back_is_found(tmp_path: Path, damage: str, 
     with closing(sqlite3.connect(tmp_path / "l" / "ledger.db")) as hand, hand:
         hand.execute(damage)
     before = files_of(tmp_path / "l")
-    with LedgerStore.open(tmp_path / "l", writable=False) as reader:
+    with LedgerReader.open(tmp_path / "l") as reader:
         found = reader.verify()
     assert (found.verdict, found.broken_seq, found.reason) == (Verdict.BROKEN, 5, reason)
     if "tool = 'other'" not in damage:  # an index that lies is found by `verify` alone

@@ -1,4 +1,12 @@
-"""Take secrets out of a ledger that was written before they were recognised: nothing else changes what was written.
+"""Replace all events of a ledger by others: compact it, take secrets out of it, fill an empty one.  Blocking.
+
+Compaction replaces old events by a checkpoint that stands for them:
+
+    1. all events and documents into a file of `archive/`, read back and found to be as they were written
+    2. in one transaction: the checkpoint in, all events before it out, documents that nothing names any more out
+    3. the head
+
+Redaction takes out secrets that were written before they were recognised: nothing else changes what was written.
 
     1. every archive and all events, oldest first, are written anew into files of `archive/`, each read back and found
        whole: how servers are started, and how they ended, with their secrets hidden; each event with the hash that it
@@ -6,12 +14,13 @@
     2. in one transaction: a checkpoint that names the head before goes in, all events and what they name go out
     3. the head; then the files that were replaced, and copies of the database in `backup/`, are removed
 
-Killed before 2 is through, the ledger is as before; between 2 and 3, `verify --accept` writes the head.  Run again, it
-finishes what was left.  Heads that were written down before (in a `deck.lock`) do not fit any more.  Blocking.
+Killed before 2 is through, the ledger is as before, beside a file that nobody needs; between 2 and 3 of a redaction,
+`verify --accept` writes the head.  Run again, it finishes what was left.  Heads that were written down before (in a
+`deck.lock`) do not fit a redacted ledger any more.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +31,7 @@ import msgspec
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import (
     ArchivedError,
+    FilledLedgerError,
     LedgerWriteError,
     TransferError,
     UnsafeLedgerError,
@@ -43,9 +53,85 @@ from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, StoredDocument,
 
 from . import archive, queries
 from .archive import ARCHIVE_NAME
-from .compaction import compact
-from .database import BACKUP_NAME
+from .database import BACKUP_NAME, audit_time
 from .store import LedgerStore
+
+
+def import_ledger(source: Path, directory: Path, *, now: Callable[[], str] = audit_time) -> Head:
+    """Fill the empty ledger in `directory`, whose lease the caller holds, with an export; returns its head.
+
+    The file is read twice, so that all of it is known to be as it was written before anything is.
+
+    Raises:
+        TransferError: it is not, or there are events already; the ledger is as before.
+        LedgerError: the ledger cannot be used; it is as before.
+        OSError: the file cannot be read.
+    """
+    for _ in archive.pieces(source):
+        pass
+    with LedgerStore.open(directory, now=now) as store:
+        if store.head.count or next(store.documents(), None):
+            raise FilledLedgerError(directory)
+        store.load(archive.pieces(source))
+        return store.head
+
+
+COMPACT_EVENTS: Final = 500_000
+"""A start reads them in about two seconds; more, and it pays to archive them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What was done.
+
+    Attributes:
+        archive: where the events are now.
+        events: how many.
+        head: where the chain ended before, and the archive ends.
+    """
+
+    archive: Path
+    events: int
+    head: Head
+
+
+def needs_compaction(store: LedgerStore, limit: int = COMPACT_EVENTS) -> bool:
+    """Whether there are so many events that the next start would be slow."""
+    return store.head.count - store.start.count > limit
+
+
+def compact(store: LedgerStore) -> Compacted | None:
+    """Archive all events; None when there is nothing to gain.  Numbers go on; the store's book is left as it is.
+
+    Raises:
+        BrokenChainError: an event is not what was written; nothing was done.
+        LedgerWriteError: nothing was done.
+    """
+    start, head = store.start, store.head
+    if head.count - start.count <= 1:
+        return None
+    store.sync()  # from here the head is never older than the checkpoint
+    path = archive.archive_path(store.directory, start, head)
+    with _archiving(store.directory), closing(store.export()) as found:
+        archive.write_file(path, found)
+    with store.reading():
+        book = queries.fold(store.connection)  # not the store's, which may be read and changed in another thread
+    checkpoint = Checkpoint(scope="", server="", count=head.count, head=head.hash, state=book.to_state())
+    store.stand_for(checkpoint, book.documents())
+    return Compacted(path, head.count - start.count, head)
+
+
+@contextmanager
+def _archiving(directory: Path) -> Iterator[None]:
+    """Make the folder of archives, and tell what keeps files from being written there as the ledger's errors."""
+    try:
+        make_private_dir(directory / ARCHIVE_NAME)
+        yield
+    except (OSError, TransferError) as error:
+        raise LedgerWriteError(f"no archive could be made: {error}") from error
+    except UnsafePathError as error:
+        raise UnsafeLedgerError(str(error)) from error
+
 
 _HASH_DIGITS: Final = 12
 """Of a head, in the name of a file that stands in for another."""
@@ -104,16 +190,11 @@ def redact(
 def _rewrite(store: LedgerStore, sources: Sequence["_Source"], rewriter: "_Rewriter") -> None:
     """Archive all parts anew, and have a checkpoint stand for them."""
     before, new = store.head, sources[0].start
-    try:
-        make_private_dir(store.directory / ARCHIVE_NAME)
+    with _archiving(store.directory):
         for source in sources:
             start, new = new, rewriter.head_of(source, new)
             if source.path is None or (start, new) != (source.start, source.head):
                 archive.write_file(_beside(store.directory, start, new), rewriter.lines(source, start, new))
-    except (OSError, TransferError) as error:
-        raise LedgerWriteError(f"no archive could be made: {error}") from error
-    except UnsafePathError as error:
-        raise UnsafeLedgerError(str(error)) from error
     with store.reading():
         book = rewriter.book(queries.fold(store.connection))
     checkpoint = Checkpoint(

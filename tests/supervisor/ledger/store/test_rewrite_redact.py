@@ -14,10 +14,9 @@ from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.chain import Head, Verdict
 from quarterdeck.ledger.events.events import Approved, Authority, Checkpoint, Ended, LedgerEvent, Seen, Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.ledger.store import redact as redact_module
-from quarterdeck.ledger.store.compaction import compact
+from quarterdeck.ledger.store import rewrite
 from quarterdeck.ledger.store.reader import contradiction
-from quarterdeck.ledger.store.redact import Redacted, redact
+from quarterdeck.ledger.store.rewrite import Redacted, compact, redact
 from quarterdeck.ledger.store.store import LedgerStore, accept_head
 
 SECRET = b"hunter2-is-long"
@@ -161,9 +160,9 @@ def test_whatever_it_dies_of_the_ledger_is_whole_and_the_next_run_cleans_it(
         raise LedgerWriteError("the disk is full")
 
     with opened(directory) as store:
-        where: tuple[object, str] = (redact_module, fails_at)
+        where: tuple[object, str] = (rewrite, fails_at)
         if fails_at == "write_file":
-            where = (redact_module.archive, fails_at)
+            where = (rewrite.archive, fails_at)
         elif fails_at == "stand_for":
             where = (LedgerStore, fails_at)
         with monkeypatch.context() as patch:

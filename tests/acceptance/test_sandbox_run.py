@@ -14,7 +14,7 @@ from support.processes.forks import Forks
 from support.processes.identities import Identity
 from support.sandbox.confinements import TIERS
 
-from quarterdeck.trust.exposure import read_exposure
+from quarterdeck.trust.configured_servers import read_exposure
 from quarterdeck_protocol.policy import Tier
 
 PATIENCE_S = 60.0

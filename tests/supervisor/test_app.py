@@ -28,7 +28,7 @@ from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.tools import session
-from quarterdeck.trust.exposure import read_exposure
+from quarterdeck.trust.configured_servers import read_exposure
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.tools import CancelToken, ToolCall

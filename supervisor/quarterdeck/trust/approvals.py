@@ -30,9 +30,8 @@ from .judge.offers import (
     withdrawal,
     without,
 )
-from .judge.server_rows import NativeRow, ServerRow
+from .judge.server_rows import NativeRow, ServerRow, loosens, loosens_native
 from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
-from .judge.wider_config import loosens, loosens_native
 from .list_review import ListReview, held_log
 from .server_state import Recorder, RunningServers, ServerState, WatchedFleet
 

@@ -95,7 +95,7 @@ async def _run(
     from quarterdeck.config.environment import server_environment
     from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
     from quarterdeck.config.places.trusted_files import trusted_files, with_announced
-    from quarterdeck.trust.exposure import record_exposure
+    from quarterdeck.trust.configured_servers import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import Tier
     from quarterdeck_sandbox import (

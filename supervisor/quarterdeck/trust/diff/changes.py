@@ -15,9 +15,8 @@ from typing import Final
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 
-from .differences import ABSENT, MAX_DEPTH, Difference, Path, Severity, is_same, member
-from .excerpt import cut_pair, quoted, shown, spelled
 from .schema_differences import Side, schema_differences
+from .values import ABSENT, MAX_DEPTH, Difference, Path, Severity, cut_pair, is_same, member, quoted, shown, spelled
 
 MAX_CHANGES: Final = 200
 """More than anybody reads; the most severe are kept."""

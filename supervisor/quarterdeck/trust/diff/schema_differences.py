@@ -12,8 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Final, NamedTuple
 
-from .differences import ABSENT, MAX_DEPTH, Difference, Path, Severity, is_same, member, spelling
-from .excerpt import quoted
+from .values import ABSENT, MAX_DEPTH, Difference, Path, Severity, is_same, member, quoted, spelling
 
 
 class Side(StrEnum):

@@ -16,10 +16,9 @@ import msgspec
 from quarterdeck.ledger.events.events import Authority, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck.trust.diff.changes import ServerDiff, diff_server
-from quarterdeck.trust.diff.differences import spelling
+from quarterdeck.trust.diff.values import spelling
 
-from .documents import value_of
-from .launches import Launch
+from .documents import Launch, value_of
 from .server_rows import NativeRow, ServerRow
 from .verdicts import Verdict, judge_launch
 

@@ -19,7 +19,7 @@ from quarterdeck.cli.trust.views import (
 from quarterdeck.ledger.events.events import Authority, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.diff.changes import MAX_CHANGES, diff_server
-from quarterdeck.trust.diff.differences import Severity
+from quarterdeck.trust.diff.values import Severity
 from quarterdeck.trust.judge.overview import Matter, ServerMatters, State
 from quarterdeck_protocol.configs import TrustMode
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.diff.changes import MAX_CHANGES, MAX_VALUE_CHARS, Change, ChangeKind, diff_server
-from quarterdeck.trust.diff.differences import Severity
+from quarterdeck.trust.diff.values import Severity
 
 TEXT, ADDITIVE, BREAKING = Severity.TEXT, Severity.ADDITIVE, Severity.BREAKING
 

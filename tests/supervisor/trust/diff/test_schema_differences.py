@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from quarterdeck.trust.diff.differences import ABSENT, Difference, Severity
 from quarterdeck.trust.diff.schema_differences import (
     Side,
     is_same_choice,
@@ -16,6 +15,7 @@ from quarterdeck.trust.diff.schema_differences import (
     string_set,
     widens,
 )
+from quarterdeck.trust.diff.values import ABSENT, Difference, Severity
 
 TEXT, ADDITIVE, BREAKING = Severity.TEXT, Severity.ADDITIVE, Severity.BREAKING
 

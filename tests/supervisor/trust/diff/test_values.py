@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.trust.diff.excerpt import MAX_PLACE_CHARS, cut_pair, place_of, quoted, shown, spelled
+from quarterdeck.trust.diff.values import MAX_PLACE_CHARS, cut_pair, place_of, quoted, shown, spelled
 
 TEXTS = st.text(st.characters(codec=None), max_size=80)
 

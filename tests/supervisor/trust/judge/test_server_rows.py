@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.native_tools import NativeSettings
-from quarterdeck.trust.judge.wider_config import loosens, loosens_native
+from quarterdeck.trust.judge.server_rows import loosens, loosens_native
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.policy import Grant, NetworkMode, SandboxPolicy, Tier
 

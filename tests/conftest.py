@@ -19,8 +19,8 @@ settings.load_profile("quarterdeck")
 
 @pytest.fixture(scope="session", autouse=True)
 def state_of_the_tests() -> Iterator[None]:
-    """See `support.suite.own_state`."""
-    from support.suite.own_state import own_state, usual_state_dir
+    """See `support.config.places`."""
+    from support.config.places import own_state, usual_state_dir
 
     with own_state(usual_state_dir()):
         yield

@@ -5,7 +5,7 @@ import pwd
 from pathlib import Path
 
 import pytest
-from support.suite.own_state import own_state, usual_state_dir
+from support.config.places import own_state, usual_state_dir
 
 from quarterdeck.config.places.paths import state_dir
 

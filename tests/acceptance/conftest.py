@@ -1,11 +1,11 @@
 """What the acceptance tests share: directories of their own, a neighbour that must not notice, nothing left behind."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from support.config.places import short_folder, use_places
 from support.processes.commands import forks as our_forks
 from support.processes.forks import Forks
 from support.processes.leftovers import descendants, running_with
@@ -30,10 +30,8 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module", autouse=True)
 def own_directories() -> Iterator[Path]:
     """State and runtime directories that nobody else has; short, because a socket's path is."""
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as name, pytest.MonkeyPatch.context() as patch:
-        root = Path(name)
-        patch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
-        patch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
+    with short_folder() as root, pytest.MonkeyPatch.context() as patch:
+        use_places(patch, root)
         yield root
 
 

@@ -19,6 +19,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from support.config.places import write_document
 from support.processes.commands import command, quarterdeck_json, quarterdeck_json_forked
 from support.processes.identities import PACKAGES, SOURCES, give_to_commands
 from support.processes.leftovers import no_leftovers
@@ -91,7 +92,7 @@ def arguments_of(repository: Path) -> list[str]:
     """The command line that serves it: everything on, one address of this machine's own allowed."""
     config = repository.parent / "mcp.json"
     native = {"sandbox": {"network": "full"}, "webfetch": {"allow": ["127.0.0.1"]}}
-    config.write_text(json.dumps({"mcpServers": {}, "native": native}))
+    write_document(config, mcpServers={}, native=native)
     return ["serve", "--config", str(config), "--profile", "all", "--workspace", str(repository)]
 
 

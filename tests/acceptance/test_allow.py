@@ -3,14 +3,14 @@
 import json
 import os
 import shlex
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.config.places import write_config
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked, serving
-from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
+from support.serves.shared_serve import open_folder
 from support.waiting import eventually
 
 from quarterdeck.config.places.paths import state_dir
@@ -18,10 +18,9 @@ from quarterdeck.config.places.paths import state_dir
 
 @pytest.fixture
 def folder(own_directories: Path) -> Iterator[Path]:
-    """A place that any user may read, as a server does."""
-    with tempfile.TemporaryDirectory(prefix="qd-allow-") as name, no_leftovers(DEADLINE_S):
-        Path(name).chmod(0o755)
-        yield Path(name)
+    """See `open_folder`."""
+    with open_folder() as folder:
+        yield folder
 
 
 def fault(config: Path) -> dict[str, object]:
@@ -61,9 +60,9 @@ def test_a_row_with_anything_else_that_waits_is_not_approved_beside(folder: Path
     program, *args = server_argv("echo")
     row = {"command": program, "args": args, "sandbox": {"read": [str(SERVERS)]}}
     config = folder / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"echo": row}}))
+    write_config(config, echo=row)
     assert quarterdeck_forked("tools", "-c", str(config)).returncode == 0
-    config.write_text(json.dumps({"mcpServers": {"echo": {**row, "args": [*args, "--evil"]}}}))
+    write_config(config, echo={**row, "args": [*args, "--evil"]})
     before = config.read_text()
     refused = quarterdeck_forked("allow", "echo", "-c", str(config), "--read", str(folder), "--yes")
     assert refused.returncode == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.clients.raw_client import RawStdioClient
+from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
     command,
@@ -16,9 +17,7 @@ from support.processes.commands import (
     quarterdeck_forked,
     quarterdeck_json,
     quarterdeck_json_forked,
-    row,
     serving,
-    write_config,
 )
 from support.processes.leftovers import assert_gone, descendants, no_leftovers
 from support.processes.line_child import LineChild

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.processes.commands import DEADLINE_S, row, write_config
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
 from support.processes.running import run

@@ -2,21 +2,14 @@
 
 import json
 import shlex
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.clients.raw_client import RawStdioClient
-from support.processes.commands import (
-    DEADLINE_S,
-    quarterdeck_forked,
-    quarterdeck_json_forked,
-    row,
-    serving,
-    write_config,
-)
+from support.config.places import row, short_folder, write_config
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked, serving
 from support.processes.leftovers import no_leftovers
 from support.waiting import eventually
 
@@ -24,8 +17,8 @@ from support.waiting import eventually
 @pytest.fixture
 def folder(own_directories: Path) -> Iterator[Path]:
     """A workspace that holds its own configuration; nothing runs at the end."""
-    with tempfile.TemporaryDirectory(prefix="qd-exposed-") as name, no_leftovers(DEADLINE_S):
-        yield Path(name)
+    with short_folder() as folder, no_leftovers(DEADLINE_S):
+        yield folder
 
 
 def serve(config: Path) -> Any:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.processes.commands import DEADLINE_S, quarterdeck_json_forked, row, serving, write_config
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, quarterdeck_json_forked, serving
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import server_argv
 from support.waiting import eventually

@@ -16,7 +16,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.processes.commands import DEADLINE_S, command, popen_forked, row, write_config
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, command, popen_forked
 from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
 from support.waiting import eventually

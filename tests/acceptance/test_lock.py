@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
     quarterdeck,
     quarterdeck_forked,
     quarterdeck_json,
     quarterdeck_json_forked,
-    row,
     serving,
-    write_config,
 )
 from support.processes.programs import SERVERS
 from support.waiting import eventually

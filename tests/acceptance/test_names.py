@@ -11,7 +11,8 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient
-from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked, row, serving, write_config
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked, serving
 from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
 from support.waiting import POLL_S, eventually

@@ -11,7 +11,8 @@ from typing import Final
 
 import pytest
 from support.clients.raw_client import JsonObject, RawStdioClient
-from support.processes.commands import DEADLINE_S, row, serving, write_config
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, serving
 from support.processes.identities import give_to_commands
 from support.processes.kept import Reused
 from support.processes.leftovers import no_leftovers, running_with

@@ -7,14 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from support.processes.commands import (
-    DEADLINE_S,
-    popen_forked,
-    quarterdeck_forked,
-    quarterdeck_json_forked,
-    row,
-    write_config,
-)
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, popen_forked, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
 from support.processes.programs import SERVERS

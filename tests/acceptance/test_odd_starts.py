@@ -5,12 +5,12 @@ import os
 import shlex
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
+from support.config.places import row, short_folder, write_config
 from support.processes import running
-from support.processes.commands import command, row, write_config
+from support.processes.commands import command
 from support.processes.leftovers import no_leftovers
 from support.sandbox.machine_facts import FULL_DEVICE_ONLY, NO_MOUNT_NAMESPACE, NO_ROOT
 
@@ -97,8 +97,8 @@ def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
     config: Path, monkeypatch: pytest.MonkeyPatch, preparation: str, why: str
 ) -> None:
     """A user would read an error number, or that it is a bug of ours."""
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as short:  # a socket's path is
-        disk = Path(short, "d")
+    with short_folder() as short:  # a socket's path is
+        disk = short / "d"
         monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(disk))
         code, said = run_on_a_disk(preparation, "serve --config {config}", config, disk)
     assert code == 2

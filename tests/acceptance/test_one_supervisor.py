@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,15 +14,14 @@ from typing import Final
 
 import pytest
 from support.clients.raw_client import RawStdioClient
+from support.config.places import row, short_folder, use_places, write_config
 from support.processes.commands import (
     DEADLINE_S,
     popen_forked,
     quarterdeck,
     quarterdeck_forked,
     quarterdeck_json_forked,
-    row,
     serving,
-    write_config,
 )
 from support.processes.kept import Reused
 from support.processes.leftovers import no_leftovers
@@ -63,16 +61,15 @@ class Place:
     def used(self) -> Iterator[None]:
         """Have every command use it."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("QUARTERDECK_STATE_DIR", str(self.state))
-            patch.setenv("QUARTERDECK_RUNTIME_DIR", str(self.state.with_name("run")))
+            use_places(patch, self.state.parent)
             yield
 
 
 @contextmanager
 def placed(**rows: object) -> Iterator[Place]:
     """A place that nothing has used; nothing that was started meanwhile runs at the end."""
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as name, no_leftovers(DEADLINE_S):
-        yield Place(Path(name) / "state", str(write_config(Path(name) / "mcp.json", **rows)))
+    with short_folder() as folder, no_leftovers(DEADLINE_S):
+        yield Place(folder / "state", str(write_config(folder / "mcp.json", **rows)))
 
 
 @pytest.fixture

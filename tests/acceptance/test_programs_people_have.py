@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.config.places import short_folder
 from support.processes.running import output, run
 from support.sandbox.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only
 from support.servers.real_servers import install_tools
@@ -63,8 +63,7 @@ class Person:
 @pytest.fixture(scope="module")
 def person() -> Iterator[Person]:
     """A home with secrets in it; apart from /tmp, which is everyone's."""
-    with tempfile.TemporaryDirectory(prefix="qd-home-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
-        home = Path(name)
+    with short_folder(parent="/var/tmp") as home:
         for file in (".ssh/id_rsa", ".aws/credentials", "documents/diary"):
             (home / file).parent.mkdir(parents=True)
             (home / file).write_text("secret\n")
@@ -169,12 +168,8 @@ def test_a_shim_of_pyenv(person: Person) -> None:
 @ROOT_ONLY
 def test_a_package_in_opt() -> None:
     """It finds its own files beside it."""
-    with (
-        tempfile.TemporaryDirectory(prefix="qd-home-", dir="/var/tmp") as home,
-        tempfile.TemporaryDirectory(prefix="qd-", dir="/opt") as package,
-    ):
-        os.chmod(package, 0o755)
-        tool = Path(package, "bin/tool")
+    with short_folder(parent="/var/tmp") as home, short_folder(0o755, "/opt") as package:
+        tool = package / "bin/tool"
         tool.parent.mkdir()
         tool.write_text('#!/bin/sh\ncat "${0%/bin/*}/share/text"\n')
         tool.chmod(0o755)

@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.config.places import short_folder
 from support.processes.identities import Identity, is_open, plain_python
 from support.processes.running import run
 from support.sandbox.hostile import Scene, scene
@@ -197,9 +197,7 @@ def uv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     found = install_tools(tmp_path_factory.getbasetemp())
     if found.missing:
         pytest.skip(found.missing)
-    with tempfile.TemporaryDirectory(prefix="qd-uv-", dir="/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with short_folder(0o755) as folder:
         for program in ("uv", "uvx"):
             shutil.copy(Path(found.argv[0], program), folder / program)
         assert is_open(folder / "uvx")

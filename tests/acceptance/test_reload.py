@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,14 +10,8 @@ from typing import Any
 
 import pytest
 from support.clients.raw_client import RawStdioClient
-from support.processes.commands import (
-    DEADLINE_S,
-    quarterdeck_forked,
-    quarterdeck_json_forked,
-    row,
-    serving,
-    write_config,
-)
+from support.config.places import row, short_folder, write_config
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked, serving
 from support.processes.kept import Reused
 from support.processes.leftovers import is_running, no_leftovers
 from support.waiting import eventually
@@ -81,8 +74,8 @@ class Served:
 @contextmanager
 def started() -> Iterator[Served]:
     """Start it; nothing runs at its end."""
-    with tempfile.TemporaryDirectory(prefix="qd-reload-") as name, no_leftovers(DEADLINE_S):
-        config = write_config(Path(name) / "mcp.json", kept=row("echo"), other=row("echo"))
+    with short_folder() as folder, no_leftovers(DEADLINE_S):
+        config = write_config(folder / "mcp.json", kept=row("echo"), other=row("echo"))
         with serving(config, is_forked=True) as client:
             client.initialize()
             yield Served(client, config)

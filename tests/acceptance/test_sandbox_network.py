@@ -2,7 +2,6 @@
 
 import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.config.places import short_folder
 from support.processes.forks import Forks
 from support.processes.identities import Identity
 from support.sandbox.machine_facts import NO_ROOT, bubblewrap_missing, not_installed
@@ -99,8 +99,7 @@ def world(request: pytest.FixtureRequest, forks: Forks) -> Iterator[World]:
     if not name:
         pytest.skip("this machine has no name that leads to its loopback")
     with ExitStack() as cleanup:
-        root = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="qd-network-", dir="/tmp")))
-        root.chmod(0o755)
+        root = cleanup.enter_context(short_folder(0o755))
         files = root / "files"
         files.mkdir(mode=0o755)
         who.own(root)

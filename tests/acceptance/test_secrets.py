@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.config.places import write_config
 from support.config.planted_secrets import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
 from support.processes.http_servers import forked_http_server
 from support.serves.changing_server import connected
@@ -77,7 +78,7 @@ async def test_no_secret_stands_in_clear_anywhere(folder: Path) -> None:
     """A token would lie in the ledger for good, or reach a client, a log and a bug report."""
     said: dict[str, str] = {}
     with forked_http_server() as url:
-        (folder / "mcp.json").write_text(json.dumps({"mcpServers": rows(folder, url)}))
+        write_config(folder / "mcp.json", **rows(folder, url))
         async with connected(folder / "mcp.json", folder) as client:
             await client.tools()
             for name in ("telltale", "remote", "nobody"):

@@ -17,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient
+from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
     OURSELVES,
@@ -27,9 +28,7 @@ from support.processes.commands import (
     quarterdeck_forked,
     quarterdeck_json,
     quarterdeck_json_forked,
-    row,
     serving,
-    write_config,
 )
 from support.processes.leftovers import assert_gone, descendants, no_leftovers
 from support.processes.line_child import LineChild, PeerClosedError

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.processes.commands import row, write_config
+from support.config.places import row, write_config
 from support.serves.changing_server import Author, connected
 from support.serves.shared_serve import open_folder
 

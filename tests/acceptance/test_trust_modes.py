@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from support.processes.commands import row, write_config
+from support.config.places import row, write_config
 from support.processes.kept import Kept
 from support.serves.changing_server import OTHER, Author, Connected, connected
 from support.serves.shared_serve import open_folder

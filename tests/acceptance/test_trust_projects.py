@@ -1,11 +1,11 @@
 """The servers of a project's files, which somebody else wrote, are not started before a person approves that."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.config.places import write_config
 from support.processes.programs import SERVERS
 from support.serves.changing_server import Author, Connected, connected
 from support.serves.shared_serve import open_folder
@@ -41,7 +41,7 @@ async def test_a_projects_servers_are_not_started_before_a_person_approves_their
 
     def write(*options: str) -> None:
         rows = {mode: author.row(*options, trust=mode) for mode in MODES}
-        project.write_text(json.dumps({"mcpServers": rows}))
+        write_config(project, **rows)
 
     write()
     async with connected(None, folder) as client:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.processes.commands import DEADLINE_S, write_config
+from support.config.places import write_config
+from support.processes.commands import DEADLINE_S
 from support.processes.kept import Kept
 from support.serves.changing_server import Author, Connected, Json, connected
 from support.serves.shared_serve import open_folder

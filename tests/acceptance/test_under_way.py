@@ -11,15 +11,8 @@ import anyio
 import httpx2
 import pytest
 from support.clients.raw_client import RawStdioClient
-from support.processes.commands import (
-    DEADLINE_S,
-    PATIENT,
-    popen_forked,
-    quarterdeck_json_forked,
-    row,
-    serving,
-    write_config,
-)
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_json_forked, serving
 from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
 from support.waiting import eventually

@@ -8,7 +8,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from support.processes.commands import row, write_config
+from support.config.places import row, write_config
 from support.processes.running import run
 
 LEFT_OUT = ("ddgs", "primp", "lxml", "justhtml", "rg", "ripgrep")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import anyio
 import pytest
+from support.config.places import use_places, write_config, write_document
 from support.fleet.workers import PlayedSession
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
@@ -40,15 +41,9 @@ GIVEN_UP_S: Final = 1.0
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place for files, and state and runtime directories of the test's own."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    use_places(monkeypatch, tmp_path)
     with no_leftovers():
         yield tmp_path
-
-
-def write(path: Path, **servers: object) -> Path:
-    path.write_text(json.dumps({"mcpServers": servers}))
-    return path
 
 
 def stdio(server: str, *argv: str) -> StdioServerConfig:
@@ -58,8 +53,10 @@ def stdio(server: str, *argv: str) -> StdioServerConfig:
 
 def test_files_are_read_together_and_the_earlier_one_wins(tmp_path: Path) -> None:
     """A second --config would silently replace a server of the first."""
-    first = write(tmp_path / "first.json", a={"command": "one"}, half={"command": "${NOT_SET}"})
-    second = write(tmp_path / "second.json", b={"command": "two"}, a={"command": "three"}, half={"command": "four"})
+    first = write_config(tmp_path / "first.json", a={"command": "one"}, half={"command": "${NOT_SET}"})
+    second = write_config(
+        tmp_path / "second.json", b={"command": "two"}, a={"command": "three"}, half={"command": "four"}
+    )
     settings = Settings.load([first, second], {})
     assert [(config.id, getattr(config, "command", "")) for config in settings.servers] == [("a", "one"), ("b", "two")]
     assert [row.id for row in settings.broken] == ["half"]
@@ -74,14 +71,14 @@ def test_files_are_read_together_and_the_earlier_one_wins(tmp_path: Path) -> Non
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     """A typing error in --config would start a product without servers."""
     with pytest.raises(ConfigFileError, match=r"missing\.json"):
-        Settings.load([write(tmp_path / "good.json"), tmp_path / "missing.json"], {})
+        Settings.load([write_config(tmp_path / "good.json"), tmp_path / "missing.json"], {})
 
 
 def test_the_same_files_are_the_same_configuration_however_they_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ps` from another directory would not find the serve."""
-    path = write(tmp_path / "mcp.json")
+    path = write_config(tmp_path / "mcp.json")
     monkeypatch.chdir(tmp_path)
     assert Settings.load([Path("mcp.json")], {}).digest == Settings.load([path], {}).digest
     assert Settings.load([path], {}).digest != Settings().digest
@@ -108,7 +105,7 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
     """Embedding programs would have to put the parts together themselves, and clean up."""
     command, *args = server_argv("echo")
     sandbox = {"read": [str(SERVERS)]}
-    path = write(folder / "mcp.json", echo={"command": command, "args": args, "sandbox": sandbox})
+    path = write_config(folder / "mcp.json", echo={"command": command, "args": args, "sandbox": sandbox})
     settings = Settings(
         servers=Settings.load([path], {}).servers,
         broken=(BrokenRow("half", "mcp.json: KEY is not set", "unset_variable"),),
@@ -136,13 +133,13 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
 async def test_what_the_users_word_is_here_is_announced_before_a_server_runs(folder: Path) -> None:
     """The servers of another deck could change an env file of this one, and with it what runs at the next start."""
     rows = {"a": {"command": "true", "envFile": "a.env"}}
-    path = write(folder / "mcp.json", **rows)
+    path = write_config(folder / "mcp.json", **rows)
     (folder / "a.env").write_text("X=1\n")
     settings = Settings.load([path], {"HOME": str(folder)})
     async with open_quarterdeck(settings) as product:
         assert {str(path), str(folder / "a.env")} <= set(announced_files())
         (folder / "b.env").write_text("X=1\n")
-        write(path, **rows, b={"command": "true", "envFile": "b.env"})
+        write_config(path, **rows, b={"command": "true", "envFile": "b.env"})
         await product.reload(Settings.load([path], {"HOME": str(folder)}))
         assert str(folder / "b.env") in announced_files()
     assert str(path) not in announced_files()
@@ -219,7 +216,7 @@ async def test_what_servers_and_commands_may_write_is_recorded_before_they_run(f
     """A configuration that one of them put there would be the user's word at the next start."""
     config = folder / "mcp.json"
     servers = {"fs": {"command": "true", "sandbox": {"write": [str(folder / "s")]}}}
-    config.write_text(json.dumps({"mcpServers": servers, "native": {"sandbox": {"write": [str(folder / "n")]}}}))
+    write_document(config, mcpServers=servers, native={"sandbox": {"write": [str(folder / "n")]}})
     for name in "snw":
         (folder / name).mkdir()
     wish = NativeWish(profile=Profile.ALL, workspace=folder / "w")
@@ -282,7 +279,7 @@ def test_the_files_say_what_native_tools_may_do(tmp_path: Path) -> None:
 def test_a_native_section_that_cannot_be_used_stops_who_wants_native_tools(tmp_path: Path) -> None:
     """Commands would run without the limits that a typing error hid; servers alone need not stop for it."""
     path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"native": {"sandbox": {"netwrk": "none"}}, "mcpServers": {"a": {"command": "true"}}}))
+    write_document(path, native={"sandbox": {"netwrk": "none"}}, mcpServers={"a": {"command": "true"}})
     with pytest.raises(ConfigFileError, match=r"mcp\.json: native\.sandbox: unknown key 'netwrk'") as refused:
         Settings.load([path], {}, native=wish(tmp_path))
     assert str(refused.value).count(str(path)) == 1
@@ -295,7 +292,7 @@ def test_without_files_the_workspace_is_the_configuration(tmp_path: Path) -> Non
     """Commands would not find the serve of their directory, or servers lose their homes when --profile is added."""
     other = tmp_path / "other"
     other.mkdir()
-    path = write(tmp_path / "mcp.json")
+    path = write_config(tmp_path / "mcp.json")
     assert Settings(native=wish(tmp_path)).digest != Settings(native=wish(other)).digest
     assert Settings(native=wish(tmp_path)).digest != Settings().digest
     assert Settings.load([path], {}, native=wish(tmp_path)).digest == Settings.load([path], {}).digest

@@ -5,7 +5,6 @@ import errno
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import anyio
 import msgspec
 import pytest
 import zmq
+from support.config.places import short_folder
 from support.fleet.workers import CARD
 from support.fleet.zeromq import ZmqEnd, libzmq
 from support.waiting import PATIENCE_S, until
@@ -64,8 +64,8 @@ async def working(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Played
         swept.append(grace_s)
 
     monkeypatch.setattr(main_module, "kill_descendants", sweep)
-    with tempfile.TemporaryDirectory(prefix="qd-") as folder:
-        supervisor = PlayedSupervisor(folder)
+    with short_folder() as folder:
+        supervisor = PlayedSupervisor(str(folder))
         order = SpawnOrder(1, supervisor.router.address, TOKEN.hex())
         task = asyncio.ensure_future(main_module._serve(order, None))
         try:
@@ -189,7 +189,7 @@ class WorkersEnd:
 @pytest.fixture
 def address() -> Iterator[str]:
     """Where nobody listens yet; short, as socket paths must be."""
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as folder:
+    with short_folder() as folder:
         yield f"ipc://{folder}/link.sock"
 
 

@@ -4,11 +4,11 @@ import errno
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.config.places import short_folder
 from support.sandbox.kernel_lab import play
 from support.sandbox.machine_facts import LANDLOCK_ONLY, LINUX_ONLY, ROOT_ONLY
 
@@ -59,9 +59,7 @@ def test_another_system_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """With `open/`, `closed/` and `fixed/`, anybody's, where anybody can get to: pytest's own is private."""
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-test-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with short_folder(0o755) as folder:
         for part in ("open", "closed", "fixed"):
             (folder / part).mkdir()
             (folder / part / "file").write_text("text")

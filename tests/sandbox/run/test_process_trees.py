@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from support.config.places import short_folder
 from support.processes.leftovers import assert_gone
 from support.processes.running import run
 from support.sandbox.confinements import TIERS, missing
@@ -36,9 +36,8 @@ def played() -> Iterator[Played]:
     lab = Path(__file__).parents[1] / "lab.py"
     tiers = [tier for tier in Tier if not missing(tier)]
     # Whoever is killed leaves its home, which another user must be able to reach.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.chmod(folder, 0o711)
-        env = {**os.environ, "TMPDIR": folder}
+    with short_folder(0o711) as folder:
+        env = {**os.environ, "TMPDIR": str(folder)}
         done = run(sys.executable, lab, *tiers, env=env, within_s=PATIENCE_S)
         assert done.returncode == 0, done.stderr
         told = Played({}, {}, done.stderr)

@@ -3,10 +3,10 @@
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from sandbox.homes import Home, make_home
+from support.config.places import short_folder
 
 from quarterdeck_protocol.policy import Grant
 from quarterdeck_sandbox.policy.mounts import MountKind
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Home:
 @pytest.fixture
 def listener() -> Iterator[str]:
     """The path of a socket, short enough for one."""
-    with TemporaryDirectory(prefix="qd-") as folder, socket.socket(socket.AF_UNIX) as sock:
+    with short_folder() as folder, socket.socket(socket.AF_UNIX) as sock:
         path = f"{folder}/s"
         sock.bind(path)
         yield path

@@ -1,7 +1,6 @@
 """Errors become a line and an exit code; nobody sees a traceback."""
 
 import errno
-import json
 import re
 import resource
 import shlex
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.config.places import use_places, write_config
 from support.processes.running import loaded_by
 
 from quarterdeck.cli.commands import ENTRIES, examples_of
@@ -166,15 +166,14 @@ def test_every_wrong_command_line_ends_in_an_error_and_a_fix(
     for name in ("CONFIG", "STATE_DIR", "RUNTIME_DIR"):
         monkeypatch.delenv(f"QUARTERDECK_{name}", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    use_places(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     rows = {
         "a": {"command": "true"},
         "r": {"url": "http://127.0.0.1:9/mcp"},
         "t": {"command": "true", "sandbox": {"preset": "trusted"}},
     }
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": rows}))
+    write_config(tmp_path / "mcp.json", **rows)
     words = [{"FILE": "mcp.json", "FOLDER": str(tmp_path)}.get(word, word) for word in line.split()]
     assert run(words) == code
     out, err = capsys.readouterr()

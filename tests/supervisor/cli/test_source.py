@@ -1,6 +1,5 @@
 """Whom a command asks: a running serve, or servers of its own."""
 
-import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.config.places import use_places, write_config
 
 from quarterdeck.cli import source as source_module
 from quarterdeck.cli.exits import CommandError, ExitCode
@@ -27,11 +27,8 @@ NOTHING = ServerList(())
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A configuration without servers, and directories of its own."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {}}))
-    return path
+    use_places(monkeypatch, tmp_path)
+    return write_config(tmp_path / "mcp.json")
 
 
 @pytest.fixture
@@ -120,7 +117,7 @@ def test_a_server_that_the_configuration_does_not_name_is_not_started_for(config
 
 def test_the_servers_that_there_are_are_named(config: Path) -> None:
     """The user would have to open the file."""
-    config.write_text(json.dumps({"mcpServers": {"a": {"command": "true"}, "b": {"command": "${NOT_SET_QD}"}}}))
+    write_config(config, a={"command": "true"}, b={"command": "${NOT_SET_QD}"})
     with pytest.raises(CommandError, match="the servers are a, b"):
         check_server(source_module.load(Source((config,))), "c")
 
@@ -184,7 +181,7 @@ def test_a_serve_that_offers_other_native_tools_is_left_alone(config: Path, monk
 
 def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To read a file, every server of the configuration would be started and waited for."""
-    config.write_text(json.dumps({"mcpServers": {"a": {"command": "true"}}}))
+    write_config(config, a={"command": "true"})
     seen: list[Settings] = []
 
     @asynccontextmanager
@@ -233,7 +230,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_named_files_those_that_are_found_are_meant(home: Path) -> None:
     """Every command would have to name the file that serve has found by itself."""
-    (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "true"}}}))
+    write_config(home / ".mcp.json", theirs={"command": "true"})
     settings = load(Source())
     assert settings.ids == ("theirs",)
     assert settings.config_paths == (home / ".mcp.json",)
@@ -244,7 +241,7 @@ def test_who_serves_what_was_found_is_found_by_the_same_name(home: Path) -> None
     source = Source()
     before = source.digest
     assert before == candidates_digest(each.path for each in candidates(home, os.environ))
-    (home / ".mcp.json").write_text(json.dumps({"mcpServers": {}}))
+    write_config(home / ".mcp.json")
     assert (source.digest, load(source).digest) == (before, before)
     named = Source((home / ".mcp.json",))
     assert named.digest == load(named).digest == configuration_digest([home / ".mcp.json"])

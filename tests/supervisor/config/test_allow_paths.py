@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.config.places import use_places
 
 from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
 from quarterdeck.config.load.jsonc import EditError
@@ -25,8 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("proj/pyproject.toml", "proj/src/server.py", "data/x.db", ".aws/credentials"):
         (home / name).touch()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    use_places(monkeypatch, tmp_path)
     return home
 
 

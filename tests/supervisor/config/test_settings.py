@@ -1,10 +1,10 @@
 """What to run when nobody names a file: the user's servers, and a project's within its bounds."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from support.config.places import use_places, write_document
 
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import ConfigFileError
@@ -16,16 +16,10 @@ from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     return tmp_path / "home"
-
-
-def write(path: Path, **document: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document))
-    return path
 
 
 def project(home: Path) -> Path:
@@ -33,7 +27,7 @@ def project(home: Path) -> Path:
 
 
 def user_file(home: Path, **document: object) -> Path:
-    return write(home / ".config/quarterdeck/mcp.json", **document)
+    return write_document(home / ".config/quarterdeck/mcp.json", **document)
 
 
 def discover(home: Path, native: NativeWish | None = None, **environ: str) -> Settings:
@@ -51,10 +45,10 @@ def rows(**servers: str) -> dict[str, object]:
 def test_an_earlier_place_wins_and_the_user_over_the_project(home: Path) -> None:
     """A repository would replace a server that the user trusts by one of its own."""
     own = user_file(home, servers=rows(a="user", b="user"))
-    write(home / ".indusvx/agent/mcp.json", servers=rows(b="old", c="old"))
-    first = write(project(home) / ".indusvx/mcp.json", mcpServers=rows(a="first", d="first"))
-    write(project(home) / "quarterdeck.json", servers=rows(d="second", e="second"))
-    last = write(project(home) / ".mcp.json", mcpServers=rows(e="last", f="last", c="last"))
+    write_document(home / ".indusvx/agent/mcp.json", servers=rows(b="old", c="old"))
+    first = write_document(project(home) / ".indusvx/mcp.json", mcpServers=rows(a="first", d="first"))
+    write_document(project(home) / "quarterdeck.json", servers=rows(d="second", e="second"))
+    last = write_document(project(home) / ".mcp.json", mcpServers=rows(e="last", f="last", c="last"))
     settings = discover(home)
     assert commands(settings) == {"d": "first", "a": "user", "b": "user", "c": "old", "e": "second", "f": "last"}
     assert [(server, settings.origin(server).standing) for server in "adf"] == [
@@ -72,7 +66,7 @@ def test_an_earlier_place_wins_and_the_user_over_the_project(home: Path) -> None
 def test_a_name_of_the_users_stays_theirs_when_its_server_does_not_run(home: Path, row: object) -> None:
     """A project would step into the place of a server that the user switched off, or misspelt."""
     user_file(home, servers={"a": row})
-    write(project(home) / ".mcp.json", mcpServers=rows(a="project", b="project"))
+    write_document(project(home) / ".mcp.json", mcpServers=rows(a="project", b="project"))
     assert commands(discover(home)) == {"b": "project"}
 
 
@@ -95,7 +89,7 @@ def test_nothing_is_a_configuration_too(home: Path) -> None:
 def test_the_name_of_the_configuration_stays_whatever_appears_or_vanishes(home: Path) -> None:
     """Servers would lose their homes, and commands the serve, when a project gets a file."""
     before = discover(home)
-    write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
+    write_document(project(home) / ".mcp.json", mcpServers=rows(a="project"))
     user_file(home, servers=rows(b="user"))
     after = discover(home)
     assert before.digest == after.digest
@@ -108,9 +102,9 @@ def test_the_name_of_the_configuration_stays_whatever_appears_or_vanishes(home: 
 def test_the_users_files_say_what_projects_may_use(home: Path) -> None:
     """A variable would be open to every repository, or to none."""
     user_file(home, allow_project_env=["REGION"])
-    write(home / ".indusvx/agent/mcp.json", servers={}, allow_project_env=["ZONE"])
+    write_document(home / ".indusvx/agent/mcp.json", servers={}, allow_project_env=["ZONE"])
     row = {"command": "${REGION}", "args": ["${ZONE:-z}", "${TOKEN:-t}"]}
-    write(project(home) / ".mcp.json", mcpServers={"a": row, "b": {"command": "${TOKEN}"}})
+    write_document(project(home) / ".mcp.json", mcpServers={"a": row, "b": {"command": "${TOKEN}"}})
     settings = discover(home, REGION="r", ZONE="zone", TOKEN="s3cret")
     assert [
         (config.id, getattr(config, "command", ""), getattr(config, "args", ())) for config in settings.servers
@@ -123,7 +117,7 @@ def test_the_users_files_say_what_projects_may_use(home: Path) -> None:
 def test_a_strict_user_is_strict_with_projects(home: Path, content: str) -> None:
     """Who wants to approve every tool would not be asked for a repository's, or not after a typing error."""
     user_file(home).write_text(content)
-    write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
+    write_document(project(home) / ".mcp.json", mcpServers=rows(a="project"))
     [config] = discover(home).servers
     assert config.trust is TrustMode.STRICT
 
@@ -131,7 +125,7 @@ def test_a_strict_user_is_strict_with_projects(home: Path, content: str) -> None
 def test_nothing_of_a_project_counts_while_a_users_file_cannot_be_read(home: Path) -> None:
     """A forgotten comma would give the user's own server's name to a repository's."""
     user_file(home).write_text('{"mcpServers": {"a": {"command": "mine"},}')
-    write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
+    write_document(project(home) / ".mcp.json", mcpServers=rows(a="project"))
     settings = discover(home)
     assert settings.servers == ()
     assert len(settings.unread) == 1
@@ -141,7 +135,7 @@ def test_nothing_of_a_project_counts_while_a_users_file_cannot_be_read(home: Pat
 def test_a_project_in_the_home_directory_reaches_nothing_of_it(home: Path) -> None:
     """A file that something left in the home directory would open all of it."""
     row = {"command": "c", "sandbox": {"read": ["."]}}
-    write(home / ".mcp.json", mcpServers={"a": row})
+    write_document(home / ".mcp.json", mcpServers={"a": row})
     settings = Settings.discover(home, {"HOME": str(home)})
     assert settings.servers == ()
     assert "sandbox.read[0]" in settings.broken[0].message
@@ -150,7 +144,9 @@ def test_a_project_in_the_home_directory_reaches_nothing_of_it(home: Path) -> No
 def test_only_the_users_files_speak_of_native_tools(home: Path) -> None:
     """A repository would open the network to commands of the user's agent."""
     user_file(home, native={"sandbox": {"network": "none"}})
-    write(project(home) / ".mcp.json", native={"webfetch": {"allow": ["127.0.0.1"]}, "sandbox": {"network": "full"}})
+    write_document(
+        project(home) / ".mcp.json", native={"webfetch": {"allow": ["127.0.0.1"]}, "sandbox": {"network": "full"}}
+    )
     wish = NativeWish(profile=Profile.ALL, workspace=project(home))
     settings = discover(home, wish)
     assert settings.native is not None
@@ -165,7 +161,9 @@ def test_only_the_users_files_speak_of_native_tools(home: Path) -> None:
 
 def test_named_files_are_the_users_own_word(home: Path) -> None:
     """A server that a user named on the command line would wait for approval."""
-    path = write(project(home) / "mine.json", servers={"a": {"command": "${TOKEN}", "sandbox": {"preset": "trusted"}}})
+    path = write_document(
+        project(home) / "mine.json", servers={"a": {"command": "${TOKEN}", "sandbox": {"preset": "trusted"}}}
+    )
     settings = Settings.load([path], {"TOKEN": "s3cret"})
     assert settings.origin("a").standing is Standing.NAMED
     assert (settings.candidates, settings.is_found) == ((path,), False)
@@ -181,5 +179,5 @@ def test_a_server_of_an_embedding_program_is_its_own_word() -> None:
 
 def test_rows_without_an_id_in_two_files_are_both_kept(home: Path) -> None:
     """A mistake in the second file would hide behind the one in the first."""
-    paths = [write(home / name, servers=[{"command": "c"}]) for name in ("a.json", "b.json")]
+    paths = [write_document(home / name, servers=[{"command": "c"}]) for name in ("a.json", "b.json")]
     assert [row.id for row in Settings.load(paths, {}).broken] == ["servers[0]", "servers[0]"]

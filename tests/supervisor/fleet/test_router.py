@@ -4,7 +4,6 @@ Workers are played by libzmq's DEALER: what our own say to each other proves not
 """
 
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 import zmq
+from support.config.places import short_folder
 from support.fleet.zeromq import MORE, ZmqEnd, frame, libzmq, until_hung_up
 from support.waiting import eventually, turns, until
 
@@ -88,10 +88,10 @@ class PlayedFleet:
 @contextmanager
 def played_fleet() -> Iterator[PlayedFleet]:
     """A router that is closed at the end; a test's own folder has too long a name for a socket."""
-    with tempfile.TemporaryDirectory(prefix="qd-") as folder:
+    with short_folder() as folder:
         with ExitStack() as stack:
-            yield PlayedFleet(folder, stack)
-        assert list(Path(folder).iterdir()) == []
+            yield PlayedFleet(str(folder), stack)
+        assert list(folder.iterdir()) == []
 
 
 async def test_a_worker_with_its_token_is_heard_and_answered() -> None:

@@ -5,12 +5,12 @@ import errno
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import anyio
 import pytest
+from support.config.places import short_folder
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.common.identity import CLIENT_VERSION
@@ -101,8 +101,8 @@ def placements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedPlacement
     child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     with child:
         try:
-            with tempfile.TemporaryDirectory(prefix="qd-") as root:
-                monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
+            with short_folder() as root:
+                monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root))
                 monkeypatch.delenv(runtime_module.SPAWN_VARIABLE, raising=False)
                 monkeypatch.setattr(PlayedPlacement, "made", made, raising=False)
                 monkeypatch.setattr(PlayedPlacement, "pid", child.pid)

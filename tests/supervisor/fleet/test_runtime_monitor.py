@@ -1,10 +1,10 @@
 """What a runtime does for confined servers: one monitor for all of them, and no control group left of dead ones."""
 
 import asyncio
-import tempfile
 from pathlib import Path
 
 import pytest
+from support.config.places import short_folder
 
 from quarterdeck.fleet import runtime as runtime_module
 from quarterdeck.fleet.runtime import Runtime
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 async def test_the_monitor_is_one_and_ends_with_its_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each server would cost a scan of its own, or the scans go on in a program that uses us no more."""
     before = asyncio.all_tasks()
-    with tempfile.TemporaryDirectory(prefix="qd-") as root:
-        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
+    with short_folder() as root:
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root))
         runtime = await Runtime.acquire()
         assert asyncio.all_tasks() == before
         assert runtime.monitor is runtime.monitor
@@ -33,7 +33,7 @@ async def test_groups_that_dead_workers_left_are_removed_at_the_start(
     left = tmp_path / "qd-4194305-ab"
     left.mkdir()
     monkeypatch.setattr(runtime_module, "try_cgroups", lambda _: Cgroups(str(tmp_path)))
-    with tempfile.TemporaryDirectory(prefix="qd-") as root:
-        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
+    with short_folder() as root:
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root))
         await (await Runtime.acquire()).release()
     assert not left.exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.config.places import use_places
 from support.fleet.workers import PlayedWorker
 from support.waiting import turns
 
@@ -81,7 +82,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendRuntime:
     pretended = PretendRuntime()
     monkeypatch.setattr(seats_module, "Runtime", pretended)
     monkeypatch.setattr(seats_module, "EXIT_S", 0.0)
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     return pretended
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.config.places import use_places
 from support.processes.identities import give_to_commands
 from support.processes.leftovers import no_leftovers, running_with
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY
@@ -29,8 +30,7 @@ PATIENCE_S = 60.0
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory of an ordinary user's, and a state directory of the test's own."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    use_places(monkeypatch, tmp_path)
     folder = tmp_path / "workspace"
     folder.mkdir()
     (folder / "file.txt").write_text("hello\n")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.config.places import use_places, write_document
 from support.trust.approvals import FILE, OnlyNamed, stdio, told_tool
 
 from quarterdeck.common.tool_names import Profile
@@ -163,10 +164,10 @@ def test_a_file_that_could_be_written_is_known_by_each_row_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session would open its own sandbox, or add a server, for the next start."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     config = tmp_path / "w" / "mcp.json"
     config.parent.mkdir()
-    config.write_text('{"mcpServers": {"a": {"command": "run"}}, "native": {"webfetch": {"allow": ["127.0.0.1"]}}}')
+    write_document(config, mcpServers={"a": {"command": "run"}}, native={"webfetch": {"allow": ["127.0.0.1"]}})
     found = configured(Settings.load([config]))
     assert (found.native.exposed, found.rows[0].rules.exposed) == ("", "")
     record_exposure(state_dir(), [tmp_path / "w"])

@@ -5,12 +5,12 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from support.config.places import short_folder
 from support.documentation.documents import COMMAND_END
 from support.processes.commands import DEADLINE_S, OURSELVES, forks
 from support.processes.leftovers import no_leftovers
@@ -125,6 +125,5 @@ class Stage:
 @contextmanager
 def open_stage() -> Iterator[Stage]:
     """A home that is gone at the end, with all that ran there; short, because a socket's path is."""
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as name, no_leftovers(DEADLINE_S):
-        Path(name).chmod(0o755)
-        yield Stage(Path(name))
+    with short_folder(0o755) as folder, no_leftovers(DEADLINE_S):
+        yield Stage(folder)

@@ -19,7 +19,6 @@ from typing import IO, Any, Final
 from support.clients.raw_client import RawStdioClient
 from support.processes.forks import Fork, Forks
 from support.processes.identities import Identity
-from support.processes.programs import SERVERS, server_argv
 from support.processes.running import DEADLINE_S, output, run
 from support.waiting import eventually
 
@@ -40,18 +39,6 @@ def quarterdeck(*arguments: str, stdin: str = "", **options: Any) -> "subprocess
 def quarterdeck_json(*arguments: str) -> Any:
     """The document that a successful command prints with `--json`."""
     return json.loads(output(*command(*arguments, "--json")))
-
-
-def row(name: str, *arguments: str, **fields: object) -> dict[str, object]:
-    """A pretend server as a row of a configuration."""
-    program, *args = server_argv(name, *arguments)
-    return {"command": program, "args": args, "sandbox": {"read": [str(SERVERS)]}, **fields}
-
-
-def write_config(path: Path, **servers: object) -> Path:
-    """A configuration file with these rows."""
-    path.write_text(json.dumps({"mcpServers": servers}))
-    return path
 
 
 @contextmanager

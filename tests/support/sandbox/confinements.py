@@ -5,7 +5,6 @@ import platform
 import resource
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_fi
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.start import start
 from quarterdeck_sandbox.run.unix_user import choose_user, hand_over
+from support.config.places import short_folder
 from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing
 
 POLICIES: Final = {
@@ -134,9 +134,8 @@ class TierHome:
 @contextmanager
 def tier_home_of(tier: Tier) -> Iterator[TierHome]:
     """A tier_home; its home is gone at the end."""
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-test-", ignore_cleanup_errors=True) as base:
-        os.chmod(base, 0o711)
-        tier_home = TierHome(tier, Path(os.path.realpath(base)) / "home")
+    with short_folder(0o711) as base:
+        tier_home = TierHome(tier, base / "home")
         tier_home.home.mkdir(mode=0o700)
         if tier_home._is_handed_over:
             hand_over(choose_user(tier_home.home, ()), (tier_home.home,))

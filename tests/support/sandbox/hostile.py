@@ -20,6 +20,7 @@ from typing import Any, Final
 import psutil
 
 from quarterdeck_protocol.policy import Tier
+from support.config.places import short_folder
 from support.processes.forks import Fork, Forks
 from support.processes.identities import Identity, plain_python
 from support.processes.leftovers import running_with
@@ -303,6 +304,5 @@ def scene(identity: Identity, forks: Forks | None = None) -> Iterator[Scene]:
     Its commands are started anew, or come from `forks`, which costs a quarter.
     """
     with ExitStack() as cleanup:
-        root = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="qd-hostile-", dir="/tmp")))
-        root.chmod(0o755)
+        root = cleanup.enter_context(short_folder(0o755))
         yield Scene(identity, root, forks)

@@ -2,13 +2,13 @@
 
 import asyncio
 import itertools
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from support.processes.commands import DEADLINE_S, row, write_config
+from support.config.places import row, short_folder, write_config
+from support.processes.commands import DEADLINE_S
 from support.processes.kept import Kept
 from support.processes.leftovers import no_leftovers
 from support.serves.changing_server import Author, Connected, connected
@@ -20,9 +20,8 @@ PAUSE_S: Final = 0.03
 @contextmanager
 def open_folder() -> Iterator[Path]:
     """A place that any user may read, as a server does; nothing that ran meanwhile is left at the end."""
-    with tempfile.TemporaryDirectory(prefix="qd-open-", dir="/tmp") as name, no_leftovers(DEADLINE_S):
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with short_folder(0o755) as folder, no_leftovers(DEADLINE_S):
+        yield folder
 
 
 class Turncoat:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.config.places import use_places
 
 from quarterdeck.cli.configure import config
 from quarterdeck.cli.exits import CommandError
@@ -21,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("home/.config/quarterdeck", "project"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     for name in ("XDG_CONFIG_HOME", "QUARTERDECK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path / "project")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.config.places import write_config
 
 from quarterdeck.cli.diagnose import doctor
 from quarterdeck.cli.program import run
@@ -113,7 +114,7 @@ def test_it_ends_with_what_would_become_of_the_configured_servers(
         "broken": {"command": 3},
     }
     config = tmp_path / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": rows}))
+    write_config(config, **rows)
     assert run(["doctor", "-c", str(config)]) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[-1].endswith("Of the configured servers 2 would start, 2 would be refused.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.config.places import use_places
 
 from quarterdeck.cli.diagnose import logs
 from quarterdeck.cli.diagnose.logs import LogLine, read_lines
@@ -137,7 +138,7 @@ def test_logs_shows_local_times_and_programs_get_them_in_utc(
     """A user would have to know his distance from Greenwich; a script, the zone of the machine."""
     config = tmp_path / "mcp.json"
     config.write_text('{"servers": {"notes": {"command": "notes"}}}')
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     monkeypatch.setenv("TZ", "UTC-02:00")
     time.tzset()
     try:

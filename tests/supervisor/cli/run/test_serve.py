@@ -5,6 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.config.places import use_places, write_config
 
 import quarterdeck_sandbox
 from quarterdeck.cli.exits import CommandError, ExitCode
@@ -46,10 +47,10 @@ def test_a_port_that_is_taken_ends_before_anything_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It would say that it serves, start every server, and end with the number of an error."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     monkeypatch.setattr(serve_module, "_serve", None)
     file = tmp_path / "mcp.json"
-    file.write_text('{"mcpServers": {}}')
+    write_config(file)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert run(["serve", "-c", str(file), "--http", str(port)]) == ExitCode.NO_ANSWER
@@ -68,7 +69,7 @@ def test_a_name_that_no_request_could_have_is_a_usage_error() -> None:
 
 def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server with `write` of that folder would write itself into the lock that it is held to."""
-    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    write_config(tmp_path / "mcp.json")
     plans: list[Plan] = []
 
     async def keep(plan: Plan) -> None:

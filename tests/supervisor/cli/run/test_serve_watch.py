@@ -1,7 +1,6 @@
 """What a serve logs of its servers, how it follows its files, and how it keeps to a lock."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from support.config.places import write_config
 from support.serves.products import ProductEndpoint, ProductFleet, product_of
 
 from quarterdeck.app import Product
@@ -81,7 +81,7 @@ class Files:
 
     def write(self, **servers: object) -> None:
         """Name these servers."""
-        self.path.write_text(json.dumps({"mcpServers": servers}))
+        write_config(self.path, **servers)
 
     def product(self) -> PlayedProduct:
         """A serve that runs what the files say now."""
@@ -165,7 +165,7 @@ async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
     files.path, files.source = home / ".config/quarterdeck/mcp.json", Source(())
     files.write(a={"command": "one"}, b={"command": "two"})
     product = files.product()
-    (project / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
+    write_config(project / ".mcp.json", x={"command": 7})
     (project / "quarterdeck.json").write_text("{")
     files.write(a={"command": "one"})
     await files.reload(product)

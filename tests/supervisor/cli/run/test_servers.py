@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.config.places import write_config
 
 from quarterdeck.cli import source as source_module
 from quarterdeck.cli.program import run
@@ -159,7 +160,7 @@ def test_ps_without_a_serve_starts_nothing_and_says_what_is_configured(
 ) -> None:
     """Every server would be started to be shown for a second."""
     rows = {"a": {"command": "touch", "args": ["started"]}, "half": {"command": "${NOT_SET_QD}"}}
-    (nobody / "mcp.json").write_text(json.dumps({"mcpServers": rows}))
+    write_config(nobody / "mcp.json", **rows)
     assert run(["ps", "-c", "mcp.json"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
@@ -185,7 +186,7 @@ def test_ps_with_nothing_configured_says_what_to_write(nobody: Path, capsys: pyt
 
 def test_a_restart_without_a_serve_starts_nothing(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A server would be started, restarted and stopped, and the user believe that theirs was."""
-    (nobody / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "true"}}}))
+    write_config(nobody / "mcp.json", a={"command": "true"})
     assert run(["restart", "a", "-c", "mcp.json"]) == 4
     assert "no serve is running" in capsys.readouterr().err
 

@@ -1,11 +1,11 @@
 """What decisions are made on, and how they reach whoever writes the ledger."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.config.places import use_places, write_config
 from support.ledger.histories import EVIL, NOW, fill, open_ledger, seen
 
 from quarterdeck.cli.exits import CommandError, ExitCode
@@ -27,12 +27,12 @@ from quarterdeck_protocol.configs import TrustMode
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A configuration of one server, whose tool `now` was changed by its author."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "deck.json"
-    path.write_text(json.dumps({"mcpServers": {"time": {"command": "true", "trust": "strict"}}}))
+    write_config(path, time={"command": "true", "trust": "strict"})
     fill(tmp_path / "state", scope_of(path), days=2)
     return path
 
@@ -157,7 +157,7 @@ def test_nothing_is_recorded_of_decisions_of_which_one_is_stale(config: Path, di
 def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path: Path) -> None:
     """A decision about one would be recorded of the other."""
     other = tmp_path / "other.json"
-    other.write_text('{"mcpServers": {}}')
+    write_config(other)
     with open_ledger(tmp_path / "state") as store:
         store.append([seen(NOW, scope=scope_of(other)), seen(NOW, scope="/third.json")], {})
     with open_context(Source((config,))) as desk:
@@ -173,7 +173,7 @@ def test_how_far_a_server_is_trusted_is_the_configurations_to_say(config: Path) 
     """What `--all` spares would depend on another server's row."""
     with open_context(Source((config,))) as desk:
         assert desk.trust_of(desk.server("time")) is TrustMode.STRICT
-    config.write_text('{"mcpServers": {}}')
+    write_config(config)
     with open_context(Source((config,))) as desk:
         assert desk.trust_of(desk.server("time")) is None
 
@@ -182,7 +182,7 @@ def test_a_context_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: p
     """Looking would leave a directory in every home."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "none"))
     empty = tmp_path / "empty.json"
-    empty.write_text('{"mcpServers": {}}')
+    write_config(empty)
     with open_context(Source((empty,))) as desk:
         assert desk.servers == ()
         assert list(desk.sightings()) == []

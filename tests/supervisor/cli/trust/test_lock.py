@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.config.places import use_places, write_config
 from support.ledger.histories import (
     EVIL,
     NOW,
@@ -34,7 +35,7 @@ from quarterdeck.trust.lock_files import load_lock
 @pytest.fixture
 def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Deck":
     """A configuration of two servers whose story the ledger knows up to the rug pull."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     deck = Deck(tmp_path)
     deck.configure("time", "files")
@@ -57,7 +58,7 @@ class Deck:
 
     def configure(self, *servers: str) -> None:
         """Name these servers."""
-        self.config.write_text(json.dumps({"mcpServers": {server: {"command": "true"} for server in servers}}))
+        write_config(self.config, **{server: {"command": "true"} for server in servers})
 
     def happens(self, *events: Any) -> None:
         """Record what happened."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.config.places import write_config
 
 from quarterdeck.config.clients.known_clients import CLIENTS, ClientLocation, System, UserDirectories
 from quarterdeck.config.clients.link_entry import (
@@ -56,7 +57,7 @@ def test_what_was_changed_since_is_kept_when_unlinking(tmp_path: Path) -> None:
 def test_linking_twice_changes_nothing(tmp_path: Path) -> None:
     """Each run would leave another copy of the file."""
     path = tmp_path / "f"
-    path.write_text(json.dumps({"mcpServers": {"quarterdeck": ENTRY}}))
+    write_config(path, quarterdeck=ENTRY)
     plan = plan_link(location(path), "quarterdeck", ENTRY)
     assert not plan.is_needed
     assert plan.diff() == []
@@ -66,14 +67,14 @@ def test_linking_twice_changes_nothing(tmp_path: Path) -> None:
 def test_our_own_entry_is_brought_up_to_date(tmp_path: Path) -> None:
     """After a move of the program the client could not be linked again."""
     path = tmp_path / "f"
-    path.write_text(json.dumps({"mcpServers": {"quarterdeck": {"command": "/old/quarterdeck", "args": ["serve"]}}}))
+    write_config(path, quarterdeck={"command": "/old/quarterdeck", "args": ["serve"]})
     assert json.loads(plan_link(location(path), "quarterdeck", ENTRY).text) == {"mcpServers": {"quarterdeck": ENTRY}}
 
 
 def test_somebody_elses_entry_is_left(tmp_path: Path) -> None:
     """A server of the user's that happens to be called so would be gone."""
     path = tmp_path / "f"
-    path.write_text(json.dumps({"mcpServers": {"quarterdeck": {"command": "other"}}}))
+    write_config(path, quarterdeck={"command": "other"})
     with pytest.raises(LinkError, match="another server called 'quarterdeck'"):
         plan_link(location(path), "quarterdeck", ENTRY)
     with pytest.raises(LinkError, match="is not quarterdeck"):
@@ -83,7 +84,7 @@ def test_somebody_elses_entry_is_left(tmp_path: Path) -> None:
 def test_a_second_entry_of_ours_is_told(tmp_path: Path) -> None:
     """Every tool would be there twice, and nobody know why."""
     path = tmp_path / "f"
-    path.write_text(json.dumps({"mcpServers": {"qd": ENTRY, "x": {"command": "y"}, "odd": 1}}))
+    write_config(path, qd=ENTRY, x={"command": "y"}, odd=1)
     assert plan_link(location(path), "quarterdeck", ENTRY).others == ("qd",)
 
 

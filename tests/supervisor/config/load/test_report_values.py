@@ -1,9 +1,9 @@
 """Every value with the place it comes from, and no secret among them."""
 
-import json
 from pathlib import Path
 
 import pytest
+from support.config.places import use_places, write_document
 
 from quarterdeck.config.load.report import DEFAULT, ConfigValues, ServerValues, Value, value_origins
 from quarterdeck.config.secrets.masking import MASK
@@ -14,12 +14,6 @@ from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 def tour_of(*paths: Path) -> ConfigValues:
     files = load_named(paths, {"TOKEN": "s3cret"})
     return value_origins(files, merge_files(files))
-
-
-def write(path: Path, **document: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document))
-    return path
 
 
 def by_key(values: tuple[Value, ...]) -> dict[str, tuple[object, str, str]]:
@@ -36,7 +30,7 @@ def only(path: Path) -> ServerValues:
 def test_what_is_written_has_its_place_and_the_rest_is_marked_as_default(tmp_path: Path) -> None:
     """A user could not tell what they said from what we assume."""
     row = {"type": "stdio", "command": "${TOKEN}", "tools": {"deny": ["x"]}, "cwd": "sub", "call_timeout_s": 5}
-    path = write(tmp_path / "a.json", mcpServers={"a/b": row}, trust="strict")
+    path = write_document(tmp_path / "a.json", mcpServers={"a/b": row}, trust="strict")
     server = only(path)
     place = "/mcpServers/a~1b"
     assert (server.id, server.standing, server.file, server.pointer) == ("a-b", "named", str(path), place)
@@ -55,7 +49,7 @@ def test_what_is_written_has_its_place_and_the_rest_is_marked_as_default(tmp_pat
 def test_what_a_preset_says_is_told_as_the_presets(tmp_path: Path) -> None:
     """A user would look for the line that says `strict` of the network, and there is none."""
     sandbox = {"preset": "strict", "minimum": None, "limits": {"processes": 7, "cpu_s": None}}
-    path = write(tmp_path / "a.json", servers=[{"id": "a", "command": "c", "sandbox": sandbox}])
+    path = write_document(tmp_path / "a.json", servers=[{"id": "a", "command": "c", "sandbox": sandbox}])
     values = by_key(only(path).values)
     assert values["sandbox.network"] == ("none", "preset strict", "")
     assert values["sandbox.minimum"] == ("bubblewrap", "preset strict", "")
@@ -78,7 +72,7 @@ def test_secrets_are_masked_wherever_they_are_written(tmp_path: Path) -> None:
     remote = {"type": "sse", "url": "https://u:s3cret@h/?t=s3cret", "headers": {"X": "Bearer ${TOKEN}"}}
     misplaced = {"comand": "s3cret", "command": "c", "env": ["s3cret"], "sandbox": {"env": {"T": "s3cret"}}}
     other = {"command": "c", "args": "--token s3cret", "inherit_env": ["A=s3cret"], "headers": {"X": "s3cret"}}
-    path = write(tmp_path / "a.json", mcpServers={"a": stdio, "r": remote, "m": misplaced, "o": other})
+    path = write_document(tmp_path / "a.json", mcpServers={"a": stdio, "r": remote, "m": misplaced, "o": other})
     whole = tour_of(path)
     assert "s3cret" not in repr(whole)
     servers = {server.id: by_key(server.values) for server in whole.servers}
@@ -93,7 +87,7 @@ def test_secrets_are_masked_wherever_they_are_written(tmp_path: Path) -> None:
 
 def test_a_server_that_cannot_be_started_shows_what_is_written_and_why(tmp_path: Path) -> None:
     """The very row that a user wants to see would be left out."""
-    path = write(tmp_path / "a.json", mcpServers={"a": {"command": "c", "args": [5]}, "b": None})
+    path = write_document(tmp_path / "a.json", mcpServers={"a": {"command": "c", "args": [5]}, "b": None})
     first, second = tour_of(path).servers
     assert first.problem.endswith("mcpServers.a.args[0]: expected a string, got 5")
     assert by_key(first.values) == {
@@ -105,8 +99,8 @@ def test_a_server_that_cannot_be_started_shows_what_is_written_and_why(tmp_path:
 
 def test_what_stands_beside_the_servers_has_its_file(tmp_path: Path) -> None:
     """A user could not tell which of two files tightens the native tools."""
-    first = write(tmp_path / "a.json", native={"webfetch": {"allow": ["h:1"]}}, allow_project_env=["B", "A"])
-    second = write(tmp_path / "b.json", native={"sandbox": {"network": "none"}, "webfetch": {}}, trust="open")
+    first = write_document(tmp_path / "a.json", native={"webfetch": {"allow": ["h:1"]}}, allow_project_env=["B", "A"])
+    second = write_document(tmp_path / "b.json", native={"sandbox": {"network": "none"}, "webfetch": {}}, trust="open")
     values = by_key(tour_of(first, second).settings)
     assert values["native.webfetch.allow"] == (["h:1"], str(first), "/native/webfetch/allow")
     assert values["native.webfetch.proxy"] == (None, DEFAULT, "")
@@ -123,9 +117,9 @@ def test_what_stands_beside_the_servers_has_its_file(tmp_path: Path) -> None:
 
 def test_a_project_is_as_strict_as_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user would wonder who made a repository's server wait for approval."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    write(tmp_path / "home/.config/quarterdeck/mcp.json", trust="strict")
-    write(tmp_path / "project/.mcp.json", mcpServers={"a": {"command": "c"}})
+    use_places(monkeypatch, tmp_path)
+    write_document(tmp_path / "home/.config/quarterdeck/mcp.json", trust="strict")
+    write_document(tmp_path / "project/.mcp.json", mcpServers={"a": {"command": "c"}})
     files = load_found(tmp_path / "project", {"HOME": str(tmp_path / "home")})
     [server] = value_origins(files, merge_files(files)).servers
     assert by_key(server.values)["trust"] == ("strict", "'trust' of a file of yours", "")

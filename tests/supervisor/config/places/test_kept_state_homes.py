@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.config.places import use_places
 
 from quarterdeck.config.places.kept_state import reserve_server_home
 from quarterdeck.config.places.paths import server_paths
@@ -12,7 +13,7 @@ DIGEST = "0123456789ab"
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    use_places(monkeypatch, tmp_path)
     return tmp_path / "state"
 
 

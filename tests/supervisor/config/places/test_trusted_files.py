@@ -1,10 +1,10 @@
 """Which files are the user's word."""
 
-import json
 import os
 from pathlib import Path
 
 import pytest
+from support.config.places import write_config
 
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.places.trusted_files import LOCKS, never_written, trusted_files, with_announced
@@ -109,7 +109,7 @@ def test_what_a_configuration_refers_to_is_the_users_word_too(home: Path, tmp_pa
         "a": {"command": "/bin/true", "envFile": "a.env"},
         "b": {"command": "/bin/true", "env": {"X": "${file:secret}"}},
     }
-    config.write_text(json.dumps({"mcpServers": rows}))
+    write_config(config, **rows)
     settings = Settings.load([config], of(home))
     assert {f"{tmp_path}/{name}" for name in ("mcp.json", "a.env", "secret")} <= set(settings.trusted)
 
@@ -128,7 +128,7 @@ def test_what_the_configuration_of_any_running_process_refers_to_is_among_them(h
     """A server of one deck would change another's env file, secret, lock, or what the lock leaves out."""
     config = tmp_path / "mcp.json"
     rows = {"a": {"command": "/bin/true", "envFile": "a.env", "env": {"X": "${file:secret}"}}}
-    config.write_text(json.dumps({"mcpServers": rows}))
+    write_config(config, **rows)
     for name in LOCKS:
         (tmp_path / name).touch()
     settings = Settings.load([config], of(home))

@@ -1,0 +1,70 @@
+"""What a test has for itself: short folders, directories for our state, and configuration files."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from quarterdeck.config.places.paths import APP_NAME
+from support.processes.programs import SERVERS, server_argv
+
+
+@contextmanager
+def short_folder(mode: int = 0o700, parent: str = "/tmp") -> Iterator[Path]:
+    """A folder in which a socket's path is short enough, where another user can be let in; removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="qd-", dir=parent, ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        folder.chmod(mode)
+        yield folder
+
+
+def use_places(patch: pytest.MonkeyPatch, root: Path) -> None:
+    """Have state and runtime directories be below `root`."""
+    patch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
+    patch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
+
+
+def write_document(path: Path, **document: object) -> Path:
+    """A file with these keys; the folders above it are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def write_config(path: Path, **servers: object) -> Path:
+    """A configuration file with these rows."""
+    return write_document(path, mcpServers=servers)
+
+
+def row(name: str, *arguments: str, **fields: object) -> dict[str, object]:
+    """A pretend server as a row of a configuration."""
+    program, *args = server_argv(name, *arguments)
+    return {"command": program, "args": args, "sandbox": {"read": [str(SERVERS)]}, **fields}
+
+
+def usual_state_dir() -> Path:
+    """Where the user's state would be, whatever `QUARTERDECK_STATE_DIR` says."""
+    return Path(platformdirs.user_state_path(APP_NAME))
+
+
+@contextmanager
+def own_state(usual: Path) -> Iterator[None]:
+    """Within the block, the usual place for state is a folder that is removed in the end.
+
+    Args:
+        usual: the user's state directory.
+
+    Raises:
+        AssertionError: it did not exist before the block, and something in the block made it.
+    """
+    had_state = usual.exists()
+    with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        patch.delenv("QUARTERDECK_STATE_DIR", raising=False)
+        yield
+    # One that was there may be written by a `serve` of the user's meanwhile.
+    assert had_state or not usual.exists(), f"a test wrote into the user's state directory: {usual} was made"

@@ -17,7 +17,8 @@ from pathlib import Path
 import anyio
 
 from quarterdeck.tools.commands.bash import bash_tool
-from quarterdeck.tools.commands.command_policy import CommandPolicy, open_shell
+from quarterdeck.tools.commands.command_policy import CommandPolicy
+from quarterdeck.tools.commands.shell import SandboxedShell
 from quarterdeck.tools.files.local_files import make_local_context
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall
@@ -47,7 +48,7 @@ async def main(rounds: int) -> None:
                 environ={"PATH": "/usr/local/bin:/usr/bin:/bin"},
                 user_home=user,
             )
-            shell = await shells.enter_async_context(open_shell(bench))
+            shell = await shells.enter_async_context(SandboxedShell.open(bench.setup, bench.workspace))
             ctx = make_local_context(workspace, shell=shell)
             ways[name] = lambda ctx=ctx: called(ctx)
             receipt = (await shell.spawn(COMMAND)).process.receipt

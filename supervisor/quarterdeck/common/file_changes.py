@@ -156,7 +156,7 @@ def replace_entry(
         file.write(data)
         file.flush()
         if previous is None:
-            _give_to_owner_of(directory, file.fileno())
+            give_to_owner_of(directory, file.fileno())
         else:
             _make_like(file.fileno(), previous)
             if thing is not None and sys.platform == "linux":
@@ -174,7 +174,7 @@ def make_directory(directory: int, name: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError), _opened(directory, name) as fd:
             # Another one can have taken its place: an empty one of root's is no loss to anybody.
             if os.fstat(fd).st_uid == 0 and not os.listdir(fd):
-                _give_to_owner_of(directory, fd)
+                give_to_owner_of(directory, fd)
 
 
 def remove_directory(directory: int, name: str, thing: int, check: Check) -> None:
@@ -219,7 +219,7 @@ def _opened(directory: int, name: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _give_to_owner_of(directory: int, fd: int) -> None:
+def give_to_owner_of(directory: int, fd: int) -> None:
     """As root, let what we made belong to whom the place belongs: commands there run as that user."""
     if os.geteuid() == 0:
         owner = os.fstat(directory)

@@ -56,12 +56,7 @@ class NativeCard(WrappedCard):
     def __init__(self, tool: DefinedTool, label: str = "") -> None:
         super().__init__(tool)
         self._tool = tool
-        self._label = label
-
-    @property
-    def label(self) -> str:
-        """What a person is shown: the deck's own words, else the tool's."""
-        return self._label or self._tool.label
+        self.label = label or tool.label
 
 
 class BuiltinCard(NativeCard):
@@ -69,12 +64,7 @@ class BuiltinCard(NativeCard):
 
     def __init__(self, tool: DefinedTool, title: str = "", *, read_only: bool = False) -> None:
         super().__init__(tool, title)
-        self._read_only = read_only
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the table lists it among those that observe only."""
-        return self._read_only
+        self.read_only = read_only
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
         """Run one call; its outcome is one block: a text as text, anything else as JSON, `wire` unchanged.

@@ -82,41 +82,13 @@ class WrappedCard:
 
     def __init__(self, inner: Card) -> None:
         self._inner = inner
-
-    @property
-    def name(self) -> str:
-        """See `Card`."""
-        return self._inner.name
-
-    @property
-    def label(self) -> str:
-        """See `Card`."""
-        return self._inner.label
-
-    @property
-    def description(self) -> str:
-        """See `Card`."""
-        return self._inner.description
-
-    @property
-    def parameters(self) -> JsonSchema:
-        """See `Card`."""
-        return self._inner.parameters
-
-    @property
-    def read_only(self) -> bool:
-        """See `Card`."""
-        return self._inner.read_only
-
-    @property
-    def hints(self) -> ToolHints | None:
-        """See `Card`."""
-        return self._inner.hints
-
-    @property
-    def definition(self) -> bytes | None:
-        """See `Card`."""
-        return self._inner.definition
+        self.name = inner.name
+        self.label = inner.label
+        self.description = inner.description
+        self.parameters = inner.parameters
+        self.read_only = inner.read_only
+        self.hints = inner.hints
+        self.definition = inner.definition
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
         """See `Card`."""

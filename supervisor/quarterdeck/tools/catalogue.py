@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from quarterdeck.common.tool_names import Profile
 
@@ -98,7 +98,7 @@ def capability_cards() -> tuple[CapabilityCard, ...]:
             title,
             summary,
             profiles,
-            partial(_build_app_card if profiles is _APP else _build_builtin, factory),
+            partial(_build, factory, profiles is _APP),
         )
         for name, title, summary, profiles, factory in _TABLE
     )
@@ -157,25 +157,19 @@ def _why_unknown(name: str, known: Collection[str], profile: Profile) -> str:
 
 
 @cache
-def _loaded(factory: str) -> Callable[..., Any]:
+def _loaded(factory: str) -> Callable[..., Capability]:
     module, _, name = factory.partition(":")
-    function: Callable[..., Any] = getattr(import_module(f"quarterdeck.tools.{module}"), name)
+    function: Callable[..., Capability] = getattr(import_module(f"quarterdeck.tools.{module}"), name)
     return function
 
 
+def _build(factory: str, is_app: bool, ctx: DeckContext) -> Capability:
+    return _loaded(factory)(ctx) if is_app else _built_once(factory)
+
+
 @cache
-def _builtin(factory: str) -> Capability:
-    tool: Capability = _loaded(factory)()
-    return tool
-
-
-def _build_builtin(factory: str, _: DeckContext) -> Capability:
-    return _builtin(factory)
-
-
-def _build_app_card(factory: str, ctx: DeckContext) -> Capability:
-    card: Capability = _loaded(factory)(ctx)
-    return card
+def _built_once(factory: str) -> Capability:
+    return _loaded(factory)()
 
 
 class ToolDeck:

@@ -32,23 +32,18 @@ _LONG_CHARS: Final = 1024 * 1024
 
 
 class DeckToolBox:
-    """A fixed set of cards over one base context; of two with one name the first counts."""
+    """A fixed set of cards over one base context, which `runner` calls; of two with one name the first counts."""
 
     def __init__(self, capabilities: Iterable[Capability], base: ToolContext) -> None:
         cards: dict[str, Capability] = {}
         for card in capabilities:
             cards.setdefault(card.name, card)
-        self._descriptors = tuple(map(_describe, cards.values()))
-        self._runner = DeckRunner(cards, base)
+        self._descriptors = tuple(map(describe, cards.values()))
+        self.runner: Final = DeckRunner(cards, base)
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
         """The tools, in the deck's order."""
         return self._descriptors
-
-    @property
-    def runner(self) -> "DeckRunner":
-        """What runs them."""
-        return self._runner
 
 
 class DeckRunner:
@@ -86,7 +81,8 @@ def unknown_name_text(name: str, known: Collection[str]) -> str:
     return f"There is no tool called {name!r}{did_you_mean(name, known, near=nearest_tool) or '.'}"
 
 
-def _describe(card: Capability) -> ToolDescriptor:
+def describe(card: Capability) -> ToolDescriptor:
+    """The card as a client is shown it."""
     title = card.label if card.label != card.name else ""
     return ToolDescriptor(card.name, card.description, card.parameters, card.definition, title, card.hints)
 

@@ -16,7 +16,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final, Self
 
@@ -36,11 +36,11 @@ from quarterdeck.config.places.paths import (
     workspace_paths,
 )
 from quarterdeck.config.places.trusted_files import never_written, trusted_files, with_announced
-from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.cards.memory import FileMemoryStore
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
-from quarterdeck.tools.commands.command_policy import CommandPolicy, open_shell
+from quarterdeck.tools.commands.command_policy import CommandPolicy
 from quarterdeck.tools.commands.jobs import end_jobs, keep_captures_in
+from quarterdeck.tools.commands.shell import SandboxedShell
 from quarterdeck.tools.files.file_access import ReadState
 from quarterdeck.tools.files.local_files import make_local_context
 from quarterdeck.tools.files.roots import Roots
@@ -51,9 +51,8 @@ from quarterdeck_sandbox import is_within_any, remove_tree
 
 from .card_types import DeckContext, DeckFault, DeckFaultKind, DeckFramework
 from .catalogue import check_tools, provision_deck
-from .context import Framework, Shell, ToolContext
+from .context import Framework, ToolContext
 from .runner import OverflowFiles
-from .spec import DefinedTool
 
 KEPT_SESSIONS: Final = 20
 """Of one workspace, the live ones not counted; older ones are removed, with their checkpoints."""
@@ -104,14 +103,36 @@ async def open_deck_session(
     directory = await made_in_thread(partial(_make_directory, wish), SessionDirectory.close)
     failure: Exception | None = None
     try:
-        roots = _roots(wish, directory.paths, trusted)
-        commands = replace(
-            _command_policy(wish, directory.paths, trusted), allow_unsandboxed=allow_unsandboxed, open_port=open_port
+        paths = directory.paths
+        roots = _roots(wish, paths, trusted)
+        commands = CommandPolicy(
+            workspace=str(wish.workspace),
+            home=workspace_paths(wish.workspace).home,
+            tmp=paths.tmp,
+            allowed=tuple(map(str, wish.allow_dirs)),
+            private=_private(),
+            protected=lambda: with_announced(trusted()),
+            policy=wish.settings.sandbox or SandboxPolicy(),
+            allow_unsandboxed=allow_unsandboxed,
+            open_port=open_port,
         )
-        async with open_shell(commands) as shell:
-            base = _context(wish, directory.paths, roots, shell)
+        async with SandboxedShell.open(commands.setup, commands.workspace) as shell:
+            base = make_local_context(
+                wish.workspace,
+                framework=Framework(read_state=ReadState() if wish.gate else None),
+                roots=roots,
+                shell=shell,
+                overflow=OverflowFiles(paths.outputs),
+            )
+            # Not in the workspace: its other sessions have their own, under the same names.
+            keep_captures_in(base.context_id, str(paths.captures))
             try:
-                made_in = _deck_context(base, directory.paths)
+                framework = DeckFramework(
+                    read_state=base.framework.read_state,
+                    checkpoint=FileCheckpointStore(paths.checkpoints),
+                    memory=FileMemoryStore(paths.memory),
+                )
+                made_in = DeckContext(base.cwd, framework, base, paths.captures)
                 # In a thread for the first one's sake, which imports every tool.
                 deck = await anyio.to_thread.run_sync(provision_deck, wish.profile, made_in)
                 if names is not None:
@@ -119,7 +140,7 @@ async def open_deck_session(
                 if (policy := wish.settings.webfetch) is not None:
                     web = _web_tool(policy)
                     deck.map_capabilities(lambda card: web if card.name == web.name else card)
-                yield DeckSession(deck.into_tool_box(), base, directory.paths)
+                yield DeckSession(deck.into_tool_box(), base, paths)
             except Exception as error:
                 failure = error
             finally:
@@ -142,21 +163,7 @@ def _make_directory(wish: NativeWish) -> "SessionDirectory":
         raise DeckFault(DeckFaultKind.BACKEND, f"a session cannot be kept: {error}", error) from error
 
 
-@cache
-def _web_tool(policy: FetchPolicy) -> DefinedTool:
-    return web_fetch_tool(policy)
-
-
-def _command_policy(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable[str]]) -> CommandPolicy:
-    return CommandPolicy(
-        workspace=str(wish.workspace),
-        home=workspace_paths(wish.workspace).home,
-        tmp=paths.tmp,
-        allowed=tuple(map(str, wish.allow_dirs)),
-        private=_private(),
-        protected=lambda: with_announced(trusted()),
-        policy=wish.settings.sandbox or SandboxPolicy(),
-    )
+_web_tool: Final = cache(web_fetch_tool)
 
 
 def _private() -> tuple[str, str]:
@@ -180,28 +187,6 @@ def _roots(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable
                 DeckFaultKind.BACKEND, f"{path} now leads through a symbolic link: put the directory back in place"
             )
     return roots
-
-
-def _context(wish: NativeWish, paths: SessionPaths, roots: Roots, shell: Shell) -> ToolContext:
-    context = make_local_context(
-        wish.workspace,
-        framework=Framework(read_state=ReadState() if wish.gate else None),
-        roots=roots,
-        shell=shell,
-        overflow=OverflowFiles(paths.outputs),
-    )
-    # Not in the workspace: its other sessions have their own, under the same names.
-    keep_captures_in(context.context_id, str(paths.captures))
-    return context
-
-
-def _deck_context(base: ToolContext, paths: SessionPaths) -> DeckContext:
-    framework = DeckFramework(
-        read_state=base.framework.read_state,
-        checkpoint=FileCheckpointStore(paths.checkpoints),
-        memory=FileMemoryStore(paths.memory),
-    )
-    return DeckContext(base.cwd, framework, base, paths.captures)
 
 
 class SessionDirectory:

@@ -21,7 +21,7 @@ from quarterdeck_protocol.tools import ToolCall, ToolDescriptor, ToolHints, Tool
 from .context import ToolContext
 from .input_check import InputCheck, is_plain
 from .results import ToolResult
-from .runner import fit_result, guarded
+from .runner import describe, fit_result, guarded
 
 _DEFINITIONS: Final = "$defs"
 _REF_PREFIX: Final = f"#/{_DEFINITIONS}/"
@@ -72,47 +72,18 @@ class DefinedTool:
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec: Final = spec
+        self.name: Final = spec.name
+        self.label: Final = spec.title or spec.name
+        self.description: Final = spec.description
+        self.parameters: Final = spec.parameters
+        self.hints: Final = spec.hints
+        self.read_only: Final = spec.hints is not None and spec.hints.read_only
+        self.definition: Final = spec.definition
         self._check = InputCheck(spec.name, spec.parameters)
-
-    @property
-    def name(self) -> str:
-        """What a model calls it by."""
-        return self.spec.name
-
-    @property
-    def label(self) -> str:
-        """What a person is shown: the title, else the name."""
-        return self.spec.title or self.spec.name
-
-    @property
-    def description(self) -> str:
-        """What a model is told."""
-        return self.spec.description
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        """The portable JSON Schema of its input."""
-        return self.spec.parameters
-
-    @property
-    def read_only(self) -> bool:
-        """Whether it changes nothing, by its hints."""
-        return self.hints is not None and self.hints.read_only
-
-    @property
-    def hints(self) -> ToolHints | None:
-        """What a client may assume."""
-        return self.spec.hints
-
-    @property
-    def definition(self) -> bytes | None:
-        """A server's own tool object; None for a native tool."""
-        return self.spec.definition
 
     def descriptor(self) -> ToolDescriptor:
         """The tool as a model sees it."""
-        spec = self.spec
-        return ToolDescriptor(spec.name, spec.description, spec.parameters, spec.definition, spec.title, spec.hints)
+        return describe(self)
 
     async def invoke(self, call: ToolCall, ctx: ToolContext) -> ToolOutcome:
         """Run the tool, as `run` does; the result's `wire` is copied unchanged."""
@@ -123,33 +94,24 @@ class DefinedTool:
         return await guarded(self.name, ctx.cancel, lambda: self._run(coerce_input(value), ctx))
 
     async def _run(self, given: object, ctx: ToolContext) -> ToolResult:
-        if self.spec.definition is not None:
-            return await self.spec.run(given, ctx)
-        try:
-            arguments = self._read(given)
-        except _WrongInputError as error:
-            return ToolResult.of_error(str(error))
-        return await fit_result(await self.spec.run(arguments, ctx), self.name, ctx.budget, ctx.overflow)
-
-    def _read(self, given: object) -> object:
-        """What `spec.run` takes.
-
-        Raises:
-            _WrongInputError: the schema does not accept it.
-            ValueError: no value of the type stands for it, although the schema accepts it.
-        """
-        arguments = self.spec.arguments
-        if arguments is not None and is_plain(given):
-            with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate pair
-                return msgspec.convert(given, arguments)
-        # The schema's own judgement is slow, and says in full what is wrong.
-        if (problem := self._check.problem(given)) is not None:
-            raise _WrongInputError(problem)
-        return given if arguments is None else read_arguments(arguments, given)
+        spec = self.spec
+        if spec.definition is not None:
+            return await spec.run(given, ctx)
+        arguments: object = _converted(given, spec.arguments)
+        if arguments is None:
+            # The schema's own judgement is slow, and says in full what is wrong.
+            if (problem := self._check.problem(given)) is not None:
+                return ToolResult.of_error(problem)
+            arguments = given if spec.arguments is None else read_arguments(spec.arguments, given)
+        return await fit_result(await spec.run(arguments, ctx), self.name, ctx.budget, ctx.overflow)
 
 
-class _WrongInputError(ValueError):
-    """Says to a model what is wrong with an input."""
+def _converted(given: object, arguments: type[Arguments] | None) -> Arguments | None:
+    """`given` as its type, where that is certain without a look at the schema."""
+    if arguments is not None and is_plain(given):
+        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate pair
+            return msgspec.convert(given, arguments)
+    return None
 
 
 def native_tool(

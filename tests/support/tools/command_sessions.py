@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 
-from quarterdeck.tools.commands.command_policy import CommandPolicy, open_shell
+from quarterdeck.tools.commands.command_policy import CommandPolicy
 from quarterdeck.tools.commands.jobs import end_jobs
 from quarterdeck.tools.commands.shell import SandboxedShell
 from quarterdeck.tools.context import ToolContext
@@ -62,7 +62,7 @@ async def session(folder: Path, bench: CommandPolicy | None = None, **policy: An
     """A session in `folder`; nothing of it may be left afterwards."""
     bench = bench or lay_out(folder, **policy)
     with no_leftovers(), anyio.fail_after(PATIENCE_S):
-        async with open_shell(bench) as shell:
+        async with SandboxedShell.open(bench.setup, bench.workspace) as shell:
             fs = LocalFs(Roots(bench.workspace), bench.workspace)
             ctx = ToolContext(bench.workspace, fs, shell)
             try:

@@ -1,6 +1,7 @@
-"""Shells with a policy of their own, and without a session's tools."""
+"""Shells with a policy of their own and without a session's tools, and played ones."""
 
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +9,7 @@ from typing import Any, Final
 import anyio
 
 from quarterdeck.tools.commands.shell import CommandSetup, SandboxedShell
+from quarterdeck.tools.context import OnOutput, UnavailableShell
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.machine import Machine
@@ -29,3 +31,56 @@ async def shell(folder: Path, machine: Machine | None = None, **policy: Any) -> 
     with anyio.fail_after(PATIENCE_S):
         async with SandboxedShell.open(CommandSetup(SandboxPolicy(**policy), requester, env), str(home)) as opened:
             yield opened
+
+
+class PlayedProcess:
+    """A process that ends when it is told to."""
+
+    pid = 4711
+
+    def __init__(self, on_output: OnOutput | None) -> None:
+        self.on_output = on_output
+        self.listeners: list[Callable[[int | None, int | None], None]] = []
+        self.graces: list[float] = []
+
+    def kill(self, signal: int) -> None:
+        """Nothing."""
+
+    def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
+        """See `ShellProcess`."""
+        self.listeners.append(listener)
+
+    async def stop(self, grace_s: float) -> None:
+        """See `ShellProcess`."""
+        self.graces.append(grace_s)
+        self.end(None, signal.SIGTERM)
+
+    def end(self, code: int | None, number: int | None) -> None:
+        """End it."""
+        listeners, self.listeners = self.listeners, []
+        for listener in listeners:
+            listener(code, number)
+
+
+class PlayedShell(UnavailableShell):
+    """Starts played processes."""
+
+    def __init__(self) -> None:
+        self.started: list[PlayedProcess] = []
+        self.problem = ""
+
+    async def spawn(  # type: ignore[override]
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> PlayedProcess:
+        """See `Shell`."""
+        if self.problem:
+            raise OSError(self.problem)
+        self.started.append(PlayedProcess(on_output))
+        return self.started[-1]
+
+    exec = UnavailableShell.exec

@@ -16,7 +16,7 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .jobs import name_of_signal
+from .command import name_of_signal
 from .output import Excerpt
 
 DEFAULT_TIMEOUT_MS: Final = 120_000

@@ -8,8 +8,7 @@ command, with what to do.
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,7 +26,6 @@ from quarterdeck_sandbox import (
     Places,
     Prefix,
     Requester,
-    TreeMonitor,
     UnixUser,
     choose_user,
     environment_of,
@@ -42,7 +40,7 @@ from quarterdeck_sandbox import (
     why_unreadable,
 )
 
-from .shell import CommandSetup, SandboxedShell
+from .shell import CommandSetup
 
 MAX_SHOWN: Final = 64
 """Folders and files of the user's tools; each is a mount at every start, a tenth of a millisecond."""
@@ -136,16 +134,6 @@ class UserPrograms:
     path: str
     read: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-
-
-@asynccontextmanager
-async def open_shell(policy: CommandPolicy, monitor: TreeMonitor | None = None) -> AsyncIterator[SandboxedShell]:
-    """The shell of a session, for as long as the block lasts: see `SandboxedShell.open`.
-
-    It takes no time: what its commands run under is found out before the first of them.
-    """
-    async with SandboxedShell.open(policy.setup, policy.workspace, monitor) as shell:
-        yield shell
 
 
 _remembered: Final[dict[tuple[object, ...], tuple[float, UserPrograms]]] = {}

@@ -1,25 +1,31 @@
 """Commands that run on while a session does other things: started, watched, stopped, ended with the session.
 
-A job's last lines are kept here, all that it writes also in capture files.  `process` and `bg-process` use a table
-each; `end_jobs` ends all that belong to one context.
+A job's last lines are kept here, all that it writes also in capture files, which end with the session.  `process` and
+`bg-process` use a table each; `end_jobs` ends all that belong to one context.
+
+The files' directory may lie where those very commands can write.  It is reached through its parent, which they cannot
+replace, and held open; what they put in its place, or in a file's, is refused or avoided, never followed.
 """
 
 import asyncio
+import logging
 import os
-import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 from weakref import WeakKeyDictionary
 
 import anyio
+import anyio.to_thread
 
+from quarterdeck.common.files.changes import give_to_owner_of
 from quarterdeck.tools.context import ContextId, Shell, ShellProcess, Stream
 from quarterdeck_protocol.tools import CancelToken
 
+from .command import name_of_signal
 from .output import LineRing
-from .output_files import Capture, CaptureDirectory
 
 STOP_GRACE_MS: Final = 3_000
 """Between TERM and KILL."""
@@ -35,6 +41,17 @@ MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 
 CAPTURES_NAME: Final = ".indusvx-bg"
 """Where captures go in a workspace, unless the session has another place for them."""
+
+MAX_CAPTURE_BYTES: Final = 16 * 1024 * 1024
+"""Of one capture file; then a line says that there was more."""
+
+MAX_PENDING_BYTES: Final = 4 * 1024 * 1024
+"""Of one file, not written yet; on a disk that is slower than the command a line says how much is missing."""
+
+_MAX_NAMES: Final = 16
+"""Tried for one file: another session of the same directory, or one that died there, may have left some."""
+
+_log = logging.getLogger("quarterdeck.tools")
 
 
 class JobError(Exception):
@@ -53,56 +70,57 @@ class Job:
     """One command; `JobTable` makes it.
 
     Attributes:
+        process: what runs it; there before anybody else sees the job.
+        exit_code: once it has ended; None also when a signal ended it.
         captures: its files; none when they could not be made, `no_captures` says why.
     """
 
-    def __init__(self, name: str, command: str, now: float) -> None:
+    process: ShellProcess
+
+    def __init__(self, name: str, command: str, clock: Callable[[], float]) -> None:
         self.id: Final = name
         self.command: Final = command
-        self.state = JobState.RUNNING
         self.exit_code: int | None = None
-        self.signal: int | None = None
         self.captures: dict[Stream, Capture] = {}
         self.no_captures = ""
         self.lines: Final = {stream: LineRing() for stream in Stream}
-        self._process: ShellProcess | None = None
-        self._started_at = now
+        self._signal: int | None = None
+        self._clock = clock
+        self._started_at = clock()
         self._ended_at: float | None = None
 
     @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid if self._process is not None else 0
+    def state(self) -> JobState:
+        """What has become of it."""
+        if self._ended_at is None:
+            return JobState.RUNNING
+        return JobState.SIGNALLED if self.exit_code is None else JobState.EXITED
 
     @property
     def is_running(self) -> bool:
         """Whether it has not ended yet."""
-        return self.state is JobState.RUNNING
+        return self._ended_at is None
 
     @property
     def status(self) -> str:
         """What has become of it, for a model."""
-        match self.state:
-            case JobState.RUNNING:
-                return "running"
-            case JobState.EXITED:
-                return f"exited (code {self.exit_code})"
-            case JobState.SIGNALLED:
-                return f"signalled ({self.signal_name})"
+        details = {JobState.EXITED: f" (code {self.exit_code})", JobState.SIGNALLED: f" ({self.signal_name})"}
+        return f"{self.state}{details.get(self.state, '')}"
 
     @property
     def signal_name(self) -> str | None:
         """The signal that ended it, as `SIGTERM`; None for none."""
-        return None if self.signal is None else name_of_signal(self.signal)
+        return None if self._signal is None else name_of_signal(self._signal)
 
     @property
     def kept_bytes(self) -> int:
         """What its lines take, about."""
         return sum(ring.kept_bytes for ring in self.lines.values())
 
-    def age_s(self, now: float) -> float:
-        """From its start to its end, or to `now`."""
-        return (now if self._ended_at is None else self._ended_at) - self._started_at
+    @property
+    def age_s(self) -> float:
+        """From its start to its end, or to now."""
+        return (self._clock() if self._ended_at is None else self._ended_at) - self._started_at
 
     def take(self, stream: Stream, data: bytes) -> None:
         """Keep what it wrote."""
@@ -110,21 +128,16 @@ class Job:
         if capture := self.captures.get(stream):
             capture.feed(data)
 
-    def begin(self, process: ShellProcess) -> None:
-        """It runs as `process`."""
-        self._process = process
-
-    def end(self, code: int | None, number: int | None, now: float) -> None:
+    def end(self, code: int | None, number: int | None) -> None:
         """It has ended, and all that it wrote was taken."""
-        self.exit_code, self.signal, self._ended_at = code, number, now
-        self.state = JobState.SIGNALLED if code is None else JobState.EXITED
+        self.exit_code, self._signal, self._ended_at = code, number, self._clock()
         for ring in self.lines.values():
             ring.close()
 
-    async def stop(self, grace_s: float) -> None:
-        """See `ShellProcess.stop`."""
-        if self._process is not None:
-            await self._process.stop(grace_s)
+    async def close_captures(self) -> None:
+        """Write what is left for its files."""
+        for capture in self.captures.values():
+            await capture.close()
 
 
 class JobTable:
@@ -134,6 +147,7 @@ class JobTable:
         """Jobs named `<prefix>-1` and so on, whose output files go to the directory `captures`."""
         self._prefix = prefix
         self._files = CaptureDirectory(captures)
+        self._opening = asyncio.Lock()
         self._clock = clock
         self._jobs: dict[str, Job] = {}
         self._made = 0
@@ -146,11 +160,6 @@ class JobTable:
         """All that are remembered, in the order of their starts."""
         return tuple(self._jobs.values())
 
-    @property
-    def now(self) -> float:
-        """For `Job.age_s`."""
-        return self._clock()
-
     def get(self, name: str) -> Job | None:
         """The job called `name`."""
         return self._jobs.get(name)
@@ -159,13 +168,11 @@ class JobTable:
         """Start `command` in the shell's directory.
 
         Raises:
-            JobError: it could not be started, or was ended because `cancel` came first: whoever cancelled is told no
-                id; the text says why and what to do.
+            JobError: it could not be started, or was ended because `cancel` came first: nobody is told its id.
         """
         if not self._is_open:
             raise JobError("the session has ended: nothing can be started any more")
-        running = sum(job.is_running for job in self._jobs.values()) + self._starting
-        if running >= MAX_RUNNING:
+        if (running := sum(job.is_running for job in self.jobs) + self._starting) >= MAX_RUNNING:
             raise JobError(f"{running} processes are running, the most that a session may have: stop one first")
         self._starting += 1
         try:
@@ -179,13 +186,9 @@ class JobTable:
         return job
 
     async def stop(self, job: Job) -> bool:
-        """TERM, after `STOP_GRACE_MS` KILL, for all of it; returns when nothing of it is left.
-
-        Returns:
-            whether it was running.
-        """
+        """TERM, after `STOP_GRACE_MS` KILL, until nothing of it is left; whether it was running."""
         was_running = job.is_running
-        await job.stop(STOP_GRACE_MS / 1000)
+        await job.process.stop(STOP_GRACE_MS / 1_000)
         return was_running
 
     def forget(self, job: Job) -> None:
@@ -201,40 +204,37 @@ class JobTable:
                     ends.start_soon(self.stop, job)
             if self._closing:
                 await asyncio.wait(self._closing)
-            await self._files.close()
+            async with self._opening:
+                await anyio.to_thread.run_sync(self._files.close)
 
     async def _start(self, shell: Shell, command: str) -> Job:
         self._made += 1
-        job = Job(f"{self._prefix}-{self._made}", command, self._clock())
+        job = Job(f"{self._prefix}-{self._made}", command, self._clock)
         try:
-            job.captures = dict(zip(Stream, await self._files.open(job.id), strict=True))
+            async with self._opening:
+                job.captures = dict(zip(Stream, await anyio.to_thread.run_sync(self._files.open, job.id), strict=True))
         except OSError as error:
             job.no_captures = str(error)
         try:
-            process = await shell.spawn(command, on_output=job.take)
+            job.process = await shell.spawn(command, on_output=job.take)
         except BaseException as error:
-            await self._close_captures(job)
+            await job.close_captures()
             if isinstance(error, OSError):
                 raise JobError(str(error)) from error
             raise
-        job.begin(process)
         self._jobs[job.id] = job
-        process.on_exit(lambda code, number: self._end(job, code, number))
+        job.process.on_exit(lambda code, number: self._end(job, code, number))
         if not self._is_open:
             await self.stop(job)
         self._make_room()
         return job
 
     def _end(self, job: Job, code: int | None, number: int | None) -> None:
-        job.end(code, number, self._clock())
-        closing = asyncio.ensure_future(self._close_captures(job))
+        job.end(code, number)
+        closing = asyncio.ensure_future(job.close_captures())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         self._make_room()
-
-    async def _close_captures(self, job: Job) -> None:
-        for capture in job.captures.values():
-            await capture.close()
 
     def _make_room(self) -> None:
         ended = [job for job in self._jobs.values() if not job.is_running]
@@ -246,13 +246,142 @@ class JobTable:
             self.forget(job)
 
 
-_tables: Final[WeakKeyDictionary[ContextId, list[JobTable]]] = WeakKeyDictionary()
+class CaptureDirectory:
+    """Makes `<name>.out` and `<name>.err` in one directory; made at the first use, removed by `close` when empty.
+
+    One call at a time, and blocking.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Use the directory `path`, absolute; its parent exists, and no command can replace that."""
+        self.path = path
+        self._parent_fd = -1
+        self._fd = -1
+        self._names: list[str] = []
+
+    def open(self, name: str) -> tuple["Capture", "Capture"]:
+        """The files for the two streams of the command `name`.
+
+        Raises:
+            OSError: they cannot be made.
+        """
+        if self._fd < 0:
+            self._open_directory()
+        for number in range(1, _MAX_NAMES + 1):
+            stem = name if number == 1 else f"{name}.{number}"
+            with suppress(FileExistsError):
+                out = self._create(f"{stem}.out")
+                try:
+                    err = self._create(f"{stem}.err")
+                except BaseException:
+                    os.close(out.fd)
+                    raise
+                return out, err
+        raise FileExistsError(f"{self.path} is full of files that were left there: remove it")
+
+    def _open_directory(self) -> None:
+        above, name = os.path.split(self.path)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        parent_fd = os.open(above, flags)
+        try:
+            is_ours = False
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=parent_fd)
+                is_ours = True
+            self._fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=parent_fd)
+        except BaseException:
+            os.close(parent_fd)
+            raise
+        self._parent_fd = parent_fd
+        if is_ours:
+            give_to_owner_of(parent_fd, self._fd)
+
+    def _create(self, name: str) -> "Capture":
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=self._fd)
+        self._names.append(name)
+        give_to_owner_of(self._parent_fd, fd)
+        return Capture(fd, os.path.join(self.path, name))
+
+    def close(self) -> None:
+        """Remove what was made; the files are closed.  Repeatable."""
+        if self._fd < 0:
+            return
+        for name in self._names:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self._fd)
+        self._names.clear()
+        with suppress(OSError):  # somebody else's files are in it, or it is gone
+            if os.path.samestat(os.fstat(self._fd), os.stat(os.path.basename(self.path), dir_fd=self._parent_fd)):
+                os.rmdir(os.path.basename(self.path), dir_fd=self._parent_fd)
+        os.close(self._fd)
+        os.close(self._parent_fd)
+        self._fd = self._parent_fd = -1
+
+
+class Capture:
+    """One file; `fd` is owned."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.fd = fd
+        self.path = path
+        self._pending = bytearray()
+        self._taken_bytes = 0
+        self._lost_bytes = 0
+        self._is_full = False
+        self._writing: asyncio.Task[None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take what the stream brought; it is written soon, in a thread."""
+        if self._is_full or self.fd < 0:
+            return
+        if len(self._pending) + len(data) > MAX_PENDING_BYTES:
+            self._lost_bytes += len(data)
+            return
+        if self._lost_bytes:
+            self._pending += f"\n[{self._lost_bytes:,} bytes were not kept: the disk was too slow]\n".encode()
+            self._lost_bytes = 0
+        self._pending += data[: MAX_CAPTURE_BYTES - self._taken_bytes]
+        self._taken_bytes += len(data)
+        if self._taken_bytes > MAX_CAPTURE_BYTES:
+            self._is_full = True
+            self._pending += f"\n[what follows was not kept: {MAX_CAPTURE_BYTES:,} bytes are the most]\n".encode()
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write())
+
+    async def close(self) -> None:
+        """Write what is left, and close the file.  Repeatable."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    async def _write(self) -> None:
+        try:
+            while self._pending:
+                data, self._pending = self._pending, bytearray()
+                await anyio.to_thread.run_sync(_write_all, self.fd, bytes(data))
+        except OSError as error:
+            self._is_full = True
+            self._pending.clear()
+            _log.warning("%s is not written any more: %s", self.path, error.strerror)
+        finally:
+            self._writing = None
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+
+
+_tables: Final[WeakKeyDictionary[ContextId, set[JobTable]]] = WeakKeyDictionary()
 
 _places: Final[WeakKeyDictionary[ContextId, str]] = WeakKeyDictionary()
 
 
 def keep_captures_in(identity: ContextId, directory: str) -> None:
-    """Let the jobs of a context write their captures there; its parent exists, and no command can replace that."""
+    """Let the jobs of a context write their captures there; see `CaptureDirectory`."""
     _places[identity] = directory
 
 
@@ -263,9 +392,7 @@ def captures_of(identity: ContextId, cwd: str) -> str:
 
 def adopt(table: JobTable, identity: ContextId) -> None:
     """Let `table` end with the context."""
-    tables = _tables.setdefault(identity, [])
-    if table not in tables:
-        tables.append(table)
+    _tables.setdefault(identity, set()).add(table)
 
 
 async def end_jobs(identity: ContextId) -> None:
@@ -275,13 +402,5 @@ async def end_jobs(identity: ContextId) -> None:
     """
     with anyio.CancelScope(shield=True):
         async with anyio.create_task_group() as ends:
-            for table in _tables.pop(identity, []):
+            for table in _tables.pop(identity, set()):
                 ends.start_soon(table.aclose)
-
-
-def name_of_signal(number: int) -> str:
-    """`SIGTERM` for 15; a number without a name as `signal 40`."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -181,7 +181,7 @@ class _AsValues:
         return _value(
             action="start",
             id=job.id,
-            pid=job.pid,
+            pid=job.process.pid,
             command=job.command,
             status=job.status,
             note=f'Poll it with {{"action": "poll", "id": "{job.id}"}}. {kept}',
@@ -193,10 +193,10 @@ class _AsValues:
                 {
                     "id": job.id,
                     "command": job.command,
-                    "pid": job.pid,
+                    "pid": job.process.pid,
                     "state": _state(job),
                     "status": job.status,
-                    "ageMs": int(job.age_s(table.now) * 1000),
+                    "ageMs": int(job.age_s * 1000),
                 }
                 for job in table.jobs
             ]
@@ -228,7 +228,7 @@ class _AsText:
 
     def started(self, job: Job) -> ToolResult:
         text = (
-            f"Started {job.id} (pid {job.pid}): {_short(job.command)}\n"
+            f"Started {job.id} (pid {job.process.pid}): {_short(job.command)}\n"
             f'Poll it with {{"action": "poll", "id": "{job.id}"}}, '
             f'end it with {{"action": "stop", "id": "{job.id}"}}.'
         )

@@ -1,18 +1,32 @@
-"""Carry work to its end, or let a thread go on, even if the task that awaits it is cancelled.
+"""Cancellation: by a token, not before work has come to its end, or with a thread left behind.
 
 An anyio shield keeps anyio's own cancellation away, and no other: `Task.cancel()`, `asyncio.timeout` and a signal that
 ends the process pass it.  A thread cannot be called off at all.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+import math
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from quarterdeck_protocol.tools import CancelToken
+
 T = TypeVar("T")
+
+
+@contextmanager
+def cancelled_by(token: CancelToken, after_s: float = math.inf) -> Iterator[anyio.CancelScope]:
+    """A scope whose block `token` cancels, at once where that is past; so does the time, `after_s` seconds."""
+    with anyio.move_on_after(after_s) as scope:
+        forget = token.on_cancel(scope.cancel)
+        try:
+            yield scope
+        finally:
+            forget()
 
 
 async def carried_through(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

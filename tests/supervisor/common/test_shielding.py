@@ -8,7 +8,8 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S, eventually_async
 
-from quarterdeck.common.shielding import carried_through, in_counted_thread, made_in_thread
+from quarterdeck.common.shielding import cancelled_by, carried_through, in_counted_thread, made_in_thread
+from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +134,26 @@ async def test_a_failure_and_a_call_that_never_began_give_their_place_back() -> 
         scope.cancel()
         await in_counted_thread(places, lambda: pytest.fail("it was cancelled"))
     await eventually_async(lambda: places.available_tokens == 1)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "late"])
+async def test_a_token_or_the_time_ends_a_block(when: str) -> None:
+    """A tool would work on for somebody who has given up."""
+    token = CancelToken()
+    if when == "before":
+        token.cancel()
+    with cancelled_by(token, 0.01 if when == "late" else 60) as scope:
+        if when == "meanwhile":
+            token.cancel()
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert token.cancelled == (when != "late")
+
+
+async def test_a_token_is_of_no_account_after_its_block() -> None:
+    """Whatever the task does next would be cancelled, too."""
+    token = CancelToken()
+    with cancelled_by(token) as scope:
+        pass
+    token.cancel()
+    assert not scope.cancel_called

@@ -94,37 +94,25 @@ def process_tool() -> DefinedTool:
     )
 
 
-def bg_process_tool(ctx: DeckContext) -> "BgProcessCard":
+def bg_process_tool(ctx: DeckContext) -> DefinedTool:
     """A card with processes of its own."""
-    captures = str(ctx.captures) if ctx.captures is not None else os.path.join(ctx.cwd, CAPTURES_NAME)
-    return BgProcessCard(JobTable("bg", captures))
+    table = JobTable("bg", str(ctx.captures) if ctx.captures is not None else os.path.join(ctx.cwd, CAPTURES_NAME))
 
+    async def run(arguments: BgProcessArguments, ctx: ToolContext) -> ToolResult:
+        adopt(table, ctx.context_id)
+        return await _act(table, arguments, ctx, _AsText())
 
-class BgProcessCard(DefinedTool):
-    """`bg-process`, and the table that lives as long as it does."""
-
-    def __init__(self, table: JobTable) -> None:
-        async def run(arguments: BgProcessArguments, ctx: ToolContext) -> ToolResult:
-            adopt(table, ctx.context_id)
-            return await _act(table, arguments, ctx, _AsText())
-
-        tool = native_tool(
-            "bg-process",
-            "Run commands in the background: servers, watchers, long builds. Start one, poll its output, stop "
-            "it. It runs in the workspace, in a sandbox of its own, with empty standard input, until it ends, "
-            f"is stopped, or the session ends. The last {MAX_BUFFERED_LINES:,} lines of each stream are kept. "
-            "Where sandboxes have networks of their own, no other command reaches what it listens on.",
-            BgProcessArguments,
-            run,
-            title="Background process",
-            hints=_HINTS,
-        )
-        super().__init__(tool.spec)
-        self.table: Final = table
-
-    async def aclose(self) -> None:
-        """End every process with all that it started, and remove their output files.  Repeatable."""
-        await self.table.aclose()
+    return native_tool(
+        "bg-process",
+        "Run commands in the background: servers, watchers, long builds. Start one, poll its output, stop "
+        "it. It runs in the workspace, in a sandbox of its own, with empty standard input, until it ends, "
+        f"is stopped, or the session ends. The last {MAX_BUFFERED_LINES:,} lines of each stream are kept. "
+        "Where sandboxes have networks of their own, no other command reaches what it listens on.",
+        BgProcessArguments,
+        run,
+        title="Background process",
+        hints=_HINTS,
+    )
 
 
 class _Answers(Protocol):

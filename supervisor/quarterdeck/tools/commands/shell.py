@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from quarterdeck.common.shielding import cancelled_by
 from quarterdeck.config.places.kept_state import warn_of_gaps
 from quarterdeck.tools.context import ExecResult, OnOutput, Stream
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -128,21 +129,16 @@ class SandboxedShell:
         def keep(stream: Stream, data: bytes) -> None:
             kept[stream] += data[: STREAM_BYTES - len(kept[stream])]
 
-        with anyio.CancelScope() as scope:
-            forget = cancel.on_cancel(scope.cancel) if cancel is not None else None
+        with cancelled_by(cancel or CancelToken()):
+            running = await self._start(command, cwd, env, stdin.encode("utf-8", "replace"), on_output or keep)
             try:
-                running = await self._start(command, cwd, env, stdin.encode("utf-8", "replace"), on_output or keep)
-                try:
-                    with anyio.fail_after(timeout_s):
-                        await running.ended()
-                finally:
-                    await running.stop()
-                stdout, stderr = (bytes(each).decode(errors="replace") for each in kept.values())
-                status, number = running.status
-                return ExecResult(stdout, stderr, status, number, running.process.limit)
+                with anyio.fail_after(timeout_s):
+                    await running.ended()
             finally:
-                if forget is not None:
-                    forget()
+                await running.stop()
+            stdout, stderr = (bytes(each).decode(errors="replace") for each in kept.values())
+            status, number = running.status
+            return ExecResult(stdout, stderr, status, number, running.process.limit)
         raise CommandError("the command was cancelled, and ended with all that it had started")
 
     async def spawn(

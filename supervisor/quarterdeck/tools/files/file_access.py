@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 from msgspec import Meta
 
+from quarterdeck.common.shielding import cancelled_by
 from quarterdeck.common.words import counted
 from quarterdeck.common.words import size as rough_size
 from quarterdeck.tools.context import BackendUnavailableError, ContextId, OutsideRootsError, ToolContext
@@ -121,13 +122,9 @@ async def with_file(ctx: ToolContext, path: str, work: Callable[[BinaryIO, Shoul
         OSError: the file cannot be opened or read; `TimeoutError` when it, and the wait for the session's turn, took
             longer than `WORK_S`.
     """
-    with anyio.move_on_after(WORK_S) as scope:
-        forget = ctx.cancel.on_cancel(scope.cancel)
-        try:
-            async with _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(FILES_AT_A_TIME)):
-                return await _in_thread(await ctx.fs.open_binary(path), work)
-        finally:
-            forget()
+    with cancelled_by(ctx.cancel, WORK_S):
+        async with _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(FILES_AT_A_TIME)):
+            return await _in_thread(await ctx.fs.open_binary(path), work)
     if ctx.cancel.cancelled:
         raise StoppedError
     raise TimeoutError(f"it was not read within {WORK_S:g} s")

@@ -8,9 +8,9 @@ import os
 from enum import StrEnum
 from typing import Annotated, Final
 
-import anyio
 from msgspec import Meta
 
+from quarterdeck.common.shielding import cancelled_by
 from quarterdeck.common.words import counted
 from quarterdeck.tools.context import EntryKind, ToolContext
 from quarterdeck.tools.files.file_access import explain, spell
@@ -147,13 +147,9 @@ async def _look(ctx: ToolContext, place: SearchTarget, listing: Listing) -> list
 async def _walk(ctx: ToolContext, listing: Listing) -> bool:
     """Add links, and directories without a file, in the directories that are known; whether none was left out."""
     is_whole = True
-    with anyio.move_on_after(WALK_S) as scope:
-        forget = ctx.cancel.on_cancel(scope.cancel)
-        try:
-            for directory, listed in list(listing.directories.items()):
-                is_whole &= await _add_entries(ctx, os.fsdecode(directory), listed, listing)
-        finally:
-            forget()
+    with cancelled_by(ctx.cancel, WALK_S) as scope:
+        for directory, listed in list(listing.directories.items()):
+            is_whole &= await _add_entries(ctx, os.fsdecode(directory), listed, listing)
     return is_whole and not scope.cancelled_caught
 
 

@@ -140,15 +140,14 @@ async def run_ripgrep(ctx: ToolContext, search: Search, take: Callable[[bytes], 
     It waits for its turn as long as it may take itself.  Cancellation, by the context's token or the task, ends it.
     """
     turns = _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(AT_A_TIME))
-    us = object()
     with anyio.move_on_after(DEADLINE_S) as waiting:
-        await turns.acquire_on_behalf_of(us)
+        await turns.acquire()
     if waiting.cancelled_caught:
         return NotRun(f"{AT_A_TIME} other searches of this session took too long: ask for fewer at a time")
     try:
         return await _run(ctx, search, take)
     finally:
-        turns.release_on_behalf_of(us)
+        turns.release()
 
 
 async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:

@@ -11,7 +11,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from quarterdeck.tools.files import file_content
 
@@ -110,30 +110,13 @@ class CodingError(ValueError):
     """A body that cannot be decoded; the text says why."""
 
 
-class Decoder(Protocol):
-    """Takes a body as it comes."""
-
-    def feed(self, data: bytes, room_bytes: int) -> bytes:
-        """What follows of the body, at most `room_bytes`; once as much came, nothing more may be fed.
-
-        Raises:
-            CodingError: this is not the coding that was declared.
-        """
-        ...
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the body may end here."""
-        ...
-
-
 class Identity:
-    """A body without coding."""
+    """A body without coding; see `Gunzip`."""
 
     is_whole = True
 
     def feed(self, data: bytes, room_bytes: int) -> bytes:
-        """See `Decoder.feed`."""
+        """See `Gunzip.feed`."""
         return data[:room_bytes]
 
 
@@ -147,7 +130,11 @@ class Gunzip:
         self._began = False
 
     def feed(self, data: bytes, room_bytes: int) -> bytes:
-        """See `Decoder.feed`."""
+        """What follows of the body, at most `room_bytes`; once as much came, nothing more may be fed.
+
+        Raises:
+            CodingError: this is not the coding that was declared.
+        """
         self._began = self._began or bool(data)
         out = bytearray()
         while data and len(out) < room_bytes and not self._is_over:
@@ -170,8 +157,11 @@ class Gunzip:
 
     @property
     def is_whole(self) -> bool:
-        """See `Decoder.is_whole`."""
+        """Whether the body may end here."""
         return self._member.eof or not self._began
+
+
+Decoder = Identity | Gunzip
 
 
 def decoder_for(content_encoding: str) -> Decoder:

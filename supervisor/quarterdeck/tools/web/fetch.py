@@ -96,9 +96,13 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class _Most:
-    bytes: int
-    of_image_bytes: int
+class _Wish:
+    """How much is wanted of a body, who hears of it, and the scope of all that it may take."""
+
+    most_bytes: int
+    most_image_bytes: int
+    tell: Tell
+    time: anyio.CancelScope
 
 
 class Fetcher:
@@ -139,29 +143,29 @@ class Fetcher:
             target = parse_url(url)
         except UrlError as error:
             raise FetchError(f"Nothing was fetched: {error}.") from None
-        most = _Most(most_bytes, most_image_bytes)
-        with anyio.CancelScope(deadline=anyio.current_time() + self._deadlines.total_s) as time:
-            return await self._follow(target, most, tell, time)
+        with anyio.move_on_after(self._deadlines.total_s) as time:
+            return await self._follow(target, _Wish(most_bytes, most_image_bytes, tell, time))
         raise FetchError(
             f"Nothing was fetched: no answer from {shown(str(target))} within {self._deadlines.total_s:g} s."
         )
 
-    async def _follow(self, url: URL, most: _Most, tell: Tell, time: anyio.CancelScope) -> Fetched:
+    async def _follow(self, url: URL, wish: _Wish) -> Fetched:
         first = str(url)
         for redirects in range(MAX_REDIRECTS + 1):
             try:
-                answer = await self._get(url, most, tell, time)
+                answer = await self._get(url, wish)
                 if isinstance(answer, Fetched):
                     return replace(answer, asked_url=first, redirects=redirects)
                 url = follow(url, answer)
-            except (FetchError, UrlError) as error:
-                if isinstance(error, FetchError) and not redirects:
+            except UrlError as error:
+                raise FetchError(f"Nothing was fetched: {error}. {shown(first)} redirected there.") from None
+            except FetchError as error:
+                if not redirects:
                     raise
-                reason = str(error) if isinstance(error, FetchError) else f"Nothing was fetched: {error}."
-                raise FetchError(f"{reason} {shown(first)} redirected there.") from None
+                raise FetchError(f"{error} {shown(first)} redirected there.") from None
         raise FetchError(f"Nothing was fetched: {shown(first)} redirects more than {MAX_REDIRECTS} times.")
 
-    async def _get(self, url: URL, most: _Most, tell: Tell, time: anyio.CancelScope) -> Fetched | str:
+    async def _get(self, url: URL, wish: _Wish) -> Fetched | str:
         """The response, or where it says that it is."""
         meter = Meter(MAX_HEAD_BYTES)
         self._judge_literal(url)
@@ -185,7 +189,7 @@ class Fetcher:
                 head = _head(response)
                 if response.status in _REDIRECTS and "location" in head:
                     return head["location"]
-                return await _receive(url, response, head, most, tell, meter, time)
+                return await _receive(url, response, head, wish, meter)
         except RefusedError as error:
             raise FetchError(explain_refusal(url, error)) from None
         except TooMuchError:
@@ -239,31 +243,25 @@ def _head(response: httpcore2.Response) -> dict[str, str]:
     return head
 
 
-async def _receive(
-    url: URL,
-    response: httpcore2.Response,
-    head: dict[str, str],
-    most: _Most,
-    tell: Tell,
-    meter: Meter,
-    time: anyio.CancelScope,
-) -> Fetched:
+async def _receive(url: URL, response: httpcore2.Response, head: dict[str, str], wish: _Wish, meter: Meter) -> Fetched:
     media = parse_media(head.get("content-type", ""))
     encoding = head.get("content-encoding", "")
     length = head.get("content-length", "")
     declared = int(length) if length.isascii() and length.isdecimal() and len(length) < 16 and not encoding else None
-    most_bytes = most.of_image_bytes if media.is_image else most.bytes
+    most_bytes = wish.most_image_bytes if media.is_image else wish.most_bytes
     # Framing and coding cost less than the body itself, in any that is meant to be read.
     meter.left_bytes = 2 * most_bytes + MAX_HEAD_BYTES
     body = bytearray()
     # What has come is kept when the time is up.
-    deadline, time.deadline = time.deadline, math.inf
+    deadline, wish.time.deadline = wish.time.deadline, math.inf
     trouble = "it did not come to its end in time"
     with anyio.CancelScope(deadline=deadline):
-        trouble = await _read_body(response, decoder_for(encoding), most_bytes, body, lambda read: tell(read, declared))
+        trouble = await _read_body(
+            response, decoder_for(encoding), most_bytes, body, lambda read: wish.tell(read, declared)
+        )
     if trouble and not body:
         raise FetchError(f"Nothing was fetched: {shown(str(url))} has no body that can be read: {trouble}.")
-    tell(len(body), declared)
+    wish.tell(len(body), declared)
     return Fetched(
         asked_url=str(url),
         url=str(url),

@@ -4,10 +4,10 @@ from base64 import b64encode
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Final
 
-import anyio
 import anyio.to_thread
 from msgspec import Meta
 
+from quarterdeck.common.shielding import cancelled_by
 from quarterdeck.common.words import clipped
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.catalogue import is_installed, lacks
@@ -75,12 +75,8 @@ class _WebFetch:
         self._pages = pages
 
     async def run(self, arguments: WebFetchArguments, ctx: ToolContext) -> ToolResult:
-        with anyio.CancelScope() as scope:
-            forget = ctx.cancel.on_cancel(scope.cancel)
-            try:
-                return await self._fetch(arguments, ctx)
-            finally:
-                forget()
+        with cancelled_by(ctx.cancel):
+            return await self._fetch(arguments, ctx)
         return ToolResult.of_error("webfetch was cancelled.")
 
     async def _fetch(self, arguments: WebFetchArguments, ctx: ToolContext) -> ToolResult:

@@ -1,15 +1,15 @@
 """`websearch`: search the web behind a seam, `SearchProvider`; the default is a maintained metasearch library."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
 import anyio
 from msgspec import Meta
 
-from quarterdeck.common.shielding import in_counted_thread
-from quarterdeck.common.words import clipped
+from quarterdeck.common.shielding import cancelled_by, in_counted_thread
+from quarterdeck.common.words import clipped, counted
 from quarterdeck.tools.catalogue import is_installed, lacks
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
@@ -73,7 +73,7 @@ class DdgsProvider:
                 rows = await in_counted_thread(self._limiter, lambda: _ask(query, max_results))
         except TimeoutError:
             raise SearchError(f"no engine answered within {self._timeout_s:g} s; try again later") from None
-        return [_hit(row) for row in rows]
+        return [SearchHit(*(str(row.get(key) or "") for key in ("title", "href", "body"))) for row in rows]
 
 
 def _ask(query: str, max_results: int) -> list[dict[str, object]]:
@@ -109,10 +109,6 @@ def tidy(hits: Iterable[SearchHit], max_results: int) -> list[SearchHit]:
     return list(found.values())[:max_results]
 
 
-def _hit(row: Mapping[str, object]) -> SearchHit:
-    return SearchHit(str(row.get("title") or ""), str(row.get("href") or ""), str(row.get("body") or ""))
-
-
 def _line(value: object, max_chars: int) -> str:
     return clipped(" ".join(_UNREADABLE.sub(" ", str(value)).split()), max_chars)
 
@@ -140,56 +136,48 @@ class WebSearchArguments(Arguments, frozen=True):
 
 def web_search_tool(provider: SearchProvider | None = None) -> DefinedTool:
     """The tool over `provider`, by default several public engines."""
-    tool = _WebSearch(provider or DdgsProvider())
+    chosen = provider or DdgsProvider()
+
+    async def run(arguments: WebSearchArguments, ctx: ToolContext) -> ToolResult:
+        with cancelled_by(ctx.cancel):
+            return await _search(chosen, arguments)
+        return ToolResult.of_error("websearch was cancelled.")
+
     return native_tool(
         "websearch",
         "Search the web. Gives title, URL and a snippet of each result, best first; read a result's page with "
         "webfetch.",
         WebSearchArguments,
-        tool.run,
+        run,
         title="Web search",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
     )
 
 
-class _WebSearch:
-    def __init__(self, provider: SearchProvider) -> None:
-        self._provider = provider
-
-    async def run(self, arguments: WebSearchArguments, ctx: ToolContext) -> ToolResult:
-        with anyio.CancelScope() as scope:
-            forget = ctx.cancel.on_cancel(scope.cancel)
-            try:
-                return await self._search(arguments)
-            finally:
-                forget()
-        return ToolResult.of_error("websearch was cancelled.")
-
-    async def _search(self, arguments: WebSearchArguments) -> ToolResult:
-        query = " ".join(arguments.query.split())
-        if not query:
-            return ToolResult.of_error("Nothing was searched for: the query is blank.")
-        if len(query) > MAX_QUERY_CHARS:
-            return ToolResult.of_error(
-                f"Nothing was searched for: the query is longer than {MAX_QUERY_CHARS} characters; use fewer words."
-            )
-        wanted = arguments.max_results or DEFAULT_RESULTS
-        try:
-            found = await self._provider.search(query, min(wanted, MAX_RESULTS))
-        except SearchError as error:
-            return ToolResult.of_error(f"The search for {query!r} failed: {error}.")
-        hits = tidy(found, min(wanted, MAX_RESULTS))
-        if not hits:
-            return ToolResult.of_error(f"Nothing was found for {query!r}. Try other or fewer words.")
-        note = f" (maxResults is at most {MAX_RESULTS})" if wanted > MAX_RESULTS else ""
-        rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
-        return ToolResult((TextContentBlock(_listing(query, hits, note)), JsonContentBlock(rows)))
+async def _search(provider: SearchProvider, arguments: WebSearchArguments) -> ToolResult:
+    query = " ".join(arguments.query.split())
+    if not query:
+        return ToolResult.of_error("Nothing was searched for: the query is blank.")
+    if len(query) > MAX_QUERY_CHARS:
+        return ToolResult.of_error(
+            f"Nothing was searched for: the query is longer than {MAX_QUERY_CHARS} characters; use fewer words."
+        )
+    wanted = arguments.max_results or DEFAULT_RESULTS
+    most = min(wanted, MAX_RESULTS)
+    try:
+        hits = tidy(await provider.search(query, most), most)
+    except SearchError as error:
+        return ToolResult.of_error(f"The search for {query!r} failed: {error}.")
+    if not hits:
+        return ToolResult.of_error(f"Nothing was found for {query!r}. Try other or fewer words.")
+    note = f" (maxResults is at most {MAX_RESULTS})" if wanted > MAX_RESULTS else ""
+    rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
+    return ToolResult((TextContentBlock(_listing(query, hits, note)), JsonContentBlock(rows)))
 
 
 def _listing(query: str, hits: Sequence[SearchHit], note: str) -> str:
-    noun = "result" if len(hits) == 1 else "results"
-    entries = []
-    for number, hit in enumerate(hits, start=1):
-        lines = [f"{number}. {hit.title or hit.url}", f"   {hit.url}"]
-        entries.append("\n".join([*lines, f"   {hit.snippet}"] if hit.snippet else lines))
-    return "\n\n".join((f"{len(hits)} {noun} for {query!r}{note}:", *entries))
+    entries = (
+        f"{number}. {hit.title or hit.url}\n   {hit.url}" + (f"\n   {hit.snippet}" if hit.snippet else "")
+        for number, hit in enumerate(hits, start=1)
+    )
+    return "\n\n".join((f"{counted(len(hits), 'result')} for {query!r}{note}:", *entries))

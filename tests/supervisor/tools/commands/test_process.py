@@ -17,11 +17,13 @@ from support.waiting import POLL_S, eventually_async
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.catalogue import find_card
-from quarterdeck.tools.commands.jobs import STOP_GRACE_MS
+from quarterdeck.tools.commands import jobs
+from quarterdeck.tools.commands.jobs import STOP_GRACE_MS, Job, end_jobs
 from quarterdeck.tools.commands.output import MAX_BUFFERED_LINES
-from quarterdeck.tools.commands.process import POLL_BUDGET, BgProcessCard, bg_process_tool, process_tool
+from quarterdeck.tools.commands.process import POLL_BUDGET, bg_process_tool, process_tool
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.results import TextContentBlock
+from quarterdeck.tools.spec import DefinedTool
 from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
@@ -136,14 +138,18 @@ async def test_two_sessions_do_not_see_each_others_jobs(tmp_path: Path) -> None:
     assert list(s.workspace.iterdir()) == []
 
 
-def build(s: Session, captures: Path | None = None) -> BgProcessCard:
+def build(s: Session, captures: Path | None = None) -> DefinedTool:
     """The card of a session."""
-    card = bg_process_tool(DeckContext(str(s.workspace), captures=captures))
-    assert isinstance(card, BgProcessCard)
-    return card
+    return bg_process_tool(DeckContext(str(s.workspace), captures=captures))
 
 
-async def said(card: BgProcessCard, s: Session, *, is_error: bool = False, **given: object) -> str:
+def only_job(s: Session) -> Job:
+    """What it has started."""
+    [table] = jobs._tables[s.ctx.context_id]
+    return table.jobs[0]
+
+
+async def said(card: DefinedTool, s: Session, *, is_error: bool = False, **given: object) -> str:
     """What a call says."""
     result = await card.run(given, s.ctx)
     [block] = result.content
@@ -171,7 +177,7 @@ async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) ->
         text = await said(card, s, action="start", command="echo up; echo oops >&2; exec sleep 4701.5")
         assert text.startswith("Started bg-1 (pid ")
         assert '{"action": "poll", "id": "bg-1"}' in text
-        job = card.table.jobs[0]
+        job = only_job(s)
         await eventually_async(lambda: all(ring.has_news for ring in job.lines.values()))
         expected = "Process bg-1 — running\n--- stdout ---\nup\n--- stderr ---\noops"
         assert await said(card, s, action="poll", id="bg-1") == expected
@@ -195,11 +201,11 @@ async def test_only_new_lines_are_shown_to_whoever_asks_for_them(tmp_path: Path)
         give_to_commands(s.workspace / "go")
         card = build(s)
         await said(card, s, action="start", command="echo one; printf par; read _ <go; printf 'tial\\n'; exit 2")
-        ring = card.table.jobs[0].lines[Stream.STDOUT]
+        ring = only_job(s).lines[Stream.STDOUT]
         await eventually_async(lambda: ring.all_lines().lines == ("one", "par"))
         assert "--- stdout ---\none\npar" in await said(card, s, action="poll", id="bg-1", sinceLast=True)
         await asyncio.to_thread((s.workspace / "go").write_text, "\n")
-        await eventually_async(lambda: not card.table.jobs[0].is_running)
+        await eventually_async(lambda: not only_job(s).is_running)
         text = await said(card, s, action="poll", id="bg-1", sinceLast=True)
         assert text == "Process bg-1 — exited (code 2)\n--- stdout ---\npartial"
         text = await said(card, s, action="poll", id="bg-1")
@@ -222,7 +228,7 @@ async def test_closing_the_card_ends_its_processes_and_removes_their_files(tmp_p
         card = build(s, captures)
         await said(card, s, action="start", command="setsid sleep 4703.5 & exec sleep 4703.5")
         assert sorted(path.name for path in captures.iterdir()) == ["bg-1.err", "bg-1.out"]
-        await card.aclose()
+        await end_jobs(s.ctx.context_id)
         assert not running_with("4703.5")
         assert not captures.exists()
         assert "the session has ended" in await said(card, s, is_error=True, action="start", command="true")

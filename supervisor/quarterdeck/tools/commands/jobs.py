@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.to_thread
 
-from quarterdeck.common.files.changes import give_to_owner_of
+from quarterdeck.common.file_changes import give_to_owner_of
 from quarterdeck.tools.context import ContextId, Shell, ShellProcess, Stream
 from quarterdeck_protocol.tools import CancelToken
 

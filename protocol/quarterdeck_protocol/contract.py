@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from .configs import ServerConfig
-from .faults import Delivery, FaultKind, ProtocolFault
+from .faults import FaultKind, ProtocolFault
 from .names import RemoteToolRef
 from .phases import EndpointPhase
 from .tools import Deliver, PendingCall, RawCall, ToolBox, ToolDescriptor, WireResult
@@ -222,9 +222,7 @@ class MountedBridge:
 
 def no_such_server(server: str) -> ProtocolFault:
     """The fault of a call that names no server of the fleet."""
-    return ProtocolFault(
-        FaultKind.NOT_CONNECTED, f"there is no server {server!r}", code="not_connected", delivery=Delivery.NOT_SENT
-    )
+    return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "not_connected", f"there is no server {server!r}")
 
 
 _object: Final = msgspec.json.Decoder(dict[str, object])

@@ -15,8 +15,9 @@ from mcp.shared.exceptions import MCPError
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
-from quarterdeck_worker.remote_connection import StatusRecorder
-from quarterdeck_worker.server_process import ServerProcess
+
+from .remote_connection import StatusRecorder
+from .server_process import ServerProcess
 
 
 def root_cause(error: BaseException) -> BaseException:

@@ -10,7 +10,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
-from quarterdeck_worker.greeting import is_modern
+
+from .greeting import is_modern
 
 RemoteConfig = SseServerConfig | StreamableHttpServerConfig
 

@@ -21,8 +21,9 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult, split_result
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.tool_calls import Ended, bad_output, refusal
+
+from .notifications import Notifier
+from .tool_calls import Ended, bad_output, refusal
 
 RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, object])
 """Results as plain values: the SDK's models drop fields that they do not know."""

@@ -37,15 +37,14 @@ from quarterdeck_sandbox import (
     start,
     words_of,
 )
-from quarterdeck_worker.notifications import Notifier, log_text
-from quarterdeck_worker.remote_connection import EndNotice, RemoteConfig, StatusRecorder, dial
-from quarterdeck_worker.sdk_requests import SdkCalls
-from quarterdeck_worker.server_process import ServerProcess, first_of
-from quarterdeck_worker.tool_calls import CallPath, RawCalls
 
 from .connection_faults import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
 from .greeting import greet, is_modern, request_envelope
-from .sdk_requests import PageDispatcher, list_tools
+from .notifications import Notifier, log_text
+from .remote_connection import EndNotice, RemoteConfig, StatusRecorder, dial
+from .sdk_requests import PageDispatcher, SdkCalls, list_tools
+from .server_process import ServerProcess, first_of
+from .tool_calls import CallPath, RawCalls
 
 CLIENT: Final = types.Implementation(name="quarterdeck", version=importlib.metadata.version("quarterdeck"))
 """Who we say we are to servers."""

@@ -16,12 +16,11 @@ from mcp.shared.exceptions import MCPError
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link import events, frames
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.sdk_requests import fault_of_error
-from quarterdeck_worker.tool_calls import Ended
 
-from .sdk_requests import ListingError
+from .notifications import Notifier
+from .sdk_requests import ListingError, fault_of_error
 from .server_run import OpenServer, ServerFault, ServerRun
+from .tool_calls import Ended
 
 RunServer = Callable[[frames.OpenOrder, ServerRun], Awaitable[None]]
 """`run_server`, or its in-process twin."""

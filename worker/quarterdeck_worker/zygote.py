@@ -75,7 +75,9 @@ def serve(control: socket.socket) -> None:
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a worker leaves behind goes to init then
         adopt_orphans()
     workers: dict[int, int] = {}
-    wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+    wake_r, wake_w = os.pipe()
+    os.set_blocking(wake_r, False)
+    os.set_blocking(wake_w, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
     poll = select.poll()
@@ -168,30 +170,21 @@ def _kill_strays(workers: dict[int, int]) -> None:
     """Kill what a dead worker left behind: it became our child, and is none of our workers."""
     for child in psutil.Process().children():
         if child.pid not in workers:
-            for process in (*child.children(recursive=True), child):
-                try:
-                    process.kill()
-                except psutil.NoSuchProcess:
-                    pass
+            _kill(*child.children(recursive=True), child)
+
+
+def _kill(*processes: psutil.Process) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _sweep() -> None:
     deadline = time.monotonic() + SWEEP_S
     while time.monotonic() < deadline and (left := psutil.Process().children(recursive=True)):
-        for process in left:
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                pass
+        _kill(*left)
         time.sleep(0.005)
         _reap()
-
-
-def _pipe() -> tuple[int, int]:
-    ends = os.pipe()
-    for fd in ends:
-        os.set_blocking(fd, False)
-    return ends
 
 
 def _line(report: Forked | Died) -> bytes:

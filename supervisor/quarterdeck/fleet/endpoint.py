@@ -106,9 +106,8 @@ class ServerEndpointImpl:
             fault = self._not_connected()
         except Exception as error:
             _log.exception("connecting %s failed in an unforeseen way", self.config.id)
-            fault = ProtocolFault(
-                FaultKind.SPAWN_FAILED, f"{type(error).__name__}: {error}", error, code="spawn_failed"
-            )
+            what = f"{type(error).__name__}: {error}"
+            fault = ProtocolFault(FaultKind.SPAWN_FAILED, what, error, code="spawn_failed")
         if fault is None:
             self._ready_at = time.monotonic()
             self._step(PhaseStep.CONNECTED)
@@ -125,8 +124,8 @@ class ServerEndpointImpl:
         try:
             handle = self._handle = await self._session.start(self)
             frame = Open(handle.next_id(), self.config.connect_timeout_s * self.patience)
-            _, body = await ask(handle, frame, msgspec.json.encode(self._session.order()))
-            card = msgspec.json.decode(body, type=ServerCard)
+            card_json = await ask(handle, frame, msgspec.json.encode(self._session.order()))
+            card = msgspec.json.decode(card_json, type=ServerCard)
         except ProtocolFault as fault:
             return self._at_connect(fault)
         self.card = card
@@ -226,12 +225,8 @@ class ServerEndpointImpl:
         result = await ended(partial(self.begin, call))
         if result is None:
             self._ready_handle()
-            raise ProtocolFault(
-                FaultKind.TOOL_ERROR,
-                f"{tool} is not offered: the configuration's tool filter hides it",
-                code="unknown_tool",
-                delivery=Delivery.NOT_SENT,
-            )
+            why = f"{tool} is not offered: the configuration's tool filter hides it"
+            raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "unknown_tool", why)
         return result
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
@@ -327,13 +322,8 @@ class ServerEndpointImpl:
         return self._handle
 
     def _not_connected(self) -> ProtocolFault:
-        fault = ProtocolFault(
-            FaultKind.NOT_CONNECTED,
-            f"{self.config.id} is {self.phase}" + (f": {self.fault}" if self.fault else ", not ready"),
-            self.fault,
-            code="not_connected",
-            delivery=Delivery.NOT_SENT,
-        )
+        why = f"{self.config.id} is {self.phase}" + (f": {self.fault}" if self.fault else ", not ready")
+        fault = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "not_connected", why, self.fault)
         fault.server = self.config.id
         return fault
 

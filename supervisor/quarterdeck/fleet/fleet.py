@@ -17,7 +17,7 @@ from quarterdeck.fleet.core import supervision
 from quarterdeck.fleet.core.member import SLOW_START, Member
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 from .endpoint import ServerEndpointImpl, create_server_endpoint
@@ -124,12 +124,8 @@ class ServerFleetImpl:
     async def spin_up(self) -> None:
         """See `ServerFleet`."""
         if self._config is None:
-            raise ProtocolFault(
-                FaultKind.NOT_CONNECTED,
-                "the fleet was never started: call start(config) first",
-                code="not_connected",
-                delivery=Delivery.NOT_SENT,
-            )
+            why = "the fleet was never started: call start(config) first"
+            raise ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "not_connected", why)
         await self.start(self._config)
 
     async def tear_down(self) -> None:

@@ -15,7 +15,7 @@ from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.events import Refusal
-from quarterdeck_protocol.link.frames import Answer, Call, Close, Failed, List, Open, Reply
+from quarterdeck_protocol.link.frames import Call, Close, Failed, List, Open, Reply
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
@@ -37,11 +37,11 @@ _log = logging.getLogger("quarterdeck.fleet")
 _TRUE: Final = Raw(b"true")
 
 
-async def ask(handle: WorkerHandle, frame: Open | List | Close, body: bytes = b"") -> tuple[Answer, bytes]:
-    """The good end of a request; cancelling the task gives the request up.
+async def ask(handle: WorkerHandle, frame: Open | List | Close, body: bytes = b"") -> bytes:
+    """What a request is answered with; cancelling the task gives the request up.
 
     Raises:
-        ProtocolFault: it had a bad one, or was refused.
+        ProtocolFault: it had a bad end, or was refused.
     """
     arrived: asyncio.Future[tuple[Reply, bytes]] = asyncio.get_running_loop().create_future()
 
@@ -49,37 +49,31 @@ async def ask(handle: WorkerHandle, frame: Open | List | Close, body: bytes = b"
         if not arrived.done():
             arrived.set_result((reply, body))
 
-    refusal = handle.ask(frame, body, on_reply)
-    if refusal is not None:
-        if handle.lost is not None:
-            raise ProtocolFault.from_record(handle.lost)
-        raise refused(refusal)
+    if (refusal := handle.ask(frame, body, on_reply)) is not None:
+        raise ProtocolFault.from_record(handle.lost) if handle.lost is not None else refused(refusal)
     try:
-        reply, answer_body = await arrived
+        reply, answer = await arrived
     except asyncio.CancelledError:
         handle.cancel(frame.request_id, "the caller gave up")
         raise
     if isinstance(reply, Failed):
         raise ProtocolFault.from_record(reply.fault)
-    return reply, answer_body
+    return answer
+
+
+_REFUSED: Final = {
+    Refusal.BUSY: (FaultKind.TOOL_ERROR, "busy", "too many calls wait already"),
+    Refusal.DEAD: (FaultKind.NOT_CONNECTED, "not_connected", "the worker is gone"),
+    Refusal.UNSENDABLE: (
+        *(FaultKind.TOOL_ERROR, "bad_arguments"),
+        "this call cannot be sent: it is too large, or some of its text is not Unicode",
+    ),
+}
 
 
 def refused(refusal: Refusal) -> ProtocolFault:
     """Why a request was not taken; nothing of it was sent."""
-    if refusal is Refusal.BUSY:
-        return ProtocolFault(
-            FaultKind.TOOL_ERROR, "too many calls wait already", code="busy", delivery=Delivery.NOT_SENT
-        )
-    if refusal is Refusal.UNSENDABLE:
-        return ProtocolFault(
-            FaultKind.TOOL_ERROR,
-            "this call cannot be sent: it is too large, or some of its text is not Unicode",
-            code="bad_arguments",
-            delivery=Delivery.NOT_SENT,
-        )
-    return ProtocolFault(
-        FaultKind.NOT_CONNECTED, "the worker is gone", code="not_connected", delivery=Delivery.NOT_SENT
-    )
+    return ProtocolFault.not_sent(*_REFUSED[refusal])
 
 
 # Calls
@@ -148,13 +142,8 @@ def arguments_json(args: object) -> bytes:
     try:
         return msgspec.json.encode(args if isinstance(args, dict) else {})
     except (TypeError, ValueError, RecursionError) as error:
-        raise ProtocolFault(
-            FaultKind.TOOL_ERROR,
-            f"the arguments are not JSON: {plain_words(error)}",
-            error,
-            code="bad_arguments",
-            delivery=Delivery.NOT_SENT,
-        ) from error
+        why = f"the arguments are not JSON: {plain_words(error)}"
+        raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "bad_arguments", why, error) from error
 
 
 def begin_call(handle: WorkerHandle, config: ServerConfig, call: RawCall, deliver: Deliver) -> PendingCall:
@@ -236,7 +225,7 @@ class ToolList:
             ProtocolFault: `protocol` or `timeout`.
         """
         try:
-            _, body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
+            body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
             if len(body) > DECODE_IN_THREAD_BYTES:
                 until = time.monotonic() + self._config.list_timeout_s
                 # A thread cannot be called off, and would keep a process that ends.

@@ -20,7 +20,7 @@ from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck_protocol.configs import MAX_RESULT_BYTES
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import SpawnOrder
@@ -123,13 +123,8 @@ class Runtime:
         except OSError as error:
             driver.close()
             handle.forget()
-            raise ProtocolFault(
-                FaultKind.SPAWN_FAILED,
-                f"no worker can be started: {error}",
-                error,
-                code="worker_lost",
-                delivery=Delivery.NOT_SENT,
-            ) from error
+            why = f"no worker can be started: {error}"
+            raise ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, "worker_lost", why, error) from error
         except BaseException:
             handle.kill()
             driver.close()

@@ -17,7 +17,7 @@ from quarterdeck.config.places.trusted_files import trusted_files, with_announce
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import SandboxStatus
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
 from quarterdeck_sandbox import (
     LaunchError,
@@ -102,15 +102,9 @@ class WorkerSession:
         claim: Callable[[str], None] = lambda _: None,
         secrets: Iterable[str] = (),
     ) -> None:
-        """Start nothing yet.
+        """Start nothing yet; for the arguments see `create_server_endpoint`.
 
-        Args:
-            config: the server.
-            allow_unsandboxed: start it even where nothing but limits can be enforced.
-            open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
-            trusted: the files that are the user's word now, which it may not write.
-            claim: has the directory of the server of this id be its own; may raise `UnsafePathError`.
-            secrets: values that no message of it may repeat, beside those that its configuration shows.
+        `secrets` are values that no message of this server may repeat, beside those that its configuration shows.
         """
         self._config = config
         self._trusted = trusted
@@ -209,9 +203,7 @@ class WorkerSession:
 
 def _no_directory(error: UnsafePathError) -> ProtocolFault:
     """This server's fault alone: others may have theirs already."""
-    return ProtocolFault(
-        FaultKind.SPAWN_FAILED, str(error), error, code="directory_unusable", delivery=Delivery.NOT_SENT
-    )
+    return ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, "directory_unusable", str(error), error)
 
 
 def _user_home() -> str:

@@ -18,13 +18,14 @@ from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
-from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
+from quarterdeck_protocol.link.frames import OpenOrder
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker.connection_faults import root_cause
 from quarterdeck_worker.server_run import ServerFault, ServerRun, adopt_session
 from quarterdeck_worker.worker import Worker
 
 from .handle import WorkerHandle, WorkerListener
+from .worker_session import Session
 
 EXIT_S: Final = 10.0
 """How long the session may take to close; the SDK's own takes up to seven seconds over stdio."""
@@ -48,7 +49,7 @@ class MemoryWay:
         """See `Way`: nothing ever waits."""
 
 
-class EmbeddedSession:
+class EmbeddedSession(Session):
     """A session in this process."""
 
     isolated = False
@@ -90,16 +91,6 @@ class EmbeddedSession:
     def order(self) -> OpenOrder:
         """See `Session`."""
         return OpenOrder(self._config.model_dump_json())
-
-    def remember_era(self, era: str) -> None:
-        """See `Session`: the session was greeted by its maker."""
-
-    def try_older_era(self) -> bool:
-        """See `Session`: its maker chose its era."""
-        return False
-
-    def enforce_limits(self, start: ServerStart) -> None:
-        """See `Session`: a session of this process starts nothing."""
 
     async def end(self) -> None:
         """See `Session`."""

@@ -5,11 +5,12 @@ started once, for one endpoint; its end releases everything.
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from quarterdeck.config.environment import server_environment, user_environment
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, server_paths, state_dir
@@ -63,34 +64,37 @@ class ConfinedServer:
         return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps)
 
 
-class Session(Protocol):
+class Session(ABC):
     """Where the session of one server runs."""
 
-    isolated: bool
+    isolated = True
 
+    @abstractmethod
     async def start(self, listener: WorkerListener) -> WorkerHandle:
         """Get ready to be asked to `Open`; raises `ProtocolFault`."""
 
+    @abstractmethod
     def order(self) -> OpenOrder:
         """What to open with; raises `ProtocolFault`."""
 
-    def remember_era(self, era: str) -> None:
+    def remember_era(self, era: str) -> None:  # noqa: B027 - a session that others made was greeted by them
         """The era that the server agreed to."""
 
     def try_older_era(self) -> bool:
         """Have the next start try the older era, as the newer one fails; whether it does: it is done once."""
+        return False
 
-    def enforce_limits(self, start: ServerStart) -> Watch | None:
+    def enforce_limits(self, start: ServerStart) -> Watch | None:  # noqa: ARG002 - where there is a process of ours
         """Hold the server that was started to its limits until the end; None when it has no process of ours."""
+        return None
 
+    @abstractmethod
     async def end(self) -> None:
         """Release everything; the worker is killed when it does not go by itself."""
 
 
-class WorkerSession:
+class WorkerSession(Session):
     """A worker process; its server gets its own private directories and an environment of its own."""
-
-    isolated = True
 
     def __init__(
         self,
@@ -239,11 +243,7 @@ def preview_start(
 ) -> StartPreview:
     """How this server would be confined, laid out beside its private home; nothing is started.
 
-    Args:
-        config: the server.
-        machine: what this machine can enforce.
-        trusted: files that are the user's word, which it may not write.
-        allow_unsandboxed: whether limits alone would do.
+    `trusted` and `allow_unsandboxed` mean what they do for `create_server_endpoint`.
     """
     try:
         with temporary_folder("quarterdeck-rehearsal-", private_homes_folder()) as base:

@@ -59,11 +59,7 @@ class Connected(Report):
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailed(Report):
-    """It faulted before it was ready.
-
-    Attributes:
-        was_installing: whether its command had to fetch the program first.
-    """
+    """It faulted before it was ready; `was_installing`: its command had to fetch the program first."""
 
     fault: ProtocolFault
     was_installing: bool = False
@@ -119,11 +115,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Mint:
-    """Make a new endpoint from `config` and open it.
-
-    Attributes:
-        patience: how many times its usual deadline its connect may take.
-    """
+    """Make a new endpoint from `config` and open it; `patience`: how many times its usual deadline that may take."""
 
     server: str
     generation: int
@@ -241,10 +233,8 @@ class FleetCore:
                 self._adjust(config, now)
             case Connected(server):
                 self._put(self._members[server].admitted(now))
-            case ConnectFailed(server, _, fault, was_installing):
-                self._fail(server, fault, now, was_installing=was_installing)
-            case ServerLost(server, _, fault):
-                self._fail(server, fault, now, was_ready=True)
+            case ConnectFailed() | ServerLost():
+                self._fail(event, now)
             case ToolsChanged(server):
                 self._changed[server] = None
             case Closed(server):
@@ -303,18 +293,12 @@ class FleetCore:
         if self._unsettled is not None:
             self._unsettled.discard(server)
 
-    def _fail(
-        self,
-        server: str,
-        fault: ProtocolFault,
-        now: float,
-        *,
-        was_ready: bool = False,
-        was_installing: bool = False,
-    ) -> None:
-        member = self._members[server]
-        self._put(member.failed(fault, now, self._draw(), was_ready=was_ready, was_installing=was_installing))
-        self._close(server)
+    def _fail(self, report: ConnectFailed | ServerLost, now: float) -> None:
+        was_ready = isinstance(report, ServerLost)
+        was_installing = isinstance(report, ConnectFailed) and report.was_installing
+        member = self._members[report.server]
+        self._put(member.failed(report.fault, now, self._draw(), was_ready=was_ready, was_installing=was_installing))
+        self._close(report.server)
 
     def _close(self, server: str) -> None:
         """Have what lives of this server closed, once."""

@@ -30,7 +30,8 @@ CORES: Final = {
 @cache
 def docstring(module: Path) -> str:
     """What the module, or the folder whose `__init__` it is, says of itself; empty where there is none."""
-    return ast.get_docstring(ast.parse(module.read_bytes())) or "" if module.exists() else ""
+    text = module.read_text(encoding="utf-8") if module.exists() else ""
+    return ast.get_docstring(ast.parse(text)) or "" if CLAIM.search(text) else ""  # most are not worth the parsing
 
 
 def is_pure(module: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Change one member of a JSON text and leave every other character where it is, comments included.
+"""Find every value of a JSON text; change one member and leave every other character where it is, comments included.
 
 No maintained library does this for Python: those that keep comments rewrite the layout, need Node, or are not for us by
 their licence.  Positions are found in a copy of the text in which comments and trailing commas are blanks; what comes
@@ -7,19 +7,17 @@ out is parsed again and compared before anybody gets it.  Pure.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 
-STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)'
+_STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)'
 
-COMMENT: Final = r"//[^\r\n]*|/\*.*?(?:\*/|\Z)"
+_COMMENTS: Final = re.compile(rf"({_STRING})|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
-_COMMENTS: Final = re.compile(f"({STRING})|{COMMENT}", re.DOTALL)
-
-_TRAILING: Final = re.compile(f"({STRING})|,(?=[ \\t\\r\\n]*[}}\\]])", re.DOTALL)
+_TRAILING: Final = re.compile(f"({_STRING})|,(?=[ \\t\\r\\n]*[}}\\]])", re.DOTALL)
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
@@ -59,17 +57,20 @@ def set_member(text: str, path: Sequence[str], value: object, *, has_comments: b
     old = parse(text, has_comments=has_comments)
     base = text if text.strip() else "{}\n"
     edit = _Edit(base, has_comments=has_comments)
-    wanted = value
-    for depth, key in enumerate(path):
+    *above, last = path
+    for depth, key in enumerate(above, start=1):
         found = edit.enter(key)
         if found is None:
-            for missing in reversed(path[depth + 1 :]):
+            wanted = value
+            for missing in reversed(path[depth:]):
                 wanted = {missing: wanted}
-            return _verified(edit.insert(key, wanted), _changed(old, path, value), has_comments=has_comments)
-        if depth == len(path) - 1:
-            return _verified(edit.replace(found, value), _changed(old, path, value), has_comments=has_comments)
+            changed = edit.insert(key, wanted)
+            break
         edit.descend(found)
-    raise EditError("the whole text cannot be replaced")
+    else:
+        found = edit.enter(last)
+        changed = edit.insert(last, value) if found is None else edit.replace(found, value)
+    return _verified(changed, _changed(old, path, value), has_comments=has_comments)
 
 
 def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
@@ -81,20 +82,49 @@ def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
     """
     old = parse(text, has_comments=has_comments)
     edit = _Edit(text, has_comments=has_comments)
-    for depth, key in enumerate(path):
-        found = edit.enter(key)
-        if found is None:
-            raise EditError(f"there is no {key!r}")
-        if depth == len(path) - 1:
-            expected = _changed(old, path, None, is_removed=True)
-            return _verified(edit.remove(found), expected, has_comments=has_comments)
-        edit.descend(found)
-    raise EditError("the whole text cannot be removed")
+    *above, last = path
+    for key in above:
+        edit.descend(edit.enter_present(key))
+    changed = edit.remove(edit.enter_present(last))
+    return _verified(changed, _changed(old, path, None, is_removed=True), has_comments=has_comments)
 
 
 def to_plain(text: str) -> str:
     """`text`, character for character, with comments and trailing commas as blanks."""
     return _TRAILING.sub(_blank_comma, _blank_comments(text))
+
+
+def comments(text: str) -> Iterator[re.Match[str]]:
+    """Every comment of a JSON text."""
+    return (found for found in _COMMENTS.finditer(text) if found[1] is None)
+
+
+def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
+    """Every value of a JSON text, comments allowed, that holds no other: the names that lead to it, itself, its place.
+
+    An array's place in the names is empty.
+
+    Raises:
+        DocumentError: `text` is no JSON object.
+    """
+    if parse(text, has_comments=True):
+        plain = to_plain(text)
+        yield from _scalars(plain, _skip(plain, 0), ())
+
+
+def _scalars(plain: str, at: int, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
+    if plain[at] == "{":
+        for member in _members(plain, at)[0]:
+            yield from _scalars(plain, member.value, (*names, member.key))
+    elif plain[at] == "[":
+        at = _skip(plain, at + 1)
+        while plain[at] != "]":
+            at = _skip(plain, at + 1) if plain[at] == "," else at
+            yield from _scalars(plain, at, (*names, ""))
+            at = _skip(plain, _decoder.raw_decode(plain, at)[1])
+    else:
+        value, end = _decoder.raw_decode(plain, at)
+        yield names, value, at, end
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +156,12 @@ class _Edit:
         if len(found) > 1:
             raise EditError(f"the key {key!r} appears more than once: remove one")
         return found[0] if found else None
+
+    def enter_present(self, key: str) -> _Member:
+        """The same, which has to be there."""
+        if (found := self.enter(key)) is None:
+            raise EditError(f"there is no {key!r}")
+        return found
 
     def descend(self, member: _Member) -> None:
         """Go on inside its value."""
@@ -186,17 +222,7 @@ class _Edit:
 
     def _open_at(self, open_: int) -> None:
         self._open = open_
-        self._members: list[_Member] = []
-        at = _skip(self._plain, open_ + 1)
-        while self._plain[at] != "}":
-            if self._plain[at] == ",":
-                at = _skip(self._plain, at + 1)
-            key, end = _decoder.raw_decode(self._plain, at)
-            value = _skip(self._plain, _skip(self._plain, end) + 1)
-            _, end = _decoder.raw_decode(self._plain, value)
-            self._members.append(_Member(key, at, value, end))
-            at = _skip(self._plain, end)
-        self._close = at
+        self._members, self._close = _members(self._plain, open_)
 
     def _is_inline(self) -> bool:
         """Whether the object is written on one line, or all of the text is."""
@@ -210,6 +236,20 @@ class _Edit:
         if is_inline:
             return json.dumps(value, ensure_ascii=False)
         return json.dumps(value, ensure_ascii=False, indent=self._unit).replace("\n", self._newline + indent)
+
+
+def _members(plain: str, open_: int) -> tuple[list[_Member], int]:
+    """The members of the object that opens there, and where it closes."""
+    members = []
+    at = _skip(plain, open_ + 1)
+    while plain[at] != "}":
+        at = _skip(plain, at + 1) if plain[at] == "," else at
+        key, end = _decoder.raw_decode(plain, at)
+        value = _skip(plain, _skip(plain, end) + 1)
+        _, end = _decoder.raw_decode(plain, value)
+        members.append(_Member(key, at, value, end))
+        at = _skip(plain, end)
+    return members, at
 
 
 def _verified(text: str, expected: object, *, has_comments: bool) -> str:

@@ -4,12 +4,12 @@ A reference such as `${TOKEN}` stays, since it is no secret itself; what stands 
 another client's file is a guess, made to keep screens clean: nothing relies on it to keep a secret.  Pure.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from quarterdeck.config.load.jsonc import COMMENT, STRING
+from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.jsonc import comments, scalars
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.secrets import (
     hide_args,
@@ -38,12 +38,6 @@ _REFERENCES: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^}]*\})+")
 _WORDS: Final = re.compile(r"[\w-]+")
 
 _LINE: Final = re.compile(r"[^\r\n]+")
-
-_COLON: Final = re.compile(r"\s*:")
-
-_TOKENS: Final = re.compile(
-    f'(?P<string>{STRING})|(?P<comment>{COMMENT})|(?P<mark>[{{}}\\[\\],:])|(?P<plain>[^\\s{{}}\\[\\],:"/]+)', re.DOTALL
-)
 
 
 def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -125,56 +119,43 @@ def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
 
 
 def mask(text: str) -> str:
-    """A JSON text, comments allowed, with every value hidden that is or may be a secret; its lines stay its lines."""
-    parts: list[str] = []
-    end = 0
-    reader = _Reader()
-    for token in _TOKENS.finditer(text):
-        parts += (text[end : token.start()], reader.shown(token, text))
-        end = token.end()
-    return "".join((*parts, text[end:]))
+    """A JSON text, comments allowed, with every value hidden that is or may be a secret; its lines stay its lines.
+
+    Of what is no JSON object nothing is shown.
+    """
+    try:
+        found = list(scalars(text))
+    except DocumentError:
+        return _LINE.sub(MASK, text)
+    hidden = [
+        (comment.start(), comment.end(), _without_words(comment[0]))
+        for comment in comments(text)
+        if _is_telling(comment[0])
+    ]
+    before: tuple[tuple[str, ...], str] = ((), "")
+    for names, value, start, end in found:
+        word = value if isinstance(value, str) else text[start:end]
+        flag = before[1] if before[0] == names and _FLAG.fullmatch(before[1]) else ""
+        if _is_hidden(names, flag, word):
+            hidden.append((start, end, f'"{MASK}"' if isinstance(value, str) else MASK))
+        before = names, word
+    parts, at = list[str](), 0
+    for start, end, shown in sorted(hidden):
+        parts += (text[at:start], shown)
+        at = end
+    return "".join((*parts, text[at:]))
 
 
-class _Reader:
-    """Follows the tokens of a text, so that each value is known with the names that lead to it."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._name = ""
-        self._flag = ""
-
-    def shown(self, token: re.Match[str], text: str) -> str:
-        """The token as it may be seen."""
-        match token.lastgroup:
-            case "mark":
-                self._mark(token[0])
-                return token[0]
-            case "comment":
-                return _without_words(token[0]) if _is_telling(token[0]) else token[0]
-            case "string" if _COLON.match(text, token.end()):
-                self._name = _read(token[0])
-                return token[0]
-            case _:
-                is_string = token[0].startswith('"')
-                hides = self._hides(_read(token[0]) if is_string else token[0])
-                return (f'"{MASK}"' if is_string else MASK) if hides else token[0]
-
-    def _mark(self, mark: str) -> None:
-        if mark in "{[":
-            self._names.append(self._name)
-        elif mark in "}]" and self._names:
-            self._names.pop()
-        self._name, self._flag = ("", "") if mark in "{[]}" else (self._name if mark == ":" else "", self._flag)
-
-    def _hides(self, value: str) -> bool:
-        flag, self._flag = self._flag, value if _FLAG.fullmatch(value) else ""
-        if _REFERENCES.fullmatch(value):
-            return False
-        if any(name in _CONFIDENTIAL for name in self._names):
-            return not self._name.startswith(_OURS)
-        if self._name or not flag:
-            return looks_secret(self._name, value) or mask_args([value]) != [value]
-        return mask_args([flag, value]) != [flag, value]
+def _is_hidden(names: tuple[str, ...], flag: str, word: str) -> bool:
+    """Whether a value is not to be seen, which stands under these names, and behind that flag in an array."""
+    *above, name = names
+    if _REFERENCES.fullmatch(word):
+        return False
+    if not _CONFIDENTIAL.isdisjoint(above):
+        return not name.startswith(_OURS)
+    if name or not flag:
+        return looks_secret(name, word) or mask_args([word]) != [word]
+    return mask_args([flag, word]) != [flag, word]
 
 
 def _is_telling(comment: str) -> bool:
@@ -184,11 +165,3 @@ def _is_telling(comment: str) -> bool:
 def _without_words(comment: str) -> str:
     body = comment[2:].removesuffix("*/")
     return f"{comment[:2]}{_LINE.sub(f' {MASK} ', body)}{comment[2 + len(body) :]}".rstrip(" ")
-
-
-def _read(token: str) -> str:
-    try:
-        value: object = json.loads(token, strict=False)
-    except ValueError:
-        return token
-    return value if isinstance(value, str) else token

@@ -79,9 +79,7 @@ class SecretStore:
             MissingSecretError: there is none.
             SecretError: it cannot be read.
         """
-        place = self._place(name)
-        if place is None:
-            raise MissingSecretError(f"there is no secret {name!r}: keep it with quarterdeck secret set {name}")
+        place = self._place_of(name)
         if place is SecretStorage.FILE:
             try:
                 return read_text(self._path(name, place), MAX_SECRET_BYTES, private=True)
@@ -133,9 +131,7 @@ class SecretStore:
             MissingSecretError: there is none.
             SecretError: it cannot be removed.
         """
-        place = self._place(name)
-        if place is None:
-            raise MissingSecretError(f"there is no secret {name!r}: quarterdeck secret list shows them")
+        place = self._place_of(name)
         self._forget(name, place)
         return StoredSecret(name, place)
 
@@ -159,6 +155,15 @@ class SecretStore:
         return next(
             (place for place in (SecretStorage.FILE, SecretStorage.KEYRING) if self._path(name, place).exists()), None
         )
+
+    def _place_of(self, name: str) -> SecretStorage:
+        place = self._place(name)
+        if place is None:
+            raise MissingSecretError(
+                f"there is no secret {name!r}: keep it with quarterdeck secret set {name}, "
+                "or see all there are with quarterdeck secret list"
+            )
+        return place
 
     def _path(self, name: str, place: SecretStorage) -> Path:
         return self._directory / f"{name}.{place}"

@@ -191,7 +191,7 @@ def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:
     try:
         file = read_user_file(path)
         new = edited(file.text, target.origin, sandbox)
-        return _Change(path, file.text, new, sandbox, show_change(str(path), file.text, new, has_comments=True))
+        return _Change(path, file.text, new, sandbox, show_change(str(path), file.text, new))
     except (DocumentError, EditError) as error:
         shown = json.dumps({"sandbox": sandbox}, ensure_ascii=False)[1:-1]
         raise CommandError(

@@ -66,7 +66,7 @@ def import_config(
     ):
         file = read_user_file(target)
         text, added, kept = add_servers(file.text, taken.found)
-        diff = show_change(str(target), file.text, text, has_comments=True)
+        diff = show_change(str(target), file.text, text)
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
     left_out = [*taken.left_out, *kept]

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Final
 
-from quarterdeck.config.load.document import DocumentError, JsonObject
+from quarterdeck.config.load.document import SERVER_KEYS, DocumentError, JsonObject
 from quarterdeck.config.load.jsonc import parse, set_member
+from quarterdeck.config.load.row import COMMON_KEYS, KEYS_INSTEAD, KEYS_OF_KIND
 from quarterdeck.config.secrets.masking import literal_secrets
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.names import to_server_id
@@ -26,24 +27,19 @@ PROGRAM: Final = "quarterdeck"
 
 MODULE: Final = "quarterdeck.cli"
 
-_ANY: Final = frozenset({"type", "transport", "disabled", "enabled"})
-
-_LOCAL: Final = _ANY | set(StdioServerConfig.model_fields) - {"id"} | {"envFile"}
+_LOCAL: Final = (KEYS_OF_KIND[StdioServerConfig] | COMMON_KEYS) - {"id"}
 """Keys that mean something here for a server that is started."""
 
-_REMOTE: Final = _ANY | set(SseServerConfig.model_fields) | set(StreamableHttpServerConfig.model_fields) - {"id"}
+_REMOTE: Final = (KEYS_OF_KIND[SseServerConfig] | KEYS_OF_KIND[StreamableHttpServerConfig] | COMMON_KEYS) - {"id"}
 """The same for one that is dialled."""
 
-_RENAMED: Final = {"serverUrl": "url", "environment": "env", "transportType": "type"}
+_RENAMED: Final = {theirs: ours for theirs, ours in KEYS_INSTEAD.items() if ours in _LOCAL | _REMOTE}
 
 _TOOL_LISTS: Final = {
-    "enabledTools": "allow",
-    "includeTools": "allow",
-    "disabledTools": "deny",
-    "excludeTools": "deny",
+    theirs: ours.removeprefix("tools.") for theirs, ours in KEYS_INSTEAD.items() if ours.startswith("tools.")
 }
 
-_WORDLESS: Final = frozenset({"description", "httpUrl", "name"})
+_WORDLESS: Final = frozenset({"description", "httpUrl", "id", "name"})
 """Keys that go without a word: they are taken otherwise, or change nothing."""
 
 _INPUT: Final = re.compile(r"\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
@@ -52,10 +48,7 @@ _REFERENCE: Final = re.compile(r"\$\{([^}]*)\}")
 
 _RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
 
-SECTIONS: Final = ("mcpServers", "servers")
-"""Where our file has its rows; the first is made where there is none."""
-
-_ANY_FILE: Final = Client("file", "the file", "mcpServers", (), has_comments=True)
+_ANY_FILE: Final = Client("file", "the file", (), (), has_comments=True)
 
 _ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
 """Where rows are in the files of clients that we do not know, tried in this order."""
@@ -281,7 +274,8 @@ def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[Foun
         EditError: it cannot be changed.
     """
     document = parse(text, has_comments=True)
-    section = SECTIONS[0] if SECTIONS[0] in document or not isinstance(document.get(SECTIONS[1]), dict) else SECTIONS[1]
+    first, second = SERVER_KEYS
+    section = first if first in document or not isinstance(document.get(second), dict) else second
     used = set(_ids(document))
     added, left_out = [], []
     for server in found:
@@ -355,7 +349,7 @@ def _id_of(name: str) -> str | None:
 
 def _ids(document: JsonObject) -> Iterator[str]:
     """The ids that our file gives away, whether their rows are good or not."""
-    for section in SECTIONS:
+    for section in SERVER_KEYS:
         rows = document.get(section)
         if isinstance(rows, Mapping):
             names: list[object] = list(rows)

@@ -56,7 +56,7 @@ class Client:
     Attributes:
         name: on our command line.
         title: for people.
-        key: of the object in its files that holds a row for each server.
+        keys: lead to the object in its files that holds a row for each server.
         places: the user's files, the one to be preferred first.
         project_files: the same in a project's folder.
         has_comments: its files may hold comments and trailing commas.
@@ -68,7 +68,7 @@ class Client:
 
     name: str
     title: str
-    key: str
+    keys: tuple[str, ...]
     places: tuple[ClientFile, ...]
     project_files: tuple[str, ...] = ()
     has_comments: bool = False
@@ -79,19 +79,30 @@ class Client:
 
 
 _LINUX: Final = (System.LINUX,)
-
-
 _MACOS: Final = (System.MACOS,)
-
-
 _WINDOWS: Final = (System.WINDOWS,)
+
+
+def _in_home(path: str) -> tuple[ClientFile, ...]:
+    """The same place in every home directory; with WSL the editor, and so its file, is on Windows."""
+    return ClientFile(f"~/{path}", _WINDOWS), ClientFile(f"~/{path}")
+
+
+def _of_application(path: str, *, is_spare: bool = False) -> tuple[ClientFile, ...]:
+    """Where each system has applications keep what their user has set."""
+    return (
+        ClientFile(f"~/Library/Application Support/{path}", _MACOS, is_spare=is_spare),
+        ClientFile(f"$XDG_CONFIG_HOME/{path}", _LINUX, is_spare=is_spare),
+        ClientFile(f"~/.config/{path}", _LINUX, is_spare=is_spare),
+        ClientFile(f"~/AppData/Roaming/{path}", _WINDOWS, is_spare=is_spare),
+    )
 
 
 CLIENTS: Final = (
     Client(
         "claude-desktop",
         "Claude Desktop",
-        "mcpServers",
+        ("mcpServers",),
         (
             # modelcontextprotocol.io/docs/develop/connect-local-servers
             ClientFile(f"~/Library/Application Support/Claude/{_DESKTOP_FILE}", _MACOS),
@@ -110,7 +121,7 @@ CLIENTS: Final = (
     Client(
         "claude-code",
         "Claude Code",
-        "mcpServers",
+        ("mcpServers",),
         (
             # code.claude.com/docs/en/mcp: user and local scope; github.com/anthropics/claude-code/issues/4193
             ClientFile("$CLAUDE_CONFIG_DIR/.claude.json"),
@@ -124,12 +135,8 @@ CLIENTS: Final = (
     Client(
         "cursor",
         "Cursor",
-        "mcpServers",
-        (
-            # cursor.com/docs/mcp: global configuration; with WSL the editor, and so its file, is on Windows
-            ClientFile("~/.cursor/mcp.json", _WINDOWS),
-            ClientFile("~/.cursor/mcp.json"),
-        ),
+        ("mcpServers",),
+        _in_home(".cursor/mcp.json"),  # cursor.com/docs/mcp: global configuration
         project_files=(".cursor/mcp.json",),
         has_comments=True,
         names_type=True,
@@ -137,23 +144,16 @@ CLIENTS: Final = (
     Client(
         "vscode",
         "VS Code",
-        "servers",
+        ("servers",),
         (
             # MCP: Open Remote User Configuration, which runs inside WSL; github.com/microsoft/vscode/issues/256546
             ClientFile("~/.vscode-server/data/User/mcp.json", _LINUX),
             # code.visualstudio.com/docs/agents/reference/mcp-configuration: mcp.json of the user profile, which is in
             # the directory of settings.json: code.visualstudio.com/docs/configure/settings
-            ClientFile("~/Library/Application Support/Code/User/mcp.json", _MACOS),
-            ClientFile("$XDG_CONFIG_HOME/Code/User/mcp.json", _LINUX),
-            ClientFile("~/.config/Code/User/mcp.json", _LINUX),
-            ClientFile("~/AppData/Roaming/Code/User/mcp.json", _WINDOWS),
-            ClientFile("~/Library/Application Support/Code - Insiders/User/mcp.json", _MACOS),
-            ClientFile("~/.config/Code - Insiders/User/mcp.json", _LINUX),
-            ClientFile("~/AppData/Roaming/Code - Insiders/User/mcp.json", _WINDOWS),
+            *_of_application("Code/User/mcp.json"),
+            *_of_application("Code - Insiders/User/mcp.json"),
             # code.visualstudio.com/docs/configure/profiles: one for each profile beside the default one
-            ClientFile("~/Library/Application Support/Code/User/profiles/*/mcp.json", _MACOS, is_spare=True),
-            ClientFile("~/.config/Code/User/profiles/*/mcp.json", _LINUX, is_spare=True),
-            ClientFile("~/AppData/Roaming/Code/User/profiles/*/mcp.json", _WINDOWS, is_spare=True),
+            *_of_application("Code/User/profiles/*/mcp.json", is_spare=True),
         ),
         project_files=(".vscode/mcp.json",),
         has_comments=True,
@@ -162,12 +162,8 @@ CLIENTS: Final = (
     Client(
         "windsurf",
         "Windsurf",
-        "mcpServers",
-        (
-            # docs.windsurf.com/windsurf/cascade/mcp
-            ClientFile("~/.codeium/windsurf/mcp_config.json", _WINDOWS),
-            ClientFile("~/.codeium/windsurf/mcp_config.json"),
-        ),
+        ("mcpServers",),
+        _in_home(".codeium/windsurf/mcp_config.json"),  # docs.windsurf.com/windsurf/cascade/mcp
     ),
 )
 
@@ -243,23 +239,22 @@ def sources(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
         # Its key is the folder that the client was started in, often the project's root.
         folders = (dirs.cwd, *dirs.cwd.parents)
         found += [
-            ClientLocation(client, location.path, (PROJECTS, str(at), client.key), at)
+            ClientLocation(client, location.path, (PROJECTS, str(at), *client.keys), at)
             for location in user
             for at in folders
         ]
-    found += [ClientLocation(client, dirs.cwd / name, (client.key,), dirs.cwd) for name in client.project_files]
+    found += [ClientLocation(client, dirs.cwd / name, client.keys, dirs.cwd) for name in client.project_files]
     return _without_doubles([*found, *user])
 
 
 def _locations(client: Client, place: ClientFile, dirs: UserDirectories) -> Iterator[ClientLocation]:
-    keys = (client.key,)
     for system in place.systems:
         ours = (dirs.home,) if system is dirs.system else ()
         for base in dirs.windows_homes if system is System.WINDOWS else ours:
             for path in _expand(place.path, base, dirs.environ):
                 markers = _expand(place.marker, base, dirs.environ) if place.marker else [path.parent]
                 present = path.exists() or any(marker.exists() for marker in markers)
-                yield ClientLocation(client, path, keys, None, system is System.WINDOWS, present)
+                yield ClientLocation(client, path, client.keys, None, system is System.WINDOWS, present)
 
 
 def _expand(template: str, home: Path, environ: Mapping[str, str]) -> list[Path]:

@@ -63,15 +63,14 @@ class LinkPlan:
 
     def diff(self) -> list[str]:
         """The change, for people."""
-        has_comments = self.location.client.has_comments
-        return show_change(str(self.location.path), self.file.text, self.text, has_comments=has_comments)
+        return show_change(str(self.location.path), self.file.text, self.text)
 
 
-def show_change(name: str, old: str, new: str, *, has_comments: bool) -> list[str]:
+def show_change(name: str, old: str, new: str) -> list[str]:
     """The lines of a diff between two texts of the file `name`; none when they are the same."""
     if old == new:
         return []
-    before, after = (_view(text, has_comments=has_comments) for text in (old, new))
+    before, after = map(_view, (old, new))
     first = 0
     while first < min(len(before), len(after)) and before[first] == after[first]:
         first += 1
@@ -104,10 +103,10 @@ def _extent(start: int, lines: list[str]) -> str:
     return f"{start + 1 if lines else start},{len(lines)}"
 
 
-def _view(text: str, *, has_comments: bool) -> list[str]:
+def _view(text: str) -> list[str]:
     lines = text.splitlines()
     if any(len(line) > MAX_LINE for line in lines):
-        text = json.dumps(parse(text, has_comments=has_comments), indent=2, ensure_ascii=False)
+        text = json.dumps(parse(text, has_comments=True), indent=2, ensure_ascii=False)
     return mask(text).splitlines()
 
 
@@ -162,7 +161,7 @@ def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) 
     if name in rows and not _is_ours(rows[name]):
         raise LinkError(f"{location.path} has another server called {name!r}: choose a name of your own with --name")
     try:
-        text = set_member(file.text, (*location.keys, name), entry, has_comments=location.client.has_comments)
+        text = _with_entry(location, file.text, name, entry)
     except (DocumentError, EditError) as error:
         raise LinkError(f"{location.path} is not changed: {error}") from error
     return LinkPlan(location, file, text, others)
@@ -191,16 +190,26 @@ def _read(location: ClientLocation) -> tuple[UserFile, Mapping[str, object]]:
     """The file, and its rows by name."""
     try:
         file = read_user_file(location.path)
-        value: object = parse(file.text, has_comments=location.client.has_comments)
+        rows = _rows(location, file.text)
     except UserFileError as error:
         raise LinkError(str(error)) from error
     except DocumentError as error:
         raise LinkError(f"{location.path} is left as it is, since it cannot be read: {error}") from error
+    if rows is None:
+        raise LinkError(f"{location.path} is left as it is: its {'.'.join(location.keys)!r} is not an object")
+    return file, rows
+
+
+def _rows(location: ClientLocation, text: str) -> Mapping[str, object] | None:
+    """The rows of a file's text by name; None when something else is in their place."""
+    value: object = parse(text, has_comments=location.client.has_comments)
     for key in location.keys:
         value = value.get(key, {}) if isinstance(value, Mapping) else None
-    if not isinstance(value, Mapping):
-        raise LinkError(f"{location.path} is left as it is: its {'.'.join(location.keys)!r} is not an object")
-    return file, value
+    return value if isinstance(value, Mapping) else None
+
+
+def _with_entry(location: ClientLocation, text: str, name: str, entry: object) -> str:
+    return set_member(text, (*location.keys, name), entry, has_comments=location.client.has_comments)
 
 
 def _is_ours(row: object) -> bool:
@@ -212,11 +221,7 @@ def _text_before_link(location: ClientLocation, file: UserFile, name: str, entry
     for path in backups(location.path)[:_MAX_BACKUPS]:
         with suppress(UserFileError, DocumentError, EditError):
             copy = read_user_file(path)
-            linked = set_member(copy.text, (*location.keys, name), entry, has_comments=location.client.has_comments)
-            if (copy.mark, linked) == (file.mark, file.text) and copy.text != file.text:
-                rows: object = parse(copy.text, has_comments=location.client.has_comments)
-                for key in (*location.keys, name):
-                    rows = rows.get(key) if isinstance(rows, Mapping) else None
-                if rows is None:
-                    return copy.text
+            linked = _with_entry(location, copy.text, name, entry)
+            if (copy.mark, linked) == (file.mark, file.text) and name not in (_rows(location, copy.text) or ()):
+                return copy.text
     return None

@@ -40,16 +40,16 @@ SPELLINGS: Final[Mapping[str, _Model]] = {
 }
 """Values of `type` and `transport`, in lower case, without `-` and `_`."""
 
-_KEYS: Final[Mapping[_Model, frozenset[str]]] = {
+KEYS_OF_KIND: Final[Mapping[_Model, frozenset[str]]] = {
     StdioServerConfig: frozenset({*StdioServerConfig.model_fields, "envFile"}),
     SseServerConfig: frozenset(SseServerConfig.model_fields),
     StreamableHttpServerConfig: frozenset(StreamableHttpServerConfig.model_fields),
 }
 """What a row of each kind may hold."""
 
-_ALL_KEYS: Final = frozenset[str]().union(*_KEYS.values())
+_ALL_KEYS: Final = frozenset[str]().union(*KEYS_OF_KIND.values())
 
-_OURS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled"})
+COMMON_KEYS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled"})
 """Keys that every row may have and no model knows."""
 
 FOREIGN_KEYS: Final = frozenset(
@@ -58,10 +58,10 @@ FOREIGN_KEYS: Final = frozenset(
 )
 """Other clients' keys that change nothing about what a server may do, however near they are to one of ours."""
 
-ROW_KEYS: Final = _ALL_KEYS | _OURS | {"name"}
+ROW_KEYS: Final = _ALL_KEYS | COMMON_KEYS | {"name"}
 """Keys that are known, of whatever kind of row."""
 
-_INSTEAD: Final[Mapping[str, str]] = {
+KEYS_INSTEAD: Final[Mapping[str, str]] = {
     "disabledTools": "tools.deny",
     "enabledTools": "tools.allow",
     "environment": "env",
@@ -118,7 +118,7 @@ def examine_row(
         given, model = _likely(given)
         if model is None:
             return None, tuple(problems)
-    known = _KEYS[model]
+    known = KEYS_OF_KIND[model]
     unresolved = len(problems)
     fields = dict(defaults or {}) | {
         key: resolve(value, at(location, key), variables, problems)
@@ -135,13 +135,13 @@ def examine_row(
     problems += [problem for problem in found if not _lies_in(problem.location, hollow)]
     if config is None or problems:
         return None, tuple(problems)
-    return BuiltRow(config, tuple(key for key in given if key not in known and key not in _OURS)), ()
+    return BuiltRow(config, tuple(key for key in given if key not in known and key not in COMMON_KEYS)), ()
 
 
 def refused_keys(model: type) -> frozenset[str]:
     """Keys that mean something elsewhere, and that a row of this kind may not have."""
     of_sandbox = _OF_SANDBOX if model is StdioServerConfig else frozenset[str]()
-    return frozenset(_INSTEAD) | (_ALL_KEYS - _KEYS[model]) | of_sandbox
+    return frozenset(KEYS_INSTEAD) | (_ALL_KEYS - KEYS_OF_KIND[model]) | of_sandbox
 
 
 def is_disabled(row: JsonObject, location: str) -> bool:
@@ -206,19 +206,19 @@ def _likely(given: Mapping[str, object]) -> tuple[dict[str, object], _Model | No
 
 def _unknown_keys(given: Mapping[str, object], model: _Model | None, location: str) -> Iterator[Problem]:
     """The keys that a row of this kind, or of any, may not have; what is near none of ours is ignored."""
-    known = _KEYS[model] if model else _ALL_KEYS
+    known = KEYS_OF_KIND[model] if model else _ALL_KEYS
     for key in given:
-        if key in known or key in _OURS or key in FOREIGN_KEYS:
+        if key in known or key in COMMON_KEYS or key in FOREIGN_KEYS:
             continue
-        if key in _INSTEAD:
-            yield Problem(at(location, key), f"is another client's key: use {_INSTEAD[key]}", nearest=_INSTEAD[key])
+        if ours := KEYS_INSTEAD.get(key):
+            yield Problem(at(location, key), f"is another client's key: use {ours}", nearest=ours)
         elif model and key == "sandbox":
             yield Problem(at(location, key), "a remote server has no process to confine: remove it")
         elif model and key in _ALL_KEYS:
             yield Problem(at(location, key), f"does not apply to a {model.transport} server: remove it")
         elif key in _OF_SANDBOX and model in {None, StdioServerConfig}:
             yield Problem(at(location, key), "belongs in 'sandbox'", nearest=f"sandbox.{key}")
-        elif near := nearest(key, sorted(known | _OURS)):
+        elif near := nearest(key, sorted(known | COMMON_KEYS)):
             yield unknown_key(location, key[:64], [near])  # a mistyped key must not start a server without it
 
 

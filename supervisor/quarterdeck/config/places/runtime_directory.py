@@ -31,6 +31,7 @@ from quarterdeck_sandbox import open_regular
 from .paths import (
     MAX_SOCKET_PATH_BYTES,
     RUNTIME_DIR_VARIABLE,
+    UnsafePathError,
     make_private_dir,
     privacy_problem,
     remove_spare_root,
@@ -135,12 +136,17 @@ class RuntimeDirectory:
             files: absolute paths; see `trusted_files`.
 
         Raises:
-            UnsafePathError: it cannot be written.
+            UnsafePathError: it cannot be written, or they are too many to be read by others.
         """
         trusted = self._trusted.union(files)
         if trusted != self._trusted:
+            data = b"".join(os.fsencode(file) + b"\0" for file in sorted(trusted))
+            if len(data) > MAX_TRUSTED_BYTES:
+                raise UnsafePathError(
+                    f"the paths of all files that no program may change are longer than {MAX_TRUSTED_BYTES} bytes: "
+                    "name fewer files in the configuration, and start again"
+                )
             with writing_below(self.path, RUNTIME_DIR_VARIABLE):
-                data = b"".join(os.fsencode(file) + b"\0" for file in sorted(trusted))
                 replace_file(self.path / TRUSTED_NAME, data, is_kept=False)
             self._trusted = trusted
 

@@ -167,7 +167,7 @@ def test_a_row_that_we_understand_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ({"serverUrl": "https://h/"}, {"url": "https://h/"}),
+        ({"serverUrl": "https://h/", "id": "h"}, {"url": "https://h/"}),
         ({"httpUrl": "https://h/"}, {"url": "https://h/", "type": "http"}),
         ({"command": "a", "environment": {"A": "b"}}, {"command": "a", "env": {"A": "b"}}),
         ({"command": "a", "transportType": "stdio"}, {"command": "a", "type": "stdio"}),

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from support.config.places import write_config
 
-from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.config.places import runtime_directory
+from quarterdeck.config.places.paths import UnsafePathError
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory, announced_files
 from quarterdeck.config.places.trusted_files import LOCKS, never_written, trusted_files, with_announced
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig
@@ -148,3 +150,13 @@ def test_a_path_of_any_bytes_is_announced(tmp_path: Path) -> None:
     with RuntimeDirectory.create("a" * 12) as directory:
         directory.announce_trusted([odd])
         assert odd in with_announced([])
+
+
+def test_more_than_others_read_is_not_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes would read a part, and let their programs change the rest."""
+    monkeypatch.setattr(runtime_directory, "MAX_TRUSTED_BYTES", 8)
+    with RuntimeDirectory.create("0123456789ab", tmp_path / "run") as directory:
+        directory.announce_trusted(["/short"])
+        with pytest.raises(UnsafePathError, match="name fewer files"):
+            directory.announce_trusted(["/other"])
+        assert announced_files(tmp_path / "run") == ("/short",)

@@ -4,19 +4,17 @@ import asyncio
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
+from support.fleet.played_zygote import ORDER, PlayedInterpreter, PlayedZygote, Stage, stage
 from support.processes.running import pid_of_nobody
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import PATIENCE_S, turns
@@ -30,96 +28,12 @@ from quarterdeck.fleet.placement import (
     STOPPED_LOOKS,
     FreshPlacement,
     PidHandle,
-    SpawnedWorker,
-    ZygotePlacement,
     ZygoteSilence,
     isolated,
 )
-from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
+from quarterdeck_protocol.link.frames import Died, Forked
 
 pytestmark = pytest.mark.anyio
-
-ORDER = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
-
-
-class PlayedZygote:
-    """The far end of a placement's control socket; stands for its process too."""
-
-    pid = 4710
-
-    def __init__(self, fd: int) -> None:
-        self._control = socket.socket(fileno=os.dup(fd))
-        self._control.setblocking(False)  # noqa: FBT003 - takes no keyword
-        self.obeys = True
-        self.waited: list[float | None] = []
-        self.terminated = self.killed = 0
-
-    async def order(self) -> SpawnOrder:
-        """The next order, alone in its line."""
-        with anyio.fail_after(PATIENCE_S):
-            line = await asyncio.get_running_loop().sock_recv(self._control, 65536)
-        assert line.endswith(b"\n")
-        return msgspec.json.decode(line, type=SpawnOrder)
-
-    def says(self, *reports: Forked | Died) -> None:
-        """Report, all in one write."""
-        self.writes(b"".join(msgspec.json.encode(report) + b"\n" for report in reports))
-
-    def writes(self, data: bytes) -> None:
-        """Any bytes."""
-        self._control.sendall(data)
-
-    def dies(self) -> None:
-        """Its end of the socket closes."""
-        self._control.close()
-
-    def wait(self, timeout: float | None = None) -> int:
-        """See `subprocess.Popen`."""
-        self.waited.append(timeout)
-        if timeout is not None and not self.obeys:
-            raise subprocess.TimeoutExpired("zygote", timeout)
-        return 0
-
-    def terminate(self) -> None:
-        """See `subprocess.Popen`."""
-        self.terminated += 1
-
-    def kill(self) -> None:
-        """See `subprocess.Popen`."""
-        self.killed += 1
-
-
-class Stage:
-    """A placement on a played zygote, and what it told."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def isolated(module: str, fd: str, *, pass_fds: list[int]) -> PlayedZygote:
-            assert (module, [int(fd)]) == ("quarterdeck_worker.zygote", pass_fds)
-            self.zygote = PlayedZygote(int(fd))
-            return self.zygote
-
-        monkeypatch.setattr(placement_module, "isolated", isolated)
-        self.lost = 0
-        self.exits: list[int | None] = []
-        self.placement = ZygotePlacement(self._on_lost)
-
-    def _on_lost(self) -> None:
-        self.lost += 1
-
-    def spawn(self, generation: int = 1) -> "asyncio.Task[SpawnedWorker]":
-        """Order a worker."""
-        order = SpawnOrder(generation, "ipc:///nowhere", "ab" * 16)
-        return asyncio.ensure_future(self.placement.spawn(order, self.exits.append))
-
-
-@asynccontextmanager
-async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    """A placement that is closed at the end."""
-    played = Stage(monkeypatch)
-    with anyio.fail_after(PATIENCE_S):
-        yield played
-        await played.placement.close()
-    played.zygote.dies()
 
 
 async def test_an_order_is_a_birth_then_a_death_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,10 +102,7 @@ async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_i
 async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers would look alive although their workers are gone."""
     async with stage(monkeypatch) as played:
-        born = played.spawn(1)
-        await played.zygote.order()
-        played.zygote.says(Forked(1, 4711))
-        await born
+        await played.born(4711)
         waiting = played.spawn(2)
         await played.zygote.order()
         played.zygote.dies()
@@ -217,10 +128,7 @@ async def test_an_order_to_a_zygote_that_just_died_is_an_error(monkeypatch: pyte
 async def test_closing_ends_all_and_waits_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers would outlive their supervisor, or the zygote stay a zombie."""
     async with stage(monkeypatch) as played:
-        birth = played.spawn()
-        await played.zygote.order()
-        played.zygote.says(Forked(0, 4710), Forked(1, 4711))
-        await birth
+        await played.born(4711)
         await played.placement.close()
         await played.placement.close()
         assert played.exits == [-9]
@@ -310,10 +218,7 @@ async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_
     monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
     process = await a_process()
     async with stage(monkeypatch) as played:
-        birth = played.spawn()
-        await played.zygote.order()
-        played.zygote.says(Forked(0, 10), Forked(1, process.pid))
-        (await birth).kill()
+        (await played.born(process.pid)).kill()
         assert await process.wait() == -signal.SIGKILL
         while not played.exits:
             await turns(1)
@@ -328,10 +233,7 @@ async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(monkeyp
     process = await a_process()
     async with stage(monkeypatch) as played:
         monkeypatch.setattr(played.zygote, "kill", played.zygote.dies)
-        birth = played.spawn()
-        await played.zygote.order()
-        played.zygote.says(Forked(0, 10), Forked(1, process.pid))
-        worker = await birth
+        worker = await played.born(process.pid)
         monkeypatch.setattr(placement_module, "is_stopped", lambda pid: pid == PlayedZygote.pid)
         worker.kill()
         await process.wait()
@@ -345,10 +247,7 @@ async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(monkeypa
     process = await a_process()
     async with stage(monkeypatch) as played:
         played.zygote.obeys = False
-        birth = played.spawn()
-        await played.zygote.order()
-        played.zygote.says(Forked(0, 10), Forked(1, process.pid))
-        (await birth).kill()
+        (await played.born(process.pid)).kill()
         await process.wait()
         while not played.exits:
             await turns(1)
@@ -383,10 +282,7 @@ async def test_a_dead_worker_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch
             before = descriptors()
             for generation in range(1, 21):
                 process = await a_process()
-                birth = played.spawn(generation)
-                await played.zygote.order()
-                played.zygote.says(Forked(generation, process.pid))
-                (await birth).kill()
+                (await played.born(process.pid, generation)).kill()
                 await process.wait()
                 played.zygote.says(Died(generation, process.pid, -9))
                 while len(played.exits) < generation:
@@ -441,37 +337,6 @@ def test_silence_is_short_with_who_cannot_run_and_long_with_who_is_slow() -> Non
         assert not silence.look(is_ready=True, is_stopped=True)
     assert not silence.look(is_ready=True, is_stopped=False)  # it goes on
     assert not silence.look(is_ready=True, is_stopped=True)
-
-
-class PlayedInterpreter:
-    """A fresh interpreter's process, ended by `kill` or by `ends`."""
-
-    def __init__(self) -> None:
-        self.pid = 4711
-        self.stdin = self
-        self.written = b""
-        self.ended = threading.Event()
-        self.returncode = 0
-
-    def write(self, data: bytes) -> None:
-        """See `BytesIO`."""
-        self.written += data
-
-    def flush(self) -> None:
-        """See `BytesIO`."""
-
-    def close(self) -> None:
-        """See `BytesIO`."""
-
-    def wait(self) -> int:
-        """See `subprocess.Popen`."""
-        assert self.ended.wait(PATIENCE_S)
-        return self.returncode
-
-    def kill(self) -> None:
-        """See `subprocess.Popen`."""
-        self.returncode = -9
-        self.ended.set()
 
 
 @pytest.mark.parametrize("how", ["ends", "closed"])

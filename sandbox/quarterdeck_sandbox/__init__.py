@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches
     from .policy.confinement import Confinement as Confinement
-    from .policy.confinement import UnixUser as UnixUser
     from .policy.diagnosis import Diagnosis as Diagnosis
     from .policy.diagnosis import DiagnosisLine as DiagnosisLine
     from .policy.diagnosis import SelfTest as SelfTest
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
     from .policy.limits import ProcessTree as ProcessTree
     from .policy.limits import Usage as Usage
     from .policy.machine import Machine as Machine
-    from .policy.mounts import MountKind as MountKind
     from .policy.mounts import Places as Places
-    from .policy.mounts import View as View
     from .policy.mounts import ancestors as ancestors
     from .policy.mounts import is_within as is_within
     from .policy.mounts import is_within_any as is_within_any
@@ -46,12 +43,7 @@ if TYPE_CHECKING:
     from .program.launch import LaunchPlan as LaunchPlan
     from .program.launch import plan_launch as plan_launch
     from .program.launch import words_of as words_of
-    from .program.needed_paths import NamedPath as NamedPath
     from .program.needed_paths import RequiredPath as RequiredPath
-    from .program.needed_paths import is_code as is_code
-    from .program.needed_paths import named_in as named_in
-    from .program.needed_paths import need_of as need_of
-    from .program.needed_paths import project_of as project_of
     from .program.prefixes import SYSTEM_FOLDERS as SYSTEM_FOLDERS
     from .program.prefixes import Prefix as Prefix
     from .program.prefixes import environment_of as environment_of
@@ -62,16 +54,17 @@ if TYPE_CHECKING:
     from .run.cgroup import sweep_cgroups as sweep_cgroups
     from .run.confine import Requester as Requester
     from .run.confine import confine as confine
+    from .run.confine import showable as showable
     from .run.disk_use import DiskUse as DiskUse
     from .run.disk_use import disk_use as disk_use
     from .run.disk_use import measure_disk_use as measure_disk_use
     from .run.hints import infer_hints as infer_hints
+    from .run.hints import missing_paths as missing_paths
     from .run.monitor import MONITOR_TICK_S as MONITOR_TICK_S
     from .run.monitor import TreeMonitor as TreeMonitor
     from .run.monitor import Watch as Watch
     from .run.process import ConfinedProcess as ConfinedProcess
-    from .run.process_settings import WORKER_OOM_SCORE as WORKER_OOM_SCORE
-    from .run.process_settings import ZYGOTE_OOM_SCORE as ZYGOTE_OOM_SCORE
+    from .run.process_settings import OomScore as OomScore
     from .run.process_settings import give_back_large_blocks as give_back_large_blocks
     from .run.process_settings import open_files_of_children as open_files_of_children
     from .run.process_settings import raise_oom_score as raise_oom_score
@@ -85,16 +78,9 @@ if TYPE_CHECKING:
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper
     from .run.stderr import split_time as split_time
-    from .run.unix_user import choose_user as choose_user
-    from .run.unix_user import why_unreachable as why_unreachable
-    from .run.unix_user import why_unreadable as why_unreadable
     from .view.closed_paths import is_hook as is_hook
     from .view.closed_paths import missing_hooks as missing_hooks
-    from .view.layout import is_visible as is_visible
-    from .view.layout import lay_out as lay_out
     from .view.own_code import own_code as own_code
-    from .view.secret_paths import PathRules as PathRules
-    from .view.secret_paths import grant_for as grant_for
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_barrel(__name__)

@@ -169,7 +169,7 @@ def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(SystemExit):
             main_module.main()
-    assert done == [main_module.WORKER_OOM_SCORE, "memory"]
+    assert done == [main_module.OomScore.WORKER, "memory"]
 
 
 class WorkersEnd:

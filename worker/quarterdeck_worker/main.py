@@ -24,7 +24,7 @@ from quarterdeck_protocol.link.frames import SpawnOrder, WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_sandbox import (
-    WORKER_OOM_SCORE,
+    OomScore,
     adopt_orphans,
     give_back_large_blocks,
     kill_descendants,
@@ -137,7 +137,7 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     be_quiet()
-    raise_oom_score(WORKER_OOM_SCORE)
+    raise_oom_score(OomScore.WORKER)
     give_back_large_blocks()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
     sys.exit(work(order, sys.stdin.fileno()))

@@ -31,9 +31,8 @@ from mcp.shared.message import SessionMessage
 
 from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
 from quarterdeck_sandbox import (
-    WORKER_OOM_SCORE,
-    ZYGOTE_OOM_SCORE,
     Machine,
+    OomScore,
     adopt_orphans,
     die_with_parent,
     give_back_large_blocks,
@@ -62,7 +61,7 @@ def serve(control: socket.socket) -> None:
         ConnectionError: it closed while something was to be said.
     """
     be_quiet()
-    raise_oom_score(ZYGOTE_OOM_SCORE)
+    raise_oom_score(OomScore.ZYGOTE)
     give_back_large_blocks()
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
@@ -143,7 +142,7 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         with suppress(OSError):  # the zygote ends its workers in any case
             die_with_parent()
             set_process_name(b"qd-worker")
-        raise_oom_score(WORKER_OOM_SCORE)
+        raise_oom_score(OomScore.WORKER)
         if os.getppid() == parent:
             gc.enable()
             status = work(order)

@@ -7,7 +7,8 @@ the owner of private directories.
 import os
 import resource
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -29,7 +30,7 @@ from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import build_view, identity_mounts, name_mounts
-from quarterdeck_sandbox.view.secret_paths import credentials_touching
+from quarterdeck_sandbox.view.secret_paths import PathRules, credentials_touching
 
 from .unix_user import choose_user, hand_over, why_unreachable, why_unreadable
 
@@ -117,6 +118,32 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Co
         user_home=str(places.user_home),
         machine=machine,
     )
+
+
+def showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) -> tuple[str, ...]:
+    """Those of `paths` that a sandbox of this policy would not refuse to show, and that it does not show anyway."""
+    places = requester.places
+    writable = tuple(os.path.realpath(path) for path in (str(places.home), str(places.tmp), *policy.write))
+    private = tuple(os.path.realpath(path) for path in places.private)
+    rules = PathRules(policy, os.path.realpath(places.user_home), private, writable)
+    identity = None
+    if requester.machine.euid == 0:
+        with suppress(LaunchError):  # which every start will say
+            identity = choose_user(places.home, policy.write)
+    is_walked = requester.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
+    found: list[str] = []
+    for path in dict.fromkeys(paths):
+        real = os.path.realpath(path)
+        if is_within_any(real, (*writable, *policy.read)) or is_within_any(path, policy.hidden):
+            continue
+        with suppress(LaunchError, OSError):
+            rules.admit(path, "read")
+            closed = identity is not None and (
+                why_unreadable(identity, (real,)) or (is_walked and why_unreachable(identity, (real,)))
+            )
+            if not closed:
+                found.append(path)
+    return tuple(found)
 
 
 def _identity(

@@ -1,19 +1,23 @@
-"""Guess from the last words of a confined process what its policy was missing.
+"""Tell what a policy lacks: by what a command names, before it starts, or by a confined process's last words.
 
-The text is hostile: at most 32 KiB of it are looked at, every expression takes time in proportion to it, and a hint
-states no more than what is so outside: a path that exists, a host that is not reachable.
+A command and its variables are the user's; what a process says it lacks may be chosen by whoever wrote it.  That text
+is hostile: at most 32 KiB of it are looked at, every expression takes time in proportion to it, and a hint states no
+more than what is so outside: a path that exists, a host that is not reachable.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_protocol.policy import Grant, Network, NetworkMode
+from quarterdeck_protocol.policy import Grant, Network, NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.policy.confinement import Confinement
-from quarterdeck_sandbox.policy.mounts import MountKind, View, is_within, is_within_any
-from quarterdeck_sandbox.program.needed_paths import NamedPath, is_code, named_in, need_of, project_of
+from quarterdeck_sandbox.policy.mounts import MountKind, Places, View, is_within, is_within_any
+from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_code, named_in, need_of, project_of
+from quarterdeck_sandbox.program.resolve import resolve_program
+from quarterdeck_sandbox.view.layout import is_visible, lay_out
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, grant_for
 
 MAX_HINTS: Final = 5
@@ -120,6 +124,98 @@ _PASSWORDS: Final = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshado
 
 _INSTALLERS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
 """Settings of package managers, which every server gets: a hidden folder in them is no sign of what this one lacks."""
+
+
+def missing_paths(
+    plan: LaunchPlan,
+    policy: SandboxPolicy,
+    places: Places,
+    environ: Mapping[str, str],
+    variables: Mapping[str, str],
+    *,
+    names_cwd: bool,
+) -> tuple[list[RequiredPath], list[str]]:
+    """What a command names and its policy does not show, and in words what cannot be given so.  Nothing is started.
+
+    Args:
+        plan: the command, with its whole environment.
+        policy: what it may see.
+        places: its own directories; whoever names a path in them has it already.
+        environ: our environment: what grants refer to.
+        variables: those of the environment that may name paths: what whoever wrote the command set.
+        names_cwd: whether the working directory is one that was named.
+
+    Raises:
+        LaunchError: the command has no program, or the policy names what may not be shown.
+    """
+    program = resolve_program(plan, places.user_home, environ)
+    # Whether this machine can give it is found out at the start, by who starts it.
+    view = lay_out(policy, plan, program, places, environ, nests_safely=True, can_close=True)
+    home = os.path.realpath(places.user_home)
+    own = [os.path.realpath(place) for place in (places.home, places.tmp)]
+    cwd = [NamedPath(os.path.realpath(plan.cwd), "cwd")] if names_cwd else []
+    found: list[RequiredPath] = []
+    said: dict[str, None] = {}
+    for named in (*cwd, *named_in(plan.argv, variables, plan.cwd, home)):
+        if is_within_any(named.path, own):
+            continue
+        need = _lacks(named, view, home)
+        if isinstance(need, str):
+            said[need] = None
+        elif need is not None:
+            found.append(need)
+    return _together(found), list(said)
+
+
+def _lacks(named: NamedPath, view: View, user_home: str) -> RequiredPath | str | None:
+    """What the policy needs for this path; in words why that cannot be given so; None for nothing."""
+    path = named.path
+    what = f"{named.label} {path}".lstrip()
+    if os.path.lexists(path):
+        if is_visible(view, path):
+            return _lacks_around(named, view, user_home)
+        if grant := grant_for(path, user_home):
+            return (
+                f'{what} is not offered: add "grants": ["{grant}"] to its sandbox; '
+                f"or, if it may see the file itself, --read {path}"
+            )
+        if not os.path.isdir(path) and not os.path.isfile(path):
+            return f"{what} is not a file or folder: a socket or device leads out of the sandbox"
+        return need_of(named, user_home) or f"{what} is in a folder with other files: move it into a folder of its own"
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        return (
+            f"{what} does not exist, and neither does its folder: create the folder first"
+            if is_within(path, user_home)
+            else None
+        )
+    if is_visible(view, folder):
+        return None
+    return need_of(named, user_home) or f"{what} would be created in a folder with other files: choose another place"
+
+
+def _lacks_around(named: NamedPath, view: View, user_home: str) -> RequiredPath | None:
+    """What a file that is visible itself lacks beside it."""
+    if is_code(named.path):
+        root = project_of(named.path, user_home)
+        return need_of(named, user_home) if root is not None and not is_visible(view, root) else None
+    mount = view.covering(named.path)
+    if mount is None or mount.kind is not MountKind.WRITE or mount.target != named.path or os.path.isdir(named.path):
+        return None
+    need = need_of(named, user_home)
+    return need if need is not None and need.key == "write" else None
+
+
+def _together(needs: Sequence[RequiredPath]) -> list[RequiredPath]:
+    """Each once, without what another gives already."""
+    wide = [need.path for need in needs if need.key == "write"]
+    kept: dict[tuple[str, str], RequiredPath] = {}
+    for need in needs:
+        others = [other.path for other in needs if other is not need and other.key == need.key]
+        is_given = any(path != need.path and is_within(need.path, path) for path in others)
+        if not is_given and not (need.key == "read" and is_within_any(need.path, wide)):
+            kept.setdefault((need.key, need.path), need)
+    return list(kept.values())
 
 
 def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:

@@ -3,16 +3,21 @@
 import ctypes
 import resource
 import sys
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
 _PORTABLE: Final = 10_240
 """Open files: the most that macOS takes where the hard limit is none (OPEN_MAX)."""
 
-ZYGOTE_OOM_SCORE: Final = 150
-WORKER_OOM_SCORE: Final = 300
-CONFINED_OOM_SCORE: Final = 600
-"""Points above the supervisor's; a thousand is the whole memory of the machine."""
+
+class OomScore(IntEnum):
+    """Points above the supervisor's; a thousand is the whole memory of the machine."""
+
+    ZYGOTE = 150
+    WORKER = 300
+    CONFINED = 600
+
 
 MOST_OOM_SCORE: Final = 1000
 
@@ -73,7 +78,7 @@ def raise_oom_score(points: int) -> None:
 def oom_score_of_confined() -> int | None:
     """The score of a program that this process confines; None where the system has no scores."""
     present = _present()
-    return None if present is None else min(MOST_OOM_SCORE, present + CONFINED_OOM_SCORE - _raised)
+    return None if present is None else min(MOST_OOM_SCORE, present + OomScore.CONFINED - _raised)
 
 
 def _present() -> int | None:

@@ -19,52 +19,29 @@ from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox import (
-    LaunchPlan,
-    MountKind,
-    NamedPath,
-    Places,
-    RequiredPath,
-    View,
-    grant_for,
-    is_code,
-    is_visible,
-    is_within,
-    is_within_any,
-    lay_out,
-    named_in,
-    need_of,
-    plan_launch,
-    project_of,
-    resolve_program,
-)
+from quarterdeck_sandbox import Places, RequiredPath, is_within_any, missing_paths, plan_launch
 
 KEYS: Final = ("read", "write")
 
 
-def missing(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[list[RequiredPath], list[str]]:
-    """What the row of a server names and its sandbox does not show, and in words what cannot be given so.
+def missing(
+    config: StdioServerConfig, environ: Mapping[str, str], policy: SandboxPolicy | None = None
+) -> tuple[list[RequiredPath], list[str]]:
+    """What the row of a server names and its sandbox, or `policy`, does not show; in words what cannot be given so.
 
     Raises:
         LaunchError: the row cannot be started for another reason.
     """
     with tempfile.TemporaryDirectory(prefix="quarterdeck-allow-") as base:
-        plan, view = _laid_out(config, config.sandbox, environ, base)
-        home = os.path.realpath(os.path.expanduser("~"))
-        places = [*named_in(plan.argv, config.env, plan.cwd, home)]
-        if config.cwd is not None:
-            places.insert(0, NamedPath(os.path.realpath(plan.cwd), "cwd"))
-        found: list[RequiredPath] = []
-        said: list[str] = []
-        for named in places:
-            if is_within(named.path, os.path.realpath(base)):
-                continue
-            need = _lacks(named, view, home)
-            if isinstance(need, str):
-                said.append(need)
-            elif need is not None:
-                found.append(need)
-    return _together(found), list(dict.fromkeys(said))
+        home, tmp, user_home = Path(base, "home"), Path(base, "tmp"), Path(os.path.expanduser("~"))
+        for folder in (home, tmp):
+            folder.mkdir()
+        env = server_environment(config, environ, home, tmp)
+        plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
+        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())))
+        return missing_paths(
+            plan, policy or config.sandbox, places, environ, config.env, names_cwd=config.cwd is not None
+        )
 
 
 def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: Mapping[str, str]) -> SandboxPolicy:
@@ -79,8 +56,7 @@ def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: M
         policy = SandboxPolicy.model_validate(config.sandbox.model_dump() | lists)
     except ValidationError as error:
         raise ValueError(plain_words(error)) from error
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-allow-") as base:
-        _laid_out(config, policy, environ, base)
+    missing(config, environ, policy)
     return policy
 
 
@@ -110,71 +86,6 @@ def edited(text: str, origin: Origin, sandbox: Mapping[str, object]) -> str:
         if sandbox.get(key, []) != written.get(key, []):
             text = set_member(text, [*steps, "sandbox", key], sandbox[key], has_comments=True)
     return text
-
-
-def _laid_out(
-    config: StdioServerConfig, policy: SandboxPolicy, environ: Mapping[str, str], base: str
-) -> tuple[LaunchPlan, View]:
-    home, tmp, user_home = Path(base, "home"), Path(base, "tmp"), Path(os.path.expanduser("~"))
-    for folder in (home, tmp):
-        folder.mkdir(exist_ok=True)
-    env = server_environment(config, environ, home, tmp)
-    plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
-    places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())))
-    program = resolve_program(plan, user_home, environ)
-    # Whether this machine can give it is found out at the start, by who starts it.
-    return plan, lay_out(policy, plan, program, places, environ, nests_safely=True, can_close=True)
-
-
-def _lacks(named: NamedPath, view: View, user_home: str) -> RequiredPath | str | None:
-    """What the policy needs for this path; in words why that cannot be given so; None for nothing."""
-    path = named.path
-    what = f"{named.label} {path}".lstrip()
-    if os.path.lexists(path):
-        if is_visible(view, path):
-            return _lacks_around(named, view, user_home)
-        if grant := grant_for(path, user_home):
-            return (
-                f'{what} is not offered: add "grants": ["{grant}"] to its sandbox; '
-                f"or, if it may see the file itself, --read {path}"
-            )
-        if not os.path.isdir(path) and not os.path.isfile(path):
-            return f"{what} is not a file or folder: a socket or device leads out of the sandbox"
-        return need_of(named, user_home) or f"{what} is in a folder with other files: move it into a folder of its own"
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        return (
-            f"{what} does not exist, and neither does its folder: create the folder first"
-            if is_within(path, user_home)
-            else None
-        )
-    if is_visible(view, folder):
-        return None
-    return need_of(named, user_home) or f"{what} would be created in a folder with other files: choose another place"
-
-
-def _lacks_around(named: NamedPath, view: View, user_home: str) -> RequiredPath | None:
-    """What a file that is visible itself lacks beside it."""
-    if is_code(named.path):
-        root = project_of(named.path, user_home)
-        return need_of(named, user_home) if root is not None and not is_visible(view, root) else None
-    mount = view.covering(named.path)
-    if mount is None or mount.kind is not MountKind.WRITE or mount.target != named.path or os.path.isdir(named.path):
-        return None
-    need = need_of(named, user_home)
-    return need if need is not None and need.key == "write" else None
-
-
-def _together(needs: Sequence[RequiredPath]) -> list[RequiredPath]:
-    """Each once, without what another gives already."""
-    wide = [need.path for need in needs if need.key == "write"]
-    kept: dict[tuple[str, str], RequiredPath] = {}
-    for need in needs:
-        others = [other.path for other in needs if other is not need and other.key == need.key]
-        is_given = any(path != need.path and is_within(need.path, path) for path in others)
-        if not is_given and not (need.key == "read" and is_within_any(need.path, wide)):
-            kept.setdefault((need.key, need.path), need)
-    return list(kept.values())
 
 
 def _lists(old: Mapping[str, Sequence[object]], needs: Iterable[RequiredPath]) -> dict[str, list[object]]:

@@ -28,14 +28,14 @@ def score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_is_raised_above_its_parent_by_its_place(score: Path) -> None:
     """A server that eats the memory would bring down whoever owns it."""
     assert (
-        process_settings.oom_score_of_confined() == process_settings.CONFINED_OOM_SCORE
+        process_settings.oom_score_of_confined() == process_settings.OomScore.CONFINED
     )  # a native command's: the supervisor confines it
-    process_settings.raise_oom_score(process_settings.ZYGOTE_OOM_SCORE)
-    assert int(score.read_text()) == process_settings.ZYGOTE_OOM_SCORE
-    process_settings.raise_oom_score(process_settings.WORKER_OOM_SCORE)
-    process_settings.raise_oom_score(process_settings.ZYGOTE_OOM_SCORE)
-    assert int(score.read_text()) == process_settings.WORKER_OOM_SCORE
-    assert process_settings.oom_score_of_confined() == process_settings.CONFINED_OOM_SCORE
+    process_settings.raise_oom_score(process_settings.OomScore.ZYGOTE)
+    assert int(score.read_text()) == process_settings.OomScore.ZYGOTE
+    process_settings.raise_oom_score(process_settings.OomScore.WORKER)
+    process_settings.raise_oom_score(process_settings.OomScore.ZYGOTE)
+    assert int(score.read_text()) == process_settings.OomScore.WORKER
+    assert process_settings.oom_score_of_confined() == process_settings.OomScore.CONFINED
 
 
 @pytest.mark.parametrize(("given", "worker", "confined"), [(-500, -200, 100), (200, 500, 800), (900, 1000, 1000)])
@@ -43,7 +43,7 @@ def test_what_we_were_given_is_where_it_begins(score: Path, given: int, worker: 
     """In a container or a unit with a score of its own the order would be lost."""
     score.write_text(str(given))
     assert process_settings.oom_score_of_confined() == confined
-    process_settings.raise_oom_score(process_settings.WORKER_OOM_SCORE)
+    process_settings.raise_oom_score(process_settings.OomScore.WORKER)
     assert int(score.read_text()) == worker
 
 
@@ -51,7 +51,7 @@ def test_what_we_were_given_is_where_it_begins(score: Path, given: int, worker: 
 def test_where_there_are_no_scores_nothing_is_raised(score: Path, text: str | None) -> None:
     """Nothing would start on another system."""
     score.unlink() if text is None else score.write_text(text)
-    process_settings.raise_oom_score(process_settings.WORKER_OOM_SCORE)
+    process_settings.raise_oom_score(process_settings.OomScore.WORKER)
     assert process_settings.oom_score_of_confined() is None
 
 
@@ -59,7 +59,7 @@ async def test_a_confined_program_has_its_score_whoever_it_becomes(tier_home: Ti
     """The kernel would choose among us by size alone."""
     ours = process_settings._present() or 0
     status, said, _ = await run(tier_home.shell("cat /proc/self/oom_score_adj"))
-    assert (status, int(said)) == (0, min(1000, ours + process_settings.CONFINED_OOM_SCORE))
+    assert (status, int(said)) == (0, min(1000, ours + process_settings.OomScore.CONFINED))
 
 
 def test_a_score_that_may_not_be_written_is_no_failure() -> None:

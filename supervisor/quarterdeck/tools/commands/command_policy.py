@@ -17,17 +17,14 @@ from quarterdeck.config.environment import server_environment
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_protocol.policy import SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox import (
     SYSTEM_FOLDERS,
     LaunchError,
     LaunchPlan,
-    PathRules,
     Places,
     Prefix,
     Requester,
-    UnixUser,
-    choose_user,
     environment_of,
     is_environment,
     is_installation,
@@ -36,8 +33,7 @@ from quarterdeck_sandbox import (
     known_machine,
     prefix_of,
     resolve_program,
-    why_unreachable,
-    why_unreadable,
+    showable,
 )
 
 from .shell import CommandSetup
@@ -111,7 +107,7 @@ class CommandPolicy:
         programs = _tools(env, self.workspace, str(self.user_home), self.environ, policy.write)
         # The one program of our own that commands need, for `grep` and `find`; of its folder nothing else is shown.
         searcher = [str(path)] if (path := ripgrep_path()) else []
-        shown = _showable((*programs.read, *searcher), policy, requester)
+        shown = showable((*programs.read, *searcher), policy, requester)[:MAX_SHOWN]
         search_path = os.pathsep.join((programs.path, *map(os.path.dirname, searcher)))
         return CommandSetup(
             policy.model_copy(update={"read": (*policy.read, *shown)}),
@@ -150,43 +146,6 @@ def _tools(
     if key not in _remembered:
         _remembered[key] = (now, find_user_programs(env, cwd, user_home, environ, writable))
     return _remembered[key][1]
-
-
-def _showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) -> tuple[str, ...]:
-    """Those that the sandbox would not refuse to show, and that are not shown anyway."""
-    places = requester.places
-    own = (str(places.home), str(places.tmp))
-    writable = tuple(os.path.realpath(path) for path in (*own, *policy.write))
-    rules = PathRules(
-        policy, os.path.realpath(places.user_home), tuple(os.path.realpath(path) for path in places.private), writable
-    )
-    identity = _identity(policy, requester)
-    is_walked = requester.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
-    found: list[str] = []
-    for path in dict.fromkeys(paths):
-        real = os.path.realpath(path)
-        if is_within_any(real, (*writable, *policy.read)) or is_within_any(path, policy.hidden):
-            continue
-        try:
-            rules.admit(path, "read")
-            if identity is not None and (
-                why_unreadable(identity, (real,)) or (is_walked and why_unreachable(identity, (real,)))
-            ):
-                continue
-        except (LaunchError, OSError):
-            continue
-        found.append(path)
-    return tuple(found[:MAX_SHOWN])
-
-
-def _identity(policy: SandboxPolicy, requester: Requester) -> UnixUser | None:
-    """As whom commands will run when we are root."""
-    if requester.machine.euid != 0:
-        return None
-    try:
-        return choose_user(requester.places.home, policy.write)
-    except LaunchError:
-        return None  # every command will say so
 
 
 def find_user_programs(

@@ -48,7 +48,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
         print_json({"exit_code": code, **document, "servers": previews, "machine": _facts(machine)})
     else:
         print_diagnosis(diagnosis)
-        print_servers(servers)
+        print_servers(servers, config or ())
         print_line(verdict(diagnosis.exit_code, servers), ("green", "yellow", "bold red")[code])
     if code:
         raise click.exceptions.Exit(code)
@@ -81,23 +81,30 @@ def foresee(config: "list[Path] | None", machine: "Machine") -> "list[StartPrevi
         else StartPreview(server.id, Outlook.STARTS, ("it is remote: it has no process here",))
         for server in found.servers
     ]
-    return [*rows, *(StartPreview(row.id, Outlook.REFUSED, (row.message,)) for row in found.broken)]
+    return [*rows, *(StartPreview(row.id, Outlook.REFUSED, (row.message,), row.code) for row in found.broken)]
 
 
-def print_servers(servers: "list[StartPreview]") -> None:
-    """A table of what would become of them, and below it the reasons, each once."""
+def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> None:
+    """A table of what would become of them, and below it the reasons, each once with its remedy; `files` were named."""
+    from quarterdeck.trust.configured_servers import command_options
+    from quarterdeck.trust.judge.server_rows import server_words
+    from quarterdeck_protocol.faults import REMEDIES, fill_remedy
+
     if not servers:
         print_line("No server is configured.")
         return
     rows = [[Cell(printable(each.server)), Cell(each.outlook, OUTLOOKS[each.outlook])] for each in servers]
     print_table(("CONFIGURED SERVER", "OUTLOOK"), rows)
     print_line()
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for each in servers:
+        remedy = fill_remedy(REMEDIES.get(each.code, ""), server_words(each.server, command_options(files)))
         for line in each.why:
-            reasons.setdefault(line, []).append(each.server)
-    for line, named in reasons.items():
+            reasons.setdefault((line, remedy), []).append(each.server)
+    for (line, remedy), named in reasons.items():
         print_line(f"{printable(', '.join(named))}: {printable(line)}")
+        if remedy:
+            print_line(f"  {printable(remedy)}")
     print_line()
 
 

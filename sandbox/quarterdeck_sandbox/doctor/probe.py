@@ -13,10 +13,9 @@ import shutil
 import socket
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -61,19 +60,6 @@ _CLOSED: Final = Filter(inet=False, unix=False, shared_memory=False, reaches_out
 _POINTER_BITS: Final = 8 * struct.calcsize("P")
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """What was tried on a thread of ours.
-
-    Attributes:
-        landlock_abi: the version that closed a directory to it; 0 if none did.
-        seccomp: our filter was loaded, and refused a socket.
-    """
-
-    landlock_abi: int = 0
-    seccomp: bool = False
-
-
 @cache
 def known_machine() -> Machine:
     """All facts of this machine, found once in this process."""
@@ -92,13 +78,13 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     path = os.pathsep.join(filter(None, (DEFAULT_PATH, os.environ.get("PATH"))))
     pasta, slirp4netns = _find("pasta", path), _find("slirp4netns", path)
     reason = _tun_reason(user) if pasta or slirp4netns else ""
-    tried = try_kernel(names.machine)
+    landlock_abi, seccomp = try_kernel(names.machine)
     return replace(
         machine,
         other_users=user != 0 or os.geteuid() != 0 or try_other_users(),
         bubblewrap=try_bubblewrap(user, names.machine, path),
-        landlock_abi=tried.landlock_abi,
-        seccomp=tried.seccomp,
+        landlock_abi=landlock_abi,
+        seccomp=seccomp,
         closes=try_closing(user),
         cgroups=try_cgroups(user),
         pasta="" if reason else pasta,
@@ -240,18 +226,13 @@ def covers_range(text: str) -> bool:
     return any(first <= FIRST_UID and first + count > LAST_UID for first, count in ranges)
 
 
-def try_kernel(architecture: str) -> Kernel:
-    """Try Landlock and a seccomp filter on a thread of ours, in about a millisecond; no other thread is confined."""
-    found = Kernel()
+def try_kernel(architecture: str) -> tuple[int, bool]:
+    """The version of Landlock that closed a directory, 0 if none did, and whether our filter refused a socket.
 
-    def attempt() -> None:
-        nonlocal found
-        found = Kernel(_landlock(), _seccomp(architecture))
-
-    thread = threading.Thread(target=attempt, name="quarterdeck-trial")
-    thread.start()
-    thread.join()
-    return found
+    Tried on a thread of ours, in about a millisecond; no other thread is confined.
+    """
+    with ThreadPoolExecutor(1, "quarterdeck-trial") as pool:
+        return pool.submit(lambda: (_landlock(), _seccomp(architecture))).result()
 
 
 def _landlock() -> int:

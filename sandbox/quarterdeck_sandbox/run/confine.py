@@ -29,7 +29,7 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
-from quarterdeck_sandbox.view.layout import build_view, identity_mounts, name_mounts
+from quarterdeck_sandbox.view.layout import build_view, identity_mounts
 from quarterdeck_sandbox.view.secret_paths import PathRules, credentials_touching
 
 from .unix_user import choose_user, hand_over, why_unreachable, why_unreadable
@@ -197,8 +197,8 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: U
         case NetworkMode.INTERNET:
             mounts.append(Mount(MountKind.DATA, "/etc/resolv.conf", RESOLV_CONF))
         case _:
-            hosts = hosts_text(routes, HOSTNAME)
-            mounts += name_mounts(NetworkMode.LOOPBACK, hosts=hosts, resolver=NO_RESOLVER)
+            mounts.append(Mount(MountKind.DATA, "/etc/hosts", hosts_text(routes, HOSTNAME)))
+            mounts.append(Mount(MountKind.DATA, "/etc/resolv.conf", NO_RESOLVER))
     if not view.shows(OWN_PREFIX):
         mounts.append(Mount(MountKind.READ, OWN_PREFIX, os.path.realpath(OWN_PREFIX)))
     return view.with_mounts(mounts)

@@ -17,7 +17,7 @@ from quarterdeck_sandbox.policy.mounts import MountKind, Places, View, is_within
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_code, named_in, need_of, project_of
 from quarterdeck_sandbox.program.resolve import resolve_program
-from quarterdeck_sandbox.view.layout import is_visible, lay_out
+from quarterdeck_sandbox.view.layout import build_view, is_visible
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, grant_for
 
 MAX_HINTS: Final = 5
@@ -150,7 +150,7 @@ def missing_paths(
     """
     program = resolve_program(plan, places.user_home, environ)
     # Whether this machine can give it is found out at the start, by who starts it.
-    view = lay_out(policy, plan, program, places, environ, nests_safely=True, can_close=True)
+    view = build_view(policy, plan, program, places, environ, nests_safely=True, can_close=True, may_miss=True)
     home = os.path.realpath(places.user_home)
     own = [os.path.realpath(place) for place in (places.home, places.tmp)]
     cwd = [NamedPath(os.path.realpath(plan.cwd), "cwd")] if names_cwd else []

@@ -57,7 +57,7 @@ def give(grant: Grant, user_home: str, environ: Mapping[str, str]) -> Granted:
 def _git_config(owner: _Owner) -> Granted:
     usual = (f"{owner.home}/.gitconfig", owner.config("git/config"))
     named = owner.environ.get("GIT_CONFIG_GLOBAL") or next(filter(os.path.isfile, usual), usual[0])
-    path = _file(Grant.GIT_CONFIG, named, "git config --global user.name … makes one")
+    path = _require(Grant.GIT_CONFIG, named, "git config --global user.name … makes one", exists=os.path.isfile(named))
     return Granted((path,), f"git-config: {path}", {"GIT_CONFIG_GLOBAL": path})
 
 
@@ -89,7 +89,7 @@ def _aws(owner: _Owner) -> Granted:
 
 def _gcloud(owner: _Owner) -> Granted:
     folder = owner.named("CLOUDSDK_CONFIG", owner.config("gcloud"))
-    path = _folder(Grant.GCLOUD, folder, "gcloud auth login makes it")
+    path = _require(Grant.GCLOUD, folder, "gcloud auth login makes it", exists=os.path.isdir(folder))
     env = {"CLOUDSDK_CONFIG": folder}
     default = f"{folder}/application_default_credentials.json"
     if os.path.isfile(default):
@@ -108,7 +108,7 @@ def _kube(owner: _Owner) -> Granted:
 
 def _gh(owner: _Owner) -> Granted:
     folder = owner.named("GH_CONFIG_DIR", owner.config("gh"))
-    path = _folder(Grant.GH, folder, "gh auth login makes it")
+    path = _require(Grant.GH, folder, "gh auth login makes it", exists=os.path.isdir(folder))
     return Granted((path,), f"gh: {folder}", {"GH_CONFIG_DIR": folder})
 
 
@@ -165,14 +165,8 @@ _GIVERS: Final[Mapping[Grant, Callable[[_Owner], Granted]]] = {
 }
 
 
-def _file(grant: Grant, path: str, remedy: str) -> str:
-    if not os.path.isfile(path):
-        raise _refusal(grant, f"there is no {path}", remedy)
-    return path
-
-
-def _folder(grant: Grant, path: str, remedy: str) -> str:
-    if not os.path.isdir(path):
+def _require(grant: Grant, path: str, remedy: str, *, exists: bool) -> str:
+    if not exists:
         raise _refusal(grant, f"there is no {path}", remedy)
     return path
 

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
-from quarterdeck_sandbox.hostile_files import Followed, follow
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_sandbox.hostile_files import Followed, follow, open_regular
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.program.needed_paths import NamedPath, named_in
@@ -59,44 +59,25 @@ def build_view(
     *,
     nests_safely: bool = False,
     can_close: bool = False,
+    may_miss: bool = False,
 ) -> View:
     """Lay out what the process of `plan` sees; refuse what its command line names and cannot see.
 
-    The caller adds the users (`identity_mounts`) and, for a network of its own, its names (`name_mounts`): they depend
-    on more than the policy.
+    The caller adds the users (`identity_mounts`) and, for a network of its own, its names: they depend on more than the
+    policy.
 
     Args:
         policy: what it may see.
-        plan: its arguments and directory must be visible.
+        plan: its arguments and directory must be visible, unless it `may_miss` them.
         program: what it needs.
         places: its own directories.
         environ: our environment: what grants refer to.
         nests_safely: whether a mount point below a writable mount is safe here (CVE-2026-87766).
         can_close: whether a part of what it may write can be made read-only here, by other means.
+        may_miss: whether what the command line names may be out of its sight.
 
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it.
-    """
-    view = lay_out(policy, plan, program, places, environ, nests_safely=nests_safely, can_close=can_close)
-    if policy.confines_files:
-        _require_visible(view, plan, os.path.realpath(places.user_home))
-    return view
-
-
-def lay_out(
-    policy: SandboxPolicy,
-    plan: LaunchPlan,
-    program: Program,
-    places: Places,
-    environ: Mapping[str, str],
-    *,
-    nests_safely: bool = False,
-    can_close: bool = False,
-) -> View:
-    """Lay out a view without looking whether the plan's arguments are in it.
-
-    Raises:
-        LaunchError: `sandbox_refused`: the policy names what may not be shown.
     """
     if not policy.confines_files:
         return View()
@@ -109,7 +90,10 @@ def lay_out(
     builder.add_certificates(plan.env)
     builder.hide()
     builder.link_to(plan.cwd)
-    return builder.view(program.env)
+    view = builder.view(program.env)
+    if not may_miss:
+        _require_visible(view, plan, builder.user_home)
+    return view
 
 
 class _Builder:
@@ -299,19 +283,6 @@ def identity_mounts(uid: int, gid: int, home: str) -> tuple[Mount, ...]:
     return Mount(MountKind.DATA, "/etc/group", groups), Mount(MountKind.DATA, "/etc/passwd", users)
 
 
-def name_mounts(network: NetworkMode, hosts: str = "", resolver: str = "") -> tuple[Mount, ...]:
-    """The /etc/hosts and /etc/resolv.conf of a sandbox: the system's where names are resolved by it, else those given.
-
-    Args:
-        network: the mode in force; for a list of hosts, `LOOPBACK`.
-        hosts: text of /etc/hosts for a network of its own.
-        resolver: text of /etc/resolv.conf, likewise.
-    """
-    if network in {NetworkMode.INTERNET, NetworkMode.FULL}:
-        return tuple(mount for path in ("/etc/hosts", "/etc/resolv.conf") for mount in _as_it_is(path))
-    return Mount(MountKind.DATA, "/etc/hosts", hosts), Mount(MountKind.DATA, "/etc/resolv.conf", resolver)
-
-
 def certificates(env: Mapping[str, str], user_home: str, shown: Callable[[str], bool]) -> Iterator[str]:
     """Paths that variables name and that hold certificates and nothing else, unless they are shown already."""
     for path in sorted({os.path.normpath(env[name]) for name in _CERTIFICATES.split() if name in env}):
@@ -330,28 +301,29 @@ def _as_it_is(path: str) -> Iterator[Mount]:
             return
     if not os.path.exists(path):
         return
-    if path in _CHANGING or (copy := _text(path)) is None:
-        yield Mount(MountKind.READ, path, follow(path).real)
-    else:
+    if (copy := None if path in _CHANGING else _text(path)) is not None:
         yield Mount(MountKind.DATA, path, copy)
+    else:
+        yield Mount(MountKind.READ, path, follow(path).real)
 
 
 def _text(path: str) -> str | None:
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > MAX_COPIED_BYTES:
-            return None
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError):
+        return None if (content := _content(path, MAX_COPIED_BYTES)) is None else content.decode()
+    except UnicodeDecodeError:
         return None
 
 
 def _holds_certificates(path: str) -> bool:
-    try:
-        if not os.path.isfile(path) or os.path.getsize(path) > MAX_CERTIFICATES_BYTES:
-            return False
-        with open(path, "rb") as file:
-            text = file.read()
-    except OSError:
-        return False
+    text = _content(path, MAX_CERTIFICATES_BYTES) or b""
     return b"-----BEGIN CERTIFICATE-----" in text and b"PRIVATE KEY" not in text
+
+
+def _content(path: str, most_bytes: int) -> bytes | None:
+    """A regular file's content; None when there is none that can be read whole."""
+    try:
+        with open_regular(path) as file:
+            content = file.read(most_bytes + 1)
+    except OSError:
+        return None
+    return content if len(content) <= most_bytes else None

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sandbox.homes import Home, make_home
 from support.sandbox.machine_facts import ROOT_ONLY
 
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.policy.mounts import in_order, is_within
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.view.layout import Mount, MountKind, View, build_view, identity_mounts, name_mounts
+from quarterdeck_sandbox.view.layout import Mount, MountKind, View, build_view, identity_mounts
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME
 
 
@@ -292,12 +292,11 @@ def test_certificates_that_the_environment_names_are_shown(home: Home) -> None:
 
 def test_users_and_names_can_be_put_in_later(home: Home) -> None:
     """They depend on whom it runs as, and on its network."""
-    view = home.view().with_mounts(
-        (*identity_mounts(61184, 61184, "/h"), *name_mounts(NetworkMode.LOOPBACK, "127.0.0.1 localhost\n", "#\n"))
-    )
+    hosts = Mount(MountKind.DATA, "/etc/hosts", "127.0.0.1 localhost\n")
+    view = home.view().with_mounts((*identity_mounts(61184, 61184, "/h"), hosts))
     assert "sandbox:x:61184:61184::/h:/bin/sh\n" in at(view, "/etc/passwd").source
     assert "sandbox:x:61184:\n" in at(view, "/etc/group").source
-    assert at(view, "/etc/hosts") == Mount(MountKind.DATA, "/etc/hosts", "127.0.0.1 localhost\n")
+    assert at(view, "/etc/hosts") == hosts
     assert view.mounts == in_order(view.mounts)
     assert len({mount.target for mount in view.mounts}) == len(view.mounts)
 

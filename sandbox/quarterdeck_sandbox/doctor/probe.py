@@ -141,11 +141,8 @@ def _find(name: str, path: str) -> str:
 def _setpriv(path: str) -> str:
     """The path of util-linux's `setpriv`; busybox has one that knows no death signals."""
     found = _find("setpriv", path)
-    return (
-        found
-        if found and run([found, "--pdeathsig", "KILL", "--", found, "--version"], uid=os.geteuid()).succeeded
-        else ""
-    )
+    works = found and not run([found, "--pdeathsig", "KILL", "--", found, "--version"], uid=os.geteuid()).why
+    return found if works else ""
 
 
 def _tun_reason(uid: int) -> str:

@@ -6,8 +6,9 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from quarterdeck_sandbox.policy.mounts import is_within
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.cgroup import Cgroup
-from quarterdeck_sandbox.run.spawn import unnamed_file
+from quarterdeck_sandbox.run.spawn import put_in_descriptor
 
 DEADLINE_S: Final = 5.0
 """A hundred times what any of them takes; one that hangs is as good as one that fails."""
@@ -48,17 +49,12 @@ class TrialEnd:
     """How a trial's program ended.
 
     Attributes:
-        why: empty when it succeeded, else what it said, on one line.
+        why: empty when it exited with status 0, in time, else what it said, on one line.
         stdout: what it wrote.
     """
 
     why: str
     stdout: str = ""
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether it exited with status 0, in time."""
-        return not self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ def try_bubblewrap(uid: int, architecture: str, path: str) -> Bubblewrap:
     for makes_network, hides_users in _variants(uid):
         flags = [*_flags(uid, hides_users=hides_users), *(["--unshare-net"] if makes_network else [])]
         outcome = _start(program, flags, uid, architecture)
-        if outcome.succeeded:
+        if not outcome.why:
             found = Bubblewrap(
                 path=program,
                 version=_version(outcome),
@@ -137,7 +133,9 @@ def _flags(uid: int, *, hides_users: bool) -> list[str]:
 
 def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> TrialEnd:
     """Run bwrap in bwrap, to say its version: a program that is there for sure."""
-    with _descriptors() as put:
+    with ExitStack() as cleanup:
+        fds: list[int] = []
+        put = partial(put_in_descriptor, cleanup, fds)
         info = put(b"")
         control = ["--info-fd", str(info), "--block-fd", str(put(b"go"))]
         if architecture in ARCHITECTURES:
@@ -145,8 +143,8 @@ def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> T
             control += ["--seccomp", str(put(compile_filter(everything, architecture)))]
         words = b"".join(os.fsencode(word) + b"\0" for word in (*flags, *_VIEW, "--remount-ro", "/"))
         argv = [program, "--args", str(put(words)), *control, "--", program, "--version"]
-        outcome = run(argv, uid=uid, pass_fds=put.fds)
-        if outcome.succeeded and b"child-pid" not in os.pread(info, 4096, 0):
+        outcome = run(argv, uid=uid, pass_fds=fds)
+        if not outcome.why and b"child-pid" not in os.pread(info, 4096, 0):
             return TrialEnd("bwrap did not tell its child's process id")
         return outcome
 
@@ -173,28 +171,6 @@ def _nests_safely(program: str, flags: Sequence[str], uid: int) -> bool:
 
 def _version(outcome: TrialEnd) -> str:
     return outcome.stdout.strip().removeprefix("bubblewrap ")
-
-
-class _Put:
-    """Keeps bytes in descriptors that a child inherits."""
-
-    def __init__(self) -> None:
-        self.fds: list[int] = []
-
-    def __call__(self, data: bytes) -> int:
-        fd = unnamed_file(data)
-        self.fds.append(fd)
-        return fd
-
-
-@contextmanager
-def _descriptors() -> Iterator[_Put]:
-    put = _Put()
-    try:
-        yield put
-    finally:
-        for fd in put.fds:
-            os.close(fd)
 
 
 def try_cgroups(uid: int) -> Cgroups:

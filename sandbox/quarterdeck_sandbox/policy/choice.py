@@ -27,26 +27,17 @@ INTENDED: Final = (
 """What a policy that confines anything means to have in full.  Limits may be kept by looking now and then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice(Situation):
     """How a policy will be enforced.
 
     Attributes:
         findings: every property, as it is promised.
         gaps: one line for each way in which this is weaker than the policy intends, with the remedy.
-        filtered: whether a filter of system calls is loaded; `unix_sockets`, whether that leaves Unix sockets open.
-        counts_alone: whether the kernel counts its processes apart from all others.
-        stays_root: whether it runs as root without capabilities.
     """
 
-    tier: Tier
-    network: Network
     findings: Mapping[Property, PropertyFinding]
     gaps: tuple[str, ...]
-    filtered: bool
-    unix_sockets: bool
-    counts_alone: bool
-    stays_root: bool = False
 
 
 def choose(
@@ -92,16 +83,8 @@ def choose(
                 f"the policy requires {name.value!r}, but this machine gives {findings[name].strength} "
                 f'({findings[name].mechanism}): {_remedy(name, situation)}, or take it out of "require"'
             )
-    return Choice(
-        tier=tier,
-        network=situation.network,
-        findings=findings,
-        gaps=tuple(_gaps(situation, findings)),
-        filtered=situation.filtered,
-        unix_sockets=situation.unix_sockets,
-        counts_alone=situation.counts_alone,
-        stays_root=stays_root,
-    )
+    gaps = tuple(_gaps(situation, findings))
+    return Choice(policy, machine, tier, situation.network, stays_root, findings=findings, gaps=gaps)
 
 
 def _choose_tier(policy: SandboxPolicy, machine: Machine, allow_unsandboxed: bool) -> Tier:

@@ -13,7 +13,7 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from .host_names import Route
 from .machine import Machine
 from .mounts import View
-from .promises import REACHABLE, SCOPES_ABI, PropertyFinding, Receipt, Strength
+from .promises import REACHABLE, SCOPES_ABI, PropertyFinding, Receipt, Strength, has_own_network
 
 _Problem = str | None
 
@@ -86,11 +86,7 @@ class Confinement:
     @property
     def has_own_network(self) -> bool:
         """Whether it gets a network namespace of its own."""
-        return (
-            self.tier is Tier.BUBBLEWRAP
-            and self.machine.bubblewrap.makes_network
-            and self.network is not NetworkMode.FULL
-        )
+        return has_own_network(self.tier, self.machine, self.network)
 
 
 @dataclass(frozen=True, slots=True)

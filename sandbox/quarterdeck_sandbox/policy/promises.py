@@ -117,11 +117,7 @@ class Situation:
     @property
     def own_network(self) -> bool:
         """Whether it has a network namespace of its own."""
-        return (
-            self.tier is Tier.BUBBLEWRAP
-            and self.machine.bubblewrap.makes_network
-            and self.network is not NetworkMode.FULL
-        )
+        return has_own_network(self.tier, self.machine, self.network)
 
     @property
     def unix_sockets(self) -> bool:
@@ -141,6 +137,11 @@ class Situation:
         A session bus starts any program, and our own control socket approves any.
         """
         return self.unix_sockets and self.tier is Tier.LANDLOCK and self.machine.landlock_abi < SOCKETS_ABI
+
+
+def has_own_network(tier: Tier, machine: Machine, network: Network) -> bool:
+    """Whether a process of this tier gets a network namespace of its own."""
+    return tier is Tier.BUBBLEWRAP and machine.bubblewrap.makes_network and network is not NetworkMode.FULL
 
 
 def promise(situation: Situation) -> Mapping[Property, PropertyFinding]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import psutil
 
-from quarterdeck_protocol.policy import Limits, NetworkMode, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_sandbox.network.uplink import RESOLV_CONF
 from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
 from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
@@ -93,7 +93,7 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Co
         open_parts = closing.gaps
     identity, why_root = None, ""
     if machine.euid == 0 and policy.confines_files:
-        identity, why_root = _identity(policy, plan, program, view, places, choice, machine)
+        identity, why_root = _identity(choice, plan, program, view, places)
         if identity.is_root:
             choice = chosen(stays_root=True)
         hand_over(identity, (places.home, places.tmp))
@@ -110,8 +110,8 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Co
         gaps=(*choice.gaps, *open_parts, *([f"user: {why_root}"] if why_root else [])),
         view=view,
         limits=policy.limits,
-        rlimits=_rlimits(policy.limits, choice, identity),
-        seccomp=_filter(choice, machine) if choice.filtered else b"",
+        rlimits=_rlimits(choice, identity),
+        seccomp=_filter(choice) if choice.filtered else b"",
         identity=identity,
         routes=routes,
         secrets=tuple(_secrets(view, places, identity)) if policy.confines_files else (),
@@ -123,9 +123,7 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Co
 def showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) -> tuple[str, ...]:
     """Those of `paths` that a sandbox of this policy would not refuse to show, and that it does not show anyway."""
     places = requester.places
-    writable = tuple(os.path.realpath(path) for path in (str(places.home), str(places.tmp), *policy.write))
-    private = tuple(os.path.realpath(path) for path in places.private)
-    rules = PathRules(policy, os.path.realpath(places.user_home), private, writable)
+    rules = PathRules.of(policy, places)
     identity = None
     if requester.machine.euid == 0:
         with suppress(LaunchError):  # which every start will say
@@ -134,7 +132,7 @@ def showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) 
     found: list[str] = []
     for path in dict.fromkeys(paths):
         real = os.path.realpath(path)
-        if is_within_any(real, (*writable, *policy.read)) or is_within_any(path, policy.hidden):
+        if is_within_any(real, (*rules.writable, *policy.read)) or is_within_any(path, policy.hidden):
             continue
         with suppress(LaunchError, OSError):
             rules.admit(path, "read")
@@ -146,20 +144,13 @@ def showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) 
     return tuple(found)
 
 
-def _identity(
-    policy: SandboxPolicy,
-    plan: LaunchPlan,
-    program: Program,
-    view: View,
-    places: Places,
-    choice: Choice,
-    machine: Machine,
-) -> tuple[UnixUser, str]:
+def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, places: Places) -> tuple[UnixUser, str]:
     """Whom it becomes when we are root, and, where it stays root, why and what would help.
 
     Raises:
         LaunchError: `sandbox_refused`: what it may write is of another user, who cannot reach or read the rest.
     """
+    policy, machine = choice.policy, choice.machine
     if not machine.other_users:
         return ROOT, "root without capabilities, as no other user can be used here"
     identity = choose_user(places.home, policy.write)
@@ -216,7 +207,8 @@ def _secrets(view: View, places: Places, identity: UnixUser | None) -> Iterator[
             yield credential.path
 
 
-def _rlimits(limits: Limits, choice: Choice, identity: UnixUser | None) -> tuple[tuple[int, int], ...]:
+def _rlimits(choice: Choice, identity: UnixUser | None) -> tuple[tuple[int, int], ...]:
+    limits = choice.policy.limits
     found = [(resource.RLIMIT_CORE, 0)]
     for name, number in _RLIMITS.items():
         value = getattr(limits, name)
@@ -242,16 +234,15 @@ def _others(choice: Choice, identity: UnixUser | None) -> int:
     )
 
 
-def _filter(choice: Choice, machine: Machine) -> bytes:
-    has_namespaces = choice.tier is Tier.BUBBLEWRAP
-    by_landlock = choice.tier is Tier.LANDLOCK
+def _filter(choice: Choice) -> bytes:
+    machine = choice.machine
     return compile_filter(
         Filter(
             inet=choice.network is not NetworkMode.NONE,
             unix=choice.unix_sockets,
             shared_memory="memory" in machine.cgroups.controllers,
-            reaches_out=has_namespaces,
-            truncates=not by_landlock or machine.landlock_abi >= TRUNCATE_ABI,
+            reaches_out=choice.tier is Tier.BUBBLEWRAP,
+            truncates=choice.tier is not Tier.LANDLOCK or machine.landlock_abi >= TRUNCATE_ABI,
             sets_ids=not choice.stays_root,
         ),
         machine.architecture,

@@ -64,7 +64,7 @@ class Watch:
 
     tree: ProcessTree
     meter: UsageMeter
-    on_excess: Callable[[Excess], None]
+    on_excess: Callable[[Excess], None] | None
     _among: "list[Watch]"
     tmpfs_at: float = 0.0
     walk_at: float = 0.0
@@ -115,9 +115,9 @@ class TreeMonitor:
             return
         for watch, excess in await asyncio.to_thread(self._look, list(self._watches)):
             # It may have been ended meanwhile.
-            if watch in self._watches:
-                watch.on_excess, on_excess = _nothing, watch.on_excess
-                on_excess(excess)
+            if watch in self._watches and (tell := watch.on_excess) is not None:
+                watch.on_excess = None
+                tell(excess)
 
     def _look(self, watches: list[Watch]) -> list[tuple[Watch, Excess]]:
         processes = self._reader.scan()
@@ -148,7 +148,3 @@ class TreeMonitor:
             # What was not used of one tick's share is lost: after a quiet hour no burst is due.
             spent_s = self._clock() - started
             self._may_walk_at = max(self._may_walk_at, started - MONITOR_TICK_S) + spent_s / WALK_SHARE
-
-
-def _nothing(_: Excess) -> None:
-    """Do nothing: the excess was reported already."""

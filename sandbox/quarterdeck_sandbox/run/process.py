@@ -115,7 +115,10 @@ class SandboxResources:
 
 
 class ConfinedProcess:
-    """A confined process that `start` has started."""
+    """A confined process that `start` has started.
+
+    `cpu_s` is user and system time of the program and of what it has reaped, as far as `look` has seen it.
+    """
 
     def __init__(
         self,
@@ -135,7 +138,7 @@ class ConfinedProcess:
         self.receipt = receipt
         self._started_at = time.monotonic()
         self._ended_at: float | None = None
-        self._cpu_s: float | None = None
+        self.cpu_s: float | None = None
         self._seen_rss_bytes: int | None = None
         self._told_rss_bytes: int | None = None
         self._limit: str | None = None
@@ -193,11 +196,6 @@ class ConfinedProcess:
         """Whether it may have held more than `peak_rss_bytes`, between two looks."""
         return self._seen_rss_bytes is not None and self._told_rss_bytes is None
 
-    @property
-    def cpu_s(self) -> float | None:
-        """User and system time of the program and of what it has reaped, as far as `look` has seen it."""
-        return self._cpu_s
-
     def look(self) -> None:
         """See how much memory and time it has used so far; once it has ended nobody can tell."""
         try:
@@ -207,7 +205,7 @@ class ConfinedProcess:
             return
         if (peak := _HIGH_WATER.search(status)) is not None:
             self._seen_rss_bytes = max(self._seen_rss_bytes or 0, int(peak[1]) * 1024)
-        self._cpu_s = times.user + times.system + times.children_user + times.children_system
+        self.cpu_s = times.user + times.system + times.children_user + times.children_system
 
     def kill(self) -> None:
         """Kill the whole tree at once."""

@@ -78,7 +78,7 @@ def spawn_bubblewrap(
     blocked, block = _pipe(pipes)
     with ExitStack() as cleanup:
         fds: list[int] = []
-        put = partial(_put, cleanup, fds)
+        put = partial(put_in_descriptor, cleanup, fds)
         gate_fds = [control_fd]
         ends: list[FileIO] = []
         if stdio is Stdio.PIPES:
@@ -114,7 +114,7 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
             if (score := oom_score_of_confined()) is not None:
                 numbers.append(score)
             argv = _gate(GATE_FOLDER, "reaper", *numbers)
-            argv = _closed_first(confinement, argv, partial(_put, cleanup, fds))
+            argv = _closed_first(confinement, argv, partial(put_in_descriptor, cleanup, fds))
             return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
     except BaseException:
         os.close(ours)
@@ -143,7 +143,7 @@ def readonly_argv(order_fd: int) -> list[str]:
     return _gate(GATE_FOLDER, "readonly", order_fd)
 
 
-def _put(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
+def put_in_descriptor(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
     """A descriptor that holds `data`, kept in `fds` until the end of `cleanup`."""
     fd = unnamed_file(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
     cleanup.callback(os.close, fd)

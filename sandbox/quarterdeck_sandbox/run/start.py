@@ -22,6 +22,7 @@ import anyio
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy import NetworkMode, Property, Tier
 from quarterdeck_protocol.secrets import Redactor
+from quarterdeck_sandbox.inside.gate import NAMESPACES
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
@@ -55,7 +56,6 @@ LAST_WORDS_S: Final = 0.5
 LOOK_S: Final = 0.25
 """Between two looks at what it uses; a short command's dossier has what the last one saw."""
 
-_NAMESPACES: Final = ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup")
 _FIXED: Final = ("/", "/usr", "/etc", "/dev")
 
 
@@ -261,7 +261,7 @@ def _last_words(child: subprocess.Popen[bytes]) -> str:
 
 def _our_namespaces() -> dict[str, str]:
     found = {}
-    for name in _NAMESPACES:
+    for name in NAMESPACES:
         try:
             found[name] = os.readlink(f"/proc/self/ns/{name}")
         except OSError:

@@ -100,17 +100,11 @@ class _Builder:
     """Collects the mounts of a view; later ones yield to earlier ones that show the same."""
 
     def __init__(self, policy: SandboxPolicy, places: Places, *, nests_safely: bool, can_close: bool) -> None:
-        self.user_home = os.path.realpath(places.user_home)
-        own = tuple(os.path.realpath(place) for place in (places.home, places.tmp))
+        self._rules = PathRules.of(policy, places)
+        self.user_home = self._rules.user_home
         self._policy = policy
         self._nests_safely = nests_safely
         self._can_close = can_close
-        self._rules = PathRules(
-            policy,
-            self.user_home,
-            tuple(os.path.realpath(place) for place in places.private),
-            (*own, *(os.path.realpath(path) for path in policy.write)),
-        )
         self._mounts: dict[str, Mount] = {}
         self._env: dict[str, str] = {}
         self._shown: list[str] = []

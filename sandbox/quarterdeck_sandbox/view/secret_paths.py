@@ -8,11 +8,11 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 from quarterdeck_protocol.policy import Grant, SandboxPolicy
 from quarterdeck_sandbox.hostile_files import Followed, follow
-from quarterdeck_sandbox.policy.mounts import is_within, is_within_any, overlap
+from quarterdeck_sandbox.policy.mounts import Places, is_within, is_within_any, overlap
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.program.needed_paths import NamedPath, need_of
 
@@ -150,6 +150,13 @@ class PathRules:
     user_home: str
     private: tuple[str, ...]
     writable: tuple[str, ...]
+
+    @classmethod
+    def of(cls, policy: SandboxPolicy, places: Places) -> Self:
+        """The rules for a process with these directories."""
+        writable = (str(places.home), str(places.tmp), *policy.write)
+        real = os.path.realpath
+        return cls(policy, real(places.user_home), tuple(map(real, places.private)), tuple(map(real, writable)))
 
     def admit(self, path: str, key: str) -> Followed:
         """Where a path leads that the policy names under `key`, `read` or `write`.

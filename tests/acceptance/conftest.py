@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 from support.config.places import short_folder, use_places
 from support.processes.commands import forks as our_forks
@@ -17,7 +18,7 @@ from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
 NEIGHBOUR_CALL_S = 30.0
 """What a neighbour's call may take on a busy machine; a server that disturbs it makes it wait for ever."""
 
-BETWEEN_CALLS_S = 0.03
+BETWEEN_CALLS_S = 0.1
 """A neighbour that is called without a pause costs three processes' time in all tests beside it."""
 
 
@@ -62,7 +63,8 @@ async def undisturbed(neighbour: ServerEndpointImpl, tmp_path: Path) -> AsyncIte
             result = await neighbour.invoke("add", {"a": calls, "b": 1})
             calls += 1
             assert result.structured_content == {"sum": calls}
-            await asyncio.sleep(BETWEEN_CALLS_S)
+            with anyio.move_on_after(BETWEEN_CALLS_S):
+                await done.wait()
         return calls
 
     chatting = asyncio.create_task(chat())

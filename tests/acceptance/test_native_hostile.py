@@ -231,25 +231,23 @@ async def test_line_ends_and_marks_survive_an_edit(scene: Scene) -> None:
     assert (scene.workspace / "dos.txt").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\nthree\r\n"
 
 
-async def test_a_directory_of_200_000_entries_is_listed_in_part(scene: Scene) -> None:
+async def test_a_directory_of_50_000_entries_is_listed_in_part(scene: Scene) -> None:
     """A build's output folder would hang the session."""
     crowd = scene.workspace / "crowd"
     crowd.mkdir()
 
     def fill() -> None:
         directory = os.open(crowd, os.O_RDONLY)
-        for first in range(0, 200_000, 50_000):
-            os.close(os.open(f"file{first}", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
-            # Names alone are cheaper; a file system may limit how many one file has.
-            for number in range(first + 1, first + 50_000):
-                os.link(f"file{first}", f"file{number}", src_dir_fd=directory, dst_dir_fd=directory)
+        os.close(os.open("file0", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
+        for number in range(1, 50_000):  # names alone are cheaper
+            os.link("file0", f"file{number}", src_dir_fd=directory, dst_dir_fd=directory)
         os.close(directory)
 
     await anyio.to_thread.run_sync(fill)
     listed = await scene.do("ls", path="crowd")
-    assert "200,000" in listed
+    assert "50,000" in listed
     assert len(listed) < MIB
-    assert "file199999" in await scene.do("find", query="file199999", path="crowd")
+    assert "file49999" in await scene.do("find", query="file49999", path="crowd")
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(.*)*(.*)*x", r"(\w+\s?)*$"])

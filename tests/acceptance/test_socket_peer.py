@@ -15,6 +15,7 @@ import pytest
 import zmq
 from support.servers.real_endpoints import BACKSTOP_S, opened, pretend, say
 
+from quarterdeck.fleet import router
 from quarterdeck.interop import CLIENT_VERSION
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Lost, encode
@@ -102,8 +103,11 @@ async def test_a_peer_that_speaks_no_zmtp_is_hung_up_on(raw: socket.socket, garb
     assert await is_hung_up(raw)
 
 
-async def test_a_peer_that_never_finishes_its_greeting_is_hung_up_on(raw: socket.socket) -> None:
+async def test_a_peer_that_never_finishes_its_greeting_is_hung_up_on(
+    raw: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Connections that wait for ever would use up the descriptors."""
+    monkeypatch.setattr(router, "HANDSHAKE_S", 1.0)
     raw.sendall(GREETING)
     assert await is_hung_up(raw)
 

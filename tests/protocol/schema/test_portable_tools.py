@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -23,6 +24,9 @@ TOOLS: Final[dict[str, Any]] = {
     for tool in tools
 }
 """All in one test, which names those that it is wrong about: a test for each would cost more than what it does."""
+
+published = cache(lambda name: portable_schema(TOOLS[name]))
+"""What is shown of a tool's schema, by its name."""
 
 KINDS: Final = {"items": "array", "additionalProperties": "object"}
 """The type that a keyword speaks about; beside another type it says nothing, whatever stands in it."""
@@ -53,12 +57,12 @@ def test_of_real_tools_nothing_that_the_server_admits_is_refused() -> None:
     """Breaks: tools that people use would stop working behind us."""
     refused, unproven = {}, {}
     for name, tool in TOOLS.items():
-        refused[name], unproven[name] = refused_and_unproven(tool)
+        refused[name], unproven[name] = refused_and_unproven(name, tool)
     assert {name: found for name, found in refused.items() if found} == {}
     assert {name: found for name, found in unproven.items() if found} == {}, "nothing proven about these"
 
 
-def refused_and_unproven(tool: Any) -> tuple[list[Any], list[str]]:
+def refused_and_unproven(tool_name: str, tool: Any) -> tuple[list[Any], list[str]]:
     """What of a tool's parameters is refused although the server admits it, and those of which it admits nothing."""
     loose = {key: value for key, value in tool.items() if key in {"type", "properties"} or key not in CONSTRAINTS}
     server, model = judge(loose), judge(portable_schema(loose))
@@ -72,7 +76,7 @@ def refused_and_unproven(tool: Any) -> tuple[list[Any], list[str]]:
         if not ({True, None} & {*verdicts} or is_barren or "pattern" in str(schema)):
             unproven.append(name)
         refused += [call for call, verdict in zip(tried, verdicts, strict=True) if verdict and not admits(model, call)]
-    server, model = judge(tool), judge(portable_schema(tool))
+    server, model = judge(tool), judge(published(tool_name))
     refused += [call for call in examples(tool, tool) if admits(server, call) and not admits(model, call)]
     return refused, unproven
 
@@ -82,8 +86,8 @@ def test_of_real_tools_every_call_that_the_server_takes_passes_the_portable_sche
 ) -> None:
     """Breaks: a model is told that a call is wrong which the server would have carried out."""
     wrong = {}
-    for name, tool in TOOLS.items():
-        model = judge(portable_schema(tool))
+    for name in TOOLS:
+        model = judge(published(name))
         wrong[name] = [call for call, taken in calls[name] if taken and isinstance(call, dict)]
         wrong[name] = [call for call in wrong[name] if not admits(model, call)]
     assert {name: found for name, found in wrong.items() if found} == {}
@@ -102,8 +106,8 @@ def test_of_the_calls_written_for_real_tools_servers_take_most(calls: dict[str, 
 def test_of_real_tools_every_published_node_is_typed_a_union_or_free() -> None:
     """Breaks: providers refuse a whole session for one node without a type."""
     wrong = {}
-    for name, tool in TOOLS.items():
-        result = portable_schema(tool)
+    for name in TOOLS:
+        result = published(name)
         wrong[name] = [node for node in nodes(result) if not is_typed_a_union_or_free(node)]
         wrong[name] += [one for one in containers(result) if isinstance(one, dict) and "$ref" in one]
     assert {name: found for name, found in wrong.items() if found} == {}

@@ -114,8 +114,8 @@ def _install_python(place: Path, uv: str, package: str) -> str:
 
 
 def _run_uv(programs: Path, place: Path, package: str) -> str:
-    """Install a package into an environment; with no cache of a user's."""
-    cache = place.with_suffix(".cache")
+    """Install a package into an environment; with no cache of a user's, and what two of them need fetched once."""
+    cache = place.with_name("uv.cache")
     return _run(
         [str(programs / "uv"), "pip", "install", "-q", "--cache-dir", str(cache), "--python", str(place), package]
     )

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.errors import LedgerError
 
 
 class ExitCode(IntEnum):
@@ -75,3 +78,36 @@ def as_command_error(
         from quarterdeck_protocol.plain_words import plain_words  # not for each command that succeeds
 
         raise CommandError(code, f"{what}{plain_words(error)}", remedy) from error
+
+
+@contextmanager
+def ledger_errors() -> Iterator[None]:
+    """Turn errors of the ledger in the block into the command's."""
+    from quarterdeck.ledger.errors import LedgerError
+
+    try:
+        yield
+    except LedgerError as error:
+        raise ledger_error(error) from None
+
+
+def ledger_error(error: "LedgerError") -> CommandError:
+    """The error of a ledger that cannot be used."""
+    from quarterdeck.ledger import errors
+
+    missing = (errors.MissingLedgerError, errors.ArchivedError)
+    broken = (
+        errors.BrokenChainError,
+        errors.CorruptLedgerError,
+        errors.MissingHeadError,
+        errors.TruncatedLedgerError,
+    )
+    code = (
+        ExitCode.NOT_FOUND
+        if isinstance(error, missing)
+        else ExitCode.BROKEN
+        if isinstance(error, broken)
+        else ExitCode.USAGE
+    )
+    remedy = "quarterdeck ledger verify says what is wrong; --state-dir DIR names another ledger"
+    return CommandError(code, error.problem, error.remedy or remedy)

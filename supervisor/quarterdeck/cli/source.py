@@ -23,11 +23,9 @@ from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import options
-from .exits import CommandError, ExitCode, as_command_error
-from .ledger import code_of, remedy_of
-from .log_setup import LogFormat, LogLevel, set_up_logging
+from .exits import CommandError, ExitCode, as_command_error, ledger_error
 from .options import NativeOptions, native_options
-from .output import print_line
+from .output import LogFormat, LogLevel, print_line, set_up_logging
 from .parameters import Combined
 
 if TYPE_CHECKING:
@@ -278,7 +276,7 @@ async def start_product(
         except LeaseHeldError as error:
             raise _held_by_another(settings, error) from error
         except LedgerError as error:
-            raise CommandError(code_of(error), error.problem, remedy_of(error)) from error
+            raise ledger_error(error) from error
         except (UnsafePathError, OSError) as error:
             raise CommandError(
                 ExitCode.USAGE,

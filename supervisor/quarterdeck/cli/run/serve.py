@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
-from quarterdeck.cli.output import print_json
+from quarterdeck.cli.output import LogFormat, LogLevel, print_json, set_up_logging
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import closed_streams, run
 from quarterdeck.cli.source import Source, load, start_product
@@ -180,7 +179,7 @@ def _open_http(
     Raises:
         CommandError: nothing can listen there.
     """
-    from quarterdeck.cli.ledger import directory
+    from quarterdeck.cli.trust.context import directory
     from quarterdeck.host.http.address import HttpOptions, is_taken, listen
     from quarterdeck.ledger.store.lease import read_holder
     from quarterdeck_protocol.faults import ProtocolFault

@@ -1,7 +1,7 @@
-"""Open the ledger and the configuration for the commands of `trust`, and record decisions.
+"""Open the ledger, and the configuration beside it, for commands; record decisions.
 
-The ledger is read while another process may write it; a decision goes through the `serve` that writes it, else it is
-written here.
+The ledger is read while another process may write it, and changed under its lease; a decision goes through the `serve`
+that writes it, else it is written here.
 """
 
 import os
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.ledger import directory, ledger_errors
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error, ledger_errors
 from quarterdeck.cli.source import Source, load
+from quarterdeck.config.places.paths import state_dir
 from quarterdeck_protocol.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -31,6 +31,54 @@ _LOOK_AGAIN: Final = "look at what is held now, with quarterdeck trust diff, and
 
 WRITE_WAIT_S: Final = 10.0
 """How long a decision waits for a command that writes the ledger: commands end by themselves."""
+
+
+def directory() -> Path:
+    """Where the ledger is."""
+    from quarterdeck.ledger.open import ledger_dir
+
+    return ledger_dir(state_dir())
+
+
+@contextmanager
+def reading() -> "Iterator[LedgerReader]":
+    """The ledger, to be read in the block.
+
+    Raises:
+        CommandError: it cannot be; also for a `LedgerError` of the block.
+    """
+    from quarterdeck.ledger.store.reader import LedgerReader
+
+    with ledger_errors(), LedgerReader.open(directory()) as reader:
+        yield reader
+
+
+@contextmanager
+def leased(command: str = "ledger", wait_s: float = 0.0) -> Iterator[Path]:
+    """The ledger's directory, in which nobody else writes during the block.
+
+    Args:
+        command: what others are told that writes it.
+        wait_s: how long to wait for another to let go.
+
+    Raises:
+        CommandError: somebody does, or it cannot be used; also for a `LedgerError` of the block.
+    """
+    from quarterdeck.ledger.store.database import audit_time
+    from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, take_lease
+
+    us = Holder(pid=os.getpid(), digest="", command=command, started_at=audit_time())
+    with ledger_errors():
+        try:
+            lease = take_lease(directory(), us, wait_s=wait_s)
+        except LeaseHeldError as error:
+            other = error.holder
+            who = f"quarterdeck {other.command} (process {other.pid})" if other is not None else "another process"
+            raise CommandError(
+                ExitCode.USAGE, f"{who} writes the ledger {directory()}", "end it first, or name another --state-dir"
+            ) from None
+        with lease:
+            yield directory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +244,13 @@ def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
 
 
 def _write(decisions: "Sequence[Decision]") -> None:
-    from quarterdeck.ledger.store.database import audit_time
-    from quarterdeck.ledger.store.lease import Holder, take_lease
     from quarterdeck.ledger.store.store import LedgerStore
     from quarterdeck.trust.judge.verdicts import StaleDecisionError, decide
 
-    us = Holder(pid=os.getpid(), digest="", command="trust", started_at=audit_time())
     with (
         as_command_error(StaleDecisionError, remedy=_LOOK_AGAIN, code=ExitCode.NO_ANSWER),
-        ledger_errors(),
-        take_lease(directory(), us, wait_s=WRITE_WAIT_S),
-        LedgerStore.open(directory()) as store,
+        leased("trust", WRITE_WAIT_S) as place,
+        LedgerStore.open(place) as store,
     ):
         record = decide(store.book, decisions)
         store.append(record.events, record.documents, durable=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.ledger import directory, reading
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted, printable
 
+from .context import directory, reading
 from .ledger_maintenance import compact, export, import_, verify
 from .ledger_views import (
     parse_moment,

@@ -8,10 +8,11 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.ledger import directory, leased, reading
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import counted, printable
+
+from .context import directory, leased, reading
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.chain import Head, Verification

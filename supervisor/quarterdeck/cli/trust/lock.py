@@ -10,13 +10,13 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.ledger import reading
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Asked, Source, ask, load
 from quarterdeck.common.words import counted, printable
 from quarterdeck.control.protocol import ListingList, Listings
 
+from .context import reading
 from .views import describe_key
 
 if TYPE_CHECKING:

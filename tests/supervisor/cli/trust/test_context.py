@@ -137,7 +137,7 @@ def test_a_command_that_writes_on_is_named(config: Path, directory: Path, monkey
     """A user would wait without knowing for what."""
     monkeypatch.setattr(context, "WRITE_WAIT_S", 0.0)
     busy = Holder(pid=4242, digest="", command="ledger")
-    with take_lease(directory, busy), pytest.raises(CommandError, match=r"pid 4242"):
+    with take_lease(directory, busy), pytest.raises(CommandError, match=r"ledger \(process 4242\) writes"):
         send([decision(config)])
     assert approved(directory, config) == NOW.hash
 

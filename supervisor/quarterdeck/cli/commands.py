@@ -178,7 +178,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "link",
-        "configure.link:link",
+        "configure.clients:link",
         CONFIGURE,
         "Put quarterdeck into a client's configuration",
         (
@@ -188,7 +188,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "unlink",
-        "configure.link:unlink",
+        "configure.clients:unlink",
         CONFIGURE,
         "Take quarterdeck out of a client's configuration",
         (

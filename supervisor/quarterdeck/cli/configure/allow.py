@@ -15,7 +15,7 @@ from quarterdeck.cli.source import Named, Source, check_server, load
 from quarterdeck.cli.trust.context import open_context, send
 from quarterdeck.common.words import printable
 
-from .link import DryRun, print_diff
+from .clients import DryRun, as_it_was, print_diff
 
 if TYPE_CHECKING:
     from quarterdeck.config.load.origin import Origin
@@ -65,8 +65,7 @@ def allow(
         raise click.exceptions.Exit(ExitCode.OK)
     backup = _write_change(change)
     _approve(source, target, change)
-    before = f"; as it was: {printable(str(backup))}" if backup else ""
-    print_line(f"{server} has that access from its next start{before}", "green")
+    print_line(f"{server} has that access from its next start{as_it_was(backup)}", "green")
 
 
 @dataclass(frozen=True, slots=True)

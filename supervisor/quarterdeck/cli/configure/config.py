@@ -16,11 +16,12 @@ from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.common.words import flat, printable, utf8
 
-from .import_servers import import_config
+from .clients import describe_plain_secrets, import_config
 
 if TYPE_CHECKING:
     from quarterdeck.config.load.report import Value
     from quarterdeck.config.settings import FileFound
+    from quarterdeck_protocol.configs import ServerConfig
 
 NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
 
@@ -80,11 +81,15 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
 
     What the sandbox will refuse is found without starting anything; a command that is not here is a warning.
     """
+    from quarterdeck.config.settings import merge_files
     from quarterdeck.config.load.report import check_files
+    from quarterdeck.config.secrets.masking import literal_secrets
 
     files = files_of(config)
     findings = check_files(files)
-    missing, refused = _unstartable(config or (), files)
+    merged = merge_files(files)
+    missing, refused = _unstartable(config or (), merged.servers)
+    secrets = {server: found for server, of in merged.origins.items() if (found := list(literal_secrets(of.row)))}
     is_broken = bool(refused) or any(finding.is_error for finding in findings)
     if json:
         said = [dataclasses.asdict(finding) for finding in findings]
@@ -96,6 +101,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
                     "findings": said,
                     "commands_missing": missing,
                     "refused": [each._asdict() for each in refused],
+                    "plain_secrets": secrets,
                 }
             )
         )
@@ -108,12 +114,14 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
             remedy = "or correct its path" if "/" in command else "or give its full path"
             what = f"{server}: there is no command {command!r}{where}: install it, {remedy}"
             print_line(f"warning: {printable(what)}", "yellow")
+        for server, places in secrets.items():
+            print_line(f"warning: {describe_plain_secrets(server, places)}", "yellow")
         for each in refused:
             print_line(f"error: {printable(each.server)} would not be started: {printable(each.why)}", "red")
             print_line(f"  fix: {printable(each.fix)}")
         if not any(found.exists for found in files):
             print_line(NOTHING, stderr=True)
-        elif not (findings or missing or refused):
+        elif not (findings or missing or refused or secrets):
             print_line("nothing is wrong", "green", stderr=True)
     if is_broken:
         raise click.exceptions.Exit(ExitCode.USAGE)
@@ -222,7 +230,7 @@ class UnstartableServer(NamedTuple):
 
 
 def _unstartable(
-    named: "Sequence[Path]", files: "tuple[FileFound, ...]"
+    named: "Sequence[Path]", servers: "Sequence[ServerConfig]"
 ) -> "tuple[dict[str, str], list[UnstartableServer]]":
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
     from quarterdeck.config.places.trusted_files import trusted_files
@@ -234,7 +242,6 @@ def _unstartable(
     from quarterdeck_protocol.faults import REMEDIES, fill_remedy
     from quarterdeck_sandbox import known_machine
 
-    servers = merge_files(files).servers
     local = [server for server in servers if isinstance(server, StdioServerConfig)]
     if not local:
         return {}, []

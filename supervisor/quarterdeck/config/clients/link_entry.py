@@ -49,12 +49,14 @@ class LinkPlan:
     Attributes:
         text: what the file would hold; the same as it holds when there is nothing to do.
         others: further names under which the file starts us.
+        beside: its other servers, which the client starts itself; of a file that is to start us.
     """
 
     location: ClientLocation
     file: UserFile
     text: str
     others: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def is_needed(self) -> bool:
@@ -155,16 +157,18 @@ def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) 
         LinkError: it cannot be read or parsed, or has a server of that name that is not ours.
     """
     file, rows = _read(location)
-    others = tuple(key for key, row in rows.items() if key != name and isinstance(row, Mapping) and is_own(row))
+    own = {key for key, row in rows.items() if isinstance(row, Mapping) and is_own(row)}
+    others = tuple(key for key in rows if key != name and key in own)
+    beside = tuple(key for key in rows if key != name and key not in own)
     if rows.get(name) == entry:
-        return LinkPlan(location, file, file.text, others)
+        return LinkPlan(location, file, file.text, others, beside)
     if name in rows and not _is_ours(rows[name]):
         raise LinkError(f"{location.path} has another server called {name!r}: choose a name of your own with --name")
     try:
         text = _with_entry(location, file.text, name, entry)
     except (DocumentError, EditError) as error:
         raise LinkError(f"{location.path} is not changed: {error}") from error
-    return LinkPlan(location, file, text, others)
+    return LinkPlan(location, file, text, others, beside)
 
 
 def plan_unlink(location: ClientLocation, name: str) -> LinkPlan:

@@ -150,6 +150,21 @@ def test_a_warning_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str])
     assert "nothing is wrong" in capsys.readouterr().err
 
 
+def test_a_check_warns_of_secrets_in_plain_text(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The import that said so is long forgotten, and the token still lies in the file."""
+    token = "ghp_0123456789abcdefghij"
+    rows = {
+        "gh": {"url": "https://host/mcp", "headers": {"Authorization": f"Bearer {token}"}},
+        "kept": {"url": "https://host/mcp", "headers": {"Authorization": "Bearer ${HOME}"}},
+    }
+    own(home, {"mcpServers": rows})
+    assert run("check") == 0
+    told = capsys.readouterr().out
+    assert "warning: gh: headers.Authorization looks like a secret in plain text: store it with" in told
+    assert token not in told
+    assert run_json(capsys, "check")["plain_secrets"] == {"gh": ["headers.Authorization"]}
+
+
 def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file would be called right whose servers never start."""
     documents = home / "documents"

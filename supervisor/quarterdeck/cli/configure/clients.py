@@ -1,10 +1,10 @@
-"""`quarterdeck link` and `unlink`: put our `serve` into other programs' configuration, and take it out again.
+"""`quarterdeck link`, `unlink` and `config import`: our `serve` in other clients' files, and their servers in ours.
 
 All changes are computed before the first file is written: one that cannot be used leaves all unchanged.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,9 +14,10 @@ from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
-from quarterdeck.common.words import printable, utf8
+from quarterdeck.common.words import counted, printable, utf8
 
 if TYPE_CHECKING:
+    from quarterdeck.config.clients.import_servers import FoundServer, FoundServers, SkippedServer
     from quarterdeck.config.clients.known_clients import Client, ClientLocation, UserDirectories
     from quarterdeck.config.clients.link_entry import LinkPlan
 
@@ -102,6 +103,11 @@ def print_diff(lines: list[str]) -> None:
             printable(line).replace("\t", "    "),
             STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
         )
+
+
+def as_it_was(backup: Path | None) -> str:
+    """Where the copy is of a file that was changed."""
+    return f"; as it was: {printable(str(backup))}" if backup else ""
 
 
 def _client(name: str) -> "Client":
@@ -214,9 +220,164 @@ def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run:
     elif dry_run:
         print_line("nothing was changed (--dry-run)", "dim")
     else:
-        kept = f"; as it was: {printable(str(backup))}" if backup else ""
-        print_line(f"{done}{kept}")
+        print_line(f"{done}{as_it_was(backup)}")
         print_line(f"restart {plan.location.client.title} to apply it", "dim")
     if plan.others:
         others = ", ".join(repr(printable(each)) for each in plan.others)
         print_line(f"it starts quarterdeck as {others} too: unlink those that you do not need", "yellow", stderr=True)
+    if plan.beside:
+        beside, client = printable(", ".join(plan.beside)), plan.location.client
+        how = f"take them over with quarterdeck config import {client.name}, then out of its file"
+        print_line(f"it also starts {beside} itself, unconfined: {how}", "dim", stderr=True)
+
+
+def import_config(
+    source: Annotated[
+        str,
+        Argument(
+            metavar="CLIENT|FILE",
+            help="claude-desktop, claude-code, cursor, vscode, windsurf; or any file that lists servers.",
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        Path | None,
+        Option(
+            "--to",
+            metavar="FILE",
+            help="Where to write them; your own mcp.json unless told otherwise.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
+    ] = None,
+    dry_run: DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Take over the servers of another MCP client; those that are there already stay as they are."""
+    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers
+    from quarterdeck.config.clients.link_entry import show_change
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
+    from quarterdeck.config.load.document import DocumentError
+    from quarterdeck.config.load.jsonc import EditError
+
+    target = (to or _user_file()).expanduser().absolute()
+    with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):
+        taken = find_servers(_locations(source), only=server or ())
+    _check_found(taken, source, server or [], target)
+    with (
+        as_command_error(UserFileError, remedy=f"make {target} a file of your own, or name another with --to FILE"),
+        as_command_error(
+            DocumentError,
+            EditError,
+            remedy="correct that file, or name another with --to FILE",
+            what=f"{target} is not changed: ",
+        ),
+    ):
+        file = read_user_file(target)
+        text, added, kept = add_servers(file.text, taken.found)
+        diff = show_change(str(target), file.text, text)
+        wanted = bool(added) and not dry_run
+        backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
+    left_out = [*taken.left_out, *kept]
+    if json:
+        print_json(
+            {
+                "from": [utf8(path) for path in taken.read],
+                "to": utf8(target),
+                "imported": [_report(each) for each in added],
+                "left_out": [{"name": each.name, "path": utf8(each.path), "reason": each.reason} for each in left_out],
+                "other_projects": taken.elsewhere,
+                "changed": wanted,
+                "diff": [utf8(line) for line in diff],
+                "backup": utf8(backup) if backup else None,
+            }
+        )
+        return
+    print_diff(diff)
+    _print_imported(added, left_out, taken.elsewhere)
+    if not added:
+        print_line("there is nothing to import")
+    elif dry_run:
+        print_line("nothing was changed (--dry-run)", "dim")
+    else:
+        print_line(f"imported {counted(len(added), 'server')} into {printable(str(target))}{as_it_was(backup)}")
+        where = printable(", ".join(dict.fromkeys(str(each.path) for each in added)))
+        print_line(f"what starts them from {where} still does so, unconfined: take them out there", "dim", stderr=True)
+
+
+def _locations(source: str) -> "Sequence[ClientLocation]":
+    from quarterdeck.config.clients.import_servers import locations_in_file
+    from quarterdeck.config.clients.known_clients import CLIENTS, UserDirectories, find_client, sources
+
+    client = find_client(source)
+    if client is not None:
+        return sources(client, UserDirectories.here())
+    path = Path(source).expanduser().absolute()
+    if not path.exists():
+        known = ", ".join(each.name for each in CLIENTS)
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {known}"
+        )
+    return locations_in_file(path)
+
+
+def _user_file() -> Path:
+    """The user's own file, which `serve` finds without being told."""
+    from quarterdeck.config.load.origin import mcp_config_paths
+
+    return mcp_config_paths(Path.cwd(), os.environ)[1]
+
+
+def _check_found(taken: "FoundServers", source: str, wanted: list[str], target: Path) -> None:
+    if not taken.read:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no file here that lists servers",
+            "name its file in place of the client: quarterdeck config import FILE",
+        )
+    if any(path.resolve() == target.resolve() for path in taken.read):
+        raise CommandError(ExitCode.USAGE, f"{target} would be imported into itself", "name another file with --to")
+    known = {each.name for each in taken.left_out} | {name for each in taken.found for name in (each.name, each.id)}
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no server {missing[0]!r}",
+            "leave --server out to see what it has: --dry-run changes nothing",
+        )
+
+
+def _report(server: "FoundServer") -> dict[str, object]:
+    return {
+        "id": server.id,
+        "name": server.name,
+        "path": utf8(server.path),
+        "secrets": list(server.secrets),
+        "inputs": list(server.inputs),
+        "notes": list(server.notes),
+    }
+
+
+def _print_imported(added: "list[FoundServer]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
+    for each in left_out:
+        print_line(f"{printable(each.name)} is left out: {printable(each.reason)}", "yellow", stderr=True)
+    for server in added:
+        for note in server.notes:
+            print_line(f"{server.id}: {printable(note)}", "yellow", stderr=True)
+        for name in server.inputs:
+            print_line(f"{server.id} needs a secret: quarterdeck secret set {name}", "yellow", stderr=True)
+        if server.secrets:
+            print_line(describe_plain_secrets(server.id, server.secrets), "yellow", stderr=True)
+    if elsewhere:
+        print_line(f"{elsewhere} more belong to other projects: run this in their folders", "dim", stderr=True)
+
+
+def describe_plain_secrets(server: str, places: "Sequence[str]") -> str:
+    """What to do about values in a server's row that look like secrets."""
+    return (
+        f"{printable(server)}: {printable(', '.join(places))} looks like a secret in plain text: store it with "
+        "quarterdeck secret set NAME, and write ${keyring:NAME} in its place"
+    )

@@ -66,21 +66,10 @@ class Listings(Message, frozen=True, tag="listings"):
     """List what the servers offer, held or not, once they have connected."""
 
 
-class DecisionView(msgspec.Struct, frozen=True):
-    """A decision of the user on one thing; see `Decision`."""
-
-    scope: str
-    server: str
-    subject: str
-    name: str
-    hash: str
-    body: str = ""
-
-
 class Decide(Message, frozen=True, tag="decide"):
-    """Record these decisions, all or none, and act on them."""
+    """Record these decisions, all or none, and act on them: `Decision`s, in a list as msgspec writes them."""
 
-    decisions: tuple[DecisionView, ...]
+    decisions: msgspec.Raw
 
 
 Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide

@@ -19,7 +19,6 @@ from quarterdeck.control.protocol import (
     Call,
     Decide,
     Decided,
-    DecisionView,
     Fault,
     ListingList,
     Listings,
@@ -327,14 +326,14 @@ class Judged:
 
 async def test_a_persons_decisions_are_taken_as_they_were_made(tmp_path: Path) -> None:
     """What is approved would not be what was looked at."""
-    views = (DecisionView("/product.json", "up", "tool", "echo", "ab"), DecisionView("", "up", "launch", "", "c", "{}"))
-    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
-        judged = Judged(product)
-        assert await ask(product, Decide(views)) == Decided()
-    assert judged.decisions == [
+    decisions = (
         Decision("/product.json", "up", ItemKey(Subject.TOOL, "echo"), "ab"),
         Decision("", "up", ItemKey(Subject.LAUNCH), "c", b"{}"),
-    ]
+    )
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        judged = Judged(product)
+        assert await ask(product, Decide(msgspec.Raw(msgspec.json.encode(decisions)))) == Decided()
+    assert judged.decisions == [*decisions]
 
 
 @pytest.mark.parametrize(
@@ -351,7 +350,8 @@ async def test_decisions_that_are_not_recorded_are_refused(
     """A user would believe that a tool is approved, or blocked, and it is not."""
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         judged = Judged(product, error)
-        refused = await ask(product, Decide((DecisionView("", "up", subject, "echo", "ab"),)))
+        decision = {"scope": "", "server": "up", "key": [subject, "echo"], "hash": "ab"}
+        refused = await ask(product, Decide(msgspec.Raw(msgspec.json.encode([decision]))))
     assert isinstance(refused, Refused)
     assert refused.code == code
     assert code in set(Refusal)

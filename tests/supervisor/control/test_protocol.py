@@ -9,7 +9,6 @@ from quarterdeck.control.protocol import (
     Call,
     Decide,
     Decided,
-    DecisionView,
     Fault,
     FaultView,
     Inspect,
@@ -38,6 +37,9 @@ from quarterdeck.control.protocol import (
     decode_request,
     encode,
 )
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.faults import Dossier
 
 FAULT = FaultView("tool_error", "exited", "it ended", "see its logs", "unknown", Dossier(signal=9, hints=("oom",)))
@@ -47,8 +49,8 @@ SERVER = ServerView(
 
 REQUESTS: list[Request] = [Ps(), Tools(), Call("fs__read", msgspec.Raw(b'{"a":1}')), Restart("fs"), LogPath("fs")]
 REQUESTS += [Inspect("fs"), Listings()]
-DECISIONS = (DecisionView("/deck.json", "fs", "tool", "read", "ab12"), DecisionView("", "fs", "launch", "", "c", "{}"))
-REQUESTS += [Decide(DECISIONS)]
+DECISION = Decision("/deck.json", "fs", ItemKey(Subject.TOOL, "read"), "ab12", b"{}")
+REQUESTS += [Decide(msgspec.Raw(msgspec.json.encode([DECISION])))]
 ANSWERS: list[Answer] = [
     ServerList((SERVER,)),
     ToolList((ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b'{"name":"read"}')),), (SERVER,)),
@@ -104,7 +106,7 @@ MEMBERS = {
     "receipt": "tier network uid program cwd properties shown gaps",
     "properties": "name strength mechanism",
     "limits": "name most present peak kept_by",
-    "decisions": "scope server subject name hash body",
+    "decisions": "scope server key hash body",
 }
 """What programs read in `--json`, and other versions on the socket."""
 

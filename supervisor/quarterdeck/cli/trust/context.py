@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error, ledger_errors
 from quarterdeck.cli.source import Source, load
 from quarterdeck.config.places.paths import state_dir
@@ -232,13 +234,9 @@ def send(decisions: "Sequence[Decision]") -> None:
 
 def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
     from quarterdeck.control.client import ask
-    from quarterdeck.control.protocol import Decide, DecisionView, Refused
+    from quarterdeck.control.protocol import Decide, Refused
 
-    views = tuple(
-        DecisionView(each.scope, each.server, each.key.subject, each.key.name, each.hash, each.body.decode())
-        for each in decisions
-    )
-    answer = ask(directory, Decide(views))
+    answer = ask(directory, Decide(msgspec.Raw(msgspec.json.encode(decisions))))
     if isinstance(answer, Refused):
         raise CommandError(ExitCode.NO_ANSWER, answer.message, _LOOK_AGAIN)
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.config.places import use_places, write_config
 from support.ledger.histories import EVIL, NOW, fill, open_ledger, seen
@@ -90,14 +91,7 @@ def test_a_decision_goes_through_the_serve_that_writes(
     [(where, request)] = asked
     assert where == serve
     assert isinstance(request, Decide)
-    [view] = request.decisions
-    assert (view.scope, view.server, view.subject, view.name, view.hash) == (
-        scope_of(config),
-        "time",
-        "tool",
-        "now",
-        EVIL.hash,
-    )
+    assert msgspec.json.decode(request.decisions, type=list[Decision]) == [decision(config)]
     assert approved(directory, config) == NOW.hash
 
 

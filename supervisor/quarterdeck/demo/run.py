@@ -1,40 +1,209 @@
-"""Run the demonstration: hang, crash and kill servers, and report which promises are kept meanwhile."""
+"""Run the demonstration: hang, crash and kill servers, and report which promises are kept meanwhile.
+
+It runs on a `quarterdeck serve` of its own, with a stock MCP client and its control socket, in a temporary directory
+that is gone at the end.  What happens is reported as events.
+"""
 
 import asyncio
+import json
 import os
 import signal
+import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 from typing import Final
 
+import msgspec
 import psutil
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from quarterdeck.control.protocol import SandboxView, ServerView
-from quarterdeck.demo.servers import CRASH_STATUS
+from quarterdeck.config.places.paths import configuration_digest
+from quarterdeck.config.places.runtime_directory import find_serving
+from quarterdeck.control.client import ask
+from quarterdeck.control.protocol import Ps, SandboxView, ServerList, ServerView
+from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy import Tier
 
-from .setup import (
-    HANG_S,
-    PATIENCE_S,
-    SERVERS,
-    AnyEvent,
-    Death,
-    DemoError,
-    End,
-    Fact,
-    Promise,
-    Quote,
-    Reply,
-    Scene,
-    Setup,
-    Table,
-    open_setup,
-)
+from .servers import CRASH_STATUS, SERVERS
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="event"):
+    """One thing that is reported."""
+
+
+class Scene(Event, frozen=True, tag="scene"):
+    """A chapter begins."""
+
+    title: str
+
+
+class Fact(Event, frozen=True, tag="fact"):
+    """Something happened."""
+
+    text: str
+
+
+class Quote(Event, frozen=True, tag="quote"):
+    """What the client was told, word for word."""
+
+    text: str
+
+
+class Death(Event, frozen=True, tag="death"):
+    """What is known of how a server died."""
+
+    server: str
+    dossier: Dossier
+
+
+class Table(Event, frozen=True, tag="table"):
+    """Rows of one shape."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Promise(Event, frozen=True, tag="promise"):
+    """Something that we promise, and whether it was kept."""
+
+    text: str
+    is_kept: bool
+
+
+class End(Event, frozen=True, tag="end"):
+    """The last one: how many promises were kept, and how long it all took."""
+
+    kept: int
+    broken: int
+    took_s: float
+
+
+AnyEvent = Scene | Fact | Quote | Death | Table | Promise | End
+
+Tell = Callable[[AnyEvent], None]
+
+NOTICEABLE_S: Final = 1.0
+"""A call of the well-behaved server that takes this long was delayed: those of the others take longer."""
+HANG_S: Final = 1.5
+"""The deadline of a call to the server that hangs: long enough to see, short enough to wait for."""
+
+PATIENCE_S: Final = 10.0
+"""For a restart, and for the end of every process."""
+
+POLL_S: Final = 0.02
 
 PAUSE_S: Final = 0.01
 """Between two calls."""
+
+
+class DemoError(Exception):
+    """The demonstration cannot go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the client got for a call, and after how long."""
+
+    text: str
+    is_error: bool
+    took_s: float
+
+
+class Setup:
+    """The running `serve` and its client; made by `open_setup`."""
+
+    def __init__(self, client: Client, runtime_root: Path, digest: str) -> None:
+        self._client = client
+        self._runtime_root = runtime_root
+        self._digest = digest
+
+    async def tools(self) -> tuple[tuple[str, str], ...]:
+        """Names and descriptions, as the client sees them."""
+        listed = await self._client.list_tools()
+        return tuple((tool.name, tool.description or "") for tool in listed.tools)
+
+    async def call(self, tool: str, on_progress: Callable[[], None] | None = None, **arguments: object) -> Reply:
+        """Call a tool through the client."""
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+            if on_progress is not None:
+                on_progress()
+
+        began = time.perf_counter()
+        result = await self._client.call_tool(tool, arguments, progress_callback=progressed if on_progress else None)
+        text = "\n".join(getattr(block, "text", "") for block in result.content)
+        return Reply(text, bool(result.is_error), time.perf_counter() - began)
+
+    async def servers(self) -> dict[str, ServerView]:
+        """What `quarterdeck ps` says."""
+        directory = find_serving(self._digest, self._runtime_root)
+        if directory is None:
+            raise DemoError("the serve of the demonstration has ended")
+        answer = await asyncio.to_thread(ask, directory, Ps())
+        assert isinstance(answer, ServerList)
+        return {server.id: server for server in answer.servers}
+
+    async def until(self, server: str, is_so: Callable[[ServerView], bool]) -> ServerView:
+        """The state of a server once it is so, or after `PATIENCE_S`."""
+        deadline = time.monotonic() + PATIENCE_S
+        # It happens in another process, which tells nobody.
+        while not is_so(view := (await self.servers())[server]) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
+        return view
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process below this one: serve, zygote, workers, servers."""
+        return psutil.Process().children(recursive=True)
+
+
+@asynccontextmanager
+async def open_setup() -> AsyncIterator[Setup]:
+    """Start it all; the client has connected when the body begins.
+
+    Raises:
+        DemoError: it cannot be started.
+    """
+    # /tmp itself: the TMPDIR of the moment may be too long for a socket's path.
+    with tempfile.TemporaryDirectory(prefix="quarterdeck-demo-", dir="/tmp") as folder:
+        base = Path(folder)
+        config = base / "servers.json"
+        config.write_text(json.dumps({"mcpServers": {server: _row(server) for server in SERVERS}}))
+        env = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
+        env |= {"QUARTERDECK_STATE_DIR": str(base / "state"), "QUARTERDECK_RUNTIME_DIR": str(base / "run")}
+        serve = StdioServerParameters(
+            command=sys.executable,
+            # The servers are ours, so that they may run where nothing confines them: it is told.
+            args=["-m", "quarterdeck.cli", "serve", "--config", str(config), "--allow-unsandboxed"],
+            env=env,
+        )
+        failure: DemoError | None = None
+        with (base / "serve.log").open("w+") as log:
+            async with AsyncExitStack() as stack:
+                try:
+                    client = await stack.enter_async_context(Client(stdio_client(serve, errlog=log), cache=None))
+                except Exception as error:
+                    log.seek(0)
+                    raise DemoError(f"`quarterdeck serve` does not start: {log.read().strip() or error}") from error
+                try:
+                    yield Setup(client, base / "run", configuration_digest([config]))
+                except DemoError as error:
+                    # Kept from the client's task groups, which would wrap it.
+                    failure = error
+        if failure is not None:
+            raise failure
+
+
+def _row(server: str) -> dict[str, object]:
+    # A server has a HOME of its own, where an interpreter finds no packages that its user has installed.
+    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    row: dict[str, object] = {"command": sys.executable, "args": ["-m", "quarterdeck.demo.servers", server], "env": env}
+    return row | ({"call_timeout_s": HANG_S} if server == "stuck" else {})
 
 
 @dataclass(slots=True)
@@ -52,9 +221,7 @@ async def constant_load(setup: Setup) -> AsyncIterator[Tally]:
     tally = Tally()
 
     async def keep_calling() -> None:
-        number = 0
-        while True:
-            number += 1
+        for number in count(1):
             reply = await setup.call("tidy__add", a=number, b=1)
             if reply.is_error or reply.text != str(number + 1):
                 tally.failed += 1
@@ -71,12 +238,6 @@ async def constant_load(setup: Setup) -> AsyncIterator[Tally]:
         tally.failed += task.done()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-Tell = Callable[[AnyEvent], None]
-
-NOTICEABLE_S: Final = 1.0
-"""A call of the well-behaved server that takes this long was delayed: those of the others take longer."""
 
 
 async def run_demo(tell: Tell) -> bool:
@@ -132,10 +293,8 @@ class _Demo:
         self._tell(Table(("SERVER", "IT", "PHASE", "TOOLS", "PID", "WORKER"), rows))
         if sandbox := servers["tidy"].sandbox:
             self._tell(Fact(describe_sandbox(sandbox)))
-        workers = {server.worker_pid for server in servers.values() if server.phase == "ready"}
-        self._promise(
-            "each is ready, behind a worker process of its own", is_kept=len(workers - {None}) == len(SERVERS)
-        )
+        workers = {server.worker_pid for server in servers.values() if server.phase == "ready"} - {None}
+        self._promise("each is ready, behind a worker process of its own", is_kept=len(workers) == len(SERVERS))
 
     async def _list(self, setup: Setup) -> None:
         self._tell(Scene("All their tools, as the client sees them"))
@@ -161,12 +320,8 @@ class _Demo:
         self._tell(Scene("A server crashes"))
         before = (await setup.servers())["fragile"]
         reply = self._show("fragile__divide(1, 0)", await setup.call("fragile__divide", a=1, b=0))
-        dead = await setup.until("fragile", lambda server: server.fault is not None)
-        self._show_dossier(dead)
-        dossier = dead.fault.dossier if dead.fault is not None else None
-        is_told = (
-            dossier is not None and dossier.exit_status == CRASH_STATUS and "ZeroDivisionError" in dossier.stderr_tail
-        )
+        dossier = await self._death(setup, "fragile")
+        is_told = dossier.exit_status == CRASH_STATUS and "ZeroDivisionError" in dossier.stderr_tail
         self._promise("the caller was told, and what the server wrote last is kept", is_kept=reply.is_error and is_told)
         await self._return(setup, before)
         again = self._show("fragile__divide(9, 3)", await setup.call("fragile__divide", a=9, b=3))
@@ -190,10 +345,7 @@ class _Demo:
         told_s = time.perf_counter() - killed_at
         self._tell(Fact(f"its caller was told {_ms(told_s)} later:"))
         self._tell(Quote(reply.text))
-        dead = await setup.until("stuck", lambda server: server.fault is not None)
-        self._show_dossier(dead)
-        dossier = dead.fault.dossier if dead.fault is not None else None
-        is_known = dossier is not None and dossier.signal == signal.SIGKILL
+        is_known = (await self._death(setup, "stuck")).signal == signal.SIGKILL
         self._promise("the call failed at once, and the dossier names the signal", is_kept=reply.is_error and is_known)
         await self._return(setup, before)
         again = self._show("stuck__ping()", await setup.call("stuck__ping"))
@@ -214,9 +366,13 @@ class _Demo:
             self._tell(Fact(f"{call} = {reply.text}   ({_ms(reply.took_s)})"))
         return reply
 
-    def _show_dossier(self, server: ServerView) -> None:
-        if server.fault is not None and server.fault.dossier is not None:
-            self._tell(Death(server.id, server.fault.dossier))
+    async def _death(self, setup: Setup, server: str) -> Dossier:
+        """What is known of a server's death, which is told; an empty dossier where nothing is."""
+        dead = await setup.until(server, lambda view: view.fault is not None)
+        if dead.fault is None or dead.fault.dossier is None:
+            return Dossier()
+        self._tell(Death(server, dead.fault.dossier))
+        return dead.fault.dossier
 
     def _promise(self, text: str, *, is_kept: bool) -> None:
         self.kept += is_kept

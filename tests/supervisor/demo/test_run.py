@@ -1,9 +1,11 @@
-"""What the demonstration says of how its servers are confined."""
+"""How the demonstration says what confines its servers, and what it says when it goes wrong."""
 
 import pytest
+from support.processes.leftovers import no_leftovers
 
 from quarterdeck.control.protocol import SandboxView
-from quarterdeck.demo.run import describe_sandbox
+from quarterdeck.demo import run
+from quarterdeck.demo.run import DemoError, describe_sandbox, open_setup
 
 
 @pytest.mark.parametrize(
@@ -18,3 +20,22 @@ from quarterdeck.demo.run import describe_sandbox
 def test_it_says_what_confines_the_servers(sandbox: SandboxView, said: str) -> None:
     """A new user would take a demonstration without a sandbox for one with."""
     assert said in describe_sandbox(sandbox)
+
+
+@pytest.mark.anyio
+async def test_a_serve_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new user would see a broken pipe in place of the reason."""
+    monkeypatch.setattr(run, "SERVERS", ())
+    monkeypatch.setattr(run.json, "dumps", lambda _: '{"mcpServers": ')
+    with no_leftovers(), pytest.raises(DemoError, match="line 1, column"):
+        async with open_setup():
+            raise AssertionError("it must not begin")
+
+
+@pytest.mark.anyio
+async def test_a_story_that_cannot_go_on_ends_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's task groups would hide them, and the user would read of a bug."""
+    monkeypatch.setattr(run, "SERVERS", ())
+    with no_leftovers(), pytest.raises(DemoError, match="enough"):
+        async with open_setup():
+            raise DemoError("enough")

@@ -132,7 +132,7 @@ def read_token(path: Path) -> str:
         CommandError: the file or its directory cannot be used.
     """
     from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
-    from quarterdeck.host.http.token import TokenFileError, load_or_create_token
+    from quarterdeck.host.http.options import TokenFileError, load_or_create_token
 
     with as_command_error(
         TokenFileError,

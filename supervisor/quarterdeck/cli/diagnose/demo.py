@@ -13,7 +13,7 @@ from quarterdeck.cli.run.servers import describe_dossier
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
-    from quarterdeck.demo.setup import AnyEvent
+    from quarterdeck.demo.run import AnyEvent
 
 INDENT: Final = "    "
 
@@ -27,8 +27,7 @@ def demo(json: options.Json = False) -> None:
     """Start a server that behaves, one that hangs and one that crashes; kill one; see what becomes of the others."""
     if not json:
         print_line(INTRODUCTION)
-    from quarterdeck.demo.run import run_demo
-    from quarterdeck.demo.setup import DemoError
+    from quarterdeck.demo.run import DemoError, run_demo
 
     with as_command_error(DemoError, remedy="quarterdeck doctor says what this machine lacks", code=ExitCode.NO_ANSWER):
         is_kept = run(lambda: run_demo(print_json if json else _Printer().tell))
@@ -43,7 +42,7 @@ class _Printer:
         self._scenes = 0
 
     def tell(self, event: "AnyEvent") -> None:
-        from quarterdeck.demo.setup import Death, End, Fact, Promise, Quote, Scene, Table
+        from quarterdeck.demo.run import Death, End, Fact, Promise, Quote, Scene, Table
 
         match event:
             case Scene(title):

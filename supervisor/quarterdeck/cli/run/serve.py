@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
@@ -22,6 +22,7 @@ from quarterdeck.cli.output import LogFormat, LogLevel, print_json, set_up_loggi
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import closed_streams, run
 from quarterdeck.cli.source import Source, load, start_product
+from quarterdeck.cli.trust.context import directory
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck_sandbox import raise_open_files_limit
 
@@ -30,16 +31,11 @@ if TYPE_CHECKING:
 
     from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
-    from quarterdeck.host.http.address import HttpOptions
+    from quarterdeck.host.http.options import HttpOptions
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.host.stdio.early_reply import FirstLine
     from quarterdeck.trust.lock.lockfile import DeckLock
     from quarterdeck_protocol.faults import ProtocolFault
-
-DEFAULT_ADDRESS: Final = "127.0.0.1:8808"
-"""The default address of `--http`; fixed, since clients are configured with it."""
-
-MAX_PORT: Final = 65_535
 
 _log = logging.getLogger("quarterdeck.serve")
 
@@ -77,7 +73,7 @@ def serve(
     tools: options.Tools = None,
     http: Annotated[
         bool,
-        Option("--http", help=f"Serve streamable HTTP, at HOST:PORT or {DEFAULT_ADDRESS}, in place of stdio."),
+        Option("--http", help="Serve streamable HTTP, at HOST:PORT or 127.0.0.1:8808, in place of stdio."),
     ] = False,
     address: Annotated[
         str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
@@ -154,15 +150,15 @@ def serve(
         settings = replace(settings, trusted=(*settings.trusted, *locks))
     http_plan = None
     if http:
-        bind, port = parse_address(address or DEFAULT_ADDRESS)
-        check_names(allow_host or ())
-        token = None if no_token else read_token(token_path())
-        if token is not None:
-            set_up_logging(log_level, log_format, (*settings.secrets, token))
-        if token is None:
-            settings = replace(settings, open_port=port)
-            check_networks(settings, port)
-        http_plan = _open_http(bind, port, token, allow_host or (), allow_remote=allow_remote, announce=json)
+        settings, http_plan = _plan_http(
+            source,
+            settings,
+            address or "",
+            allow_host or (),
+            allow_remote=allow_remote,
+            needs_token=not no_token,
+            announce=json,
+        )
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
     raise_open_files_limit()
@@ -171,46 +167,45 @@ def serve(
         run(lambda: _serve(plan), outlives_terminal=True)
 
 
-def _open_http(
-    bind: str, port: int, token: str | None, hosts: Iterable[str], *, allow_remote: bool, announce: bool
-) -> HttpPlan:
-    """Listen before anything is started: clients that come early wait, and a wrong address is told at once.
+def _plan_http(
+    source: Source,
+    settings: "Settings",
+    address: str,
+    hosts: Iterable[str],
+    *,
+    allow_remote: bool,
+    needs_token: bool,
+    announce: bool,
+) -> "tuple[Settings, HttpPlan]":
+    """Judge what HTTP is to be, and listen, before anything is started: clients that come early wait.
 
     Raises:
-        CommandError: nothing can listen there.
+        CommandError: an option is wrong, a server could call a serve without a token, or nothing can listen there.
     """
-    from quarterdeck.cli.trust.context import directory
-    from quarterdeck.host.http.address import HttpOptions, is_taken, listen
+    from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
     from quarterdeck.ledger.store.lease import read_holder
     from quarterdeck_protocol.faults import ProtocolFault
 
-    options = HttpOptions(bind=bind, port=port, token=token, allow_remote=allow_remote, hosts=tuple(hosts))
+    with as_command_error(ValueError, remedy="for example 127.0.0.1:8808, or [::1]:8808"):
+        bind, port = split_address(address)
+    token = read_token(token_path()) if needs_token else None
+    if token is not None:
+        set_up_logging(source.log_level, source.log_format, (*settings.secrets, token))
+    else:
+        settings = replace(settings, open_port=port)
+        check_networks(settings, port)
+    wanted = HttpOptions(bind=bind, port=port, token=token, allow_remote=allow_remote, hosts=tuple(hosts))
     try:
-        return HttpPlan(options, listen(options), announce)
+        return settings, HttpPlan(wanted, listen(wanted), announce)
     except ProtocolFault as fault:
         if is_taken(fault) and read_holder(directory()) is not None:
-            return HttpPlan(options, None, announce)  # by the serve that holds the ledger, which says how to join it
+            return settings, HttpPlan(wanted, None, announce)  # by the serve with the ledger, which says how to join it
         raise _cannot_serve(fault) from None
 
 
 def _cannot_serve(fault: "ProtocolFault") -> CommandError:
     code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
     return CommandError(code, fault.message, fault.remedy or "see its log for what came before")
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Check what `--allow-host` was given.
-
-    Raises:
-        CommandError: one is no name that a request could have.
-    """
-    from quarterdeck.host.http.admission import parse_name
-
-    for name in names:
-        with as_command_error(
-            ValueError, remedy="for example --allow-host deck.example", what=f"--allow-host {name!r} "
-        ):
-            parse_name(name)
 
 
 def check_networks(settings: "Settings", port: int) -> None:
@@ -243,29 +238,6 @@ def check_networks(settings: "Settings", port: int) -> None:
             'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that needs) or '
             '"none" in its "sandbox"',
         )
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """The host and the port of `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`.
-
-    Raises:
-        CommandError: it is none of them.
-    """
-    default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
-    if text.startswith("["):
-        host, closed, rest = text[1:].partition("]")
-        port = rest.removeprefix(":") or default_port
-        is_formed = bool(closed) and (not rest or rest.startswith(":"))
-    elif text.isdigit():
-        host, port, is_formed = default_host, text, True
-    else:
-        host, _, port = text.partition(":")
-        host, port, is_formed = host or default_host, port or default_port, ":" not in port
-    if not is_formed or not host or not (port.isascii() and port.isdigit()) or int(port) > MAX_PORT:
-        raise CommandError(
-            ExitCode.USAGE, f"{text!r} is not HOST:PORT", f"for example {DEFAULT_ADDRESS}, or [::1]:8808"
-        )
-    return host, int(port)
 
 
 async def _serve(plan: Plan) -> None:

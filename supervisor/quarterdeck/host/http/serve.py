@@ -23,11 +23,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
 from quarterdeck.host.provider import ProviderHostImpl
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
-from .address import HttpOptions, listen
-from .admission import LOOPBACK_NAMES, PATH, Admission, Authority, Header, HttpAnswer, parse_name
+from .admission import PATH, Admission, Header, HttpAnswer
 from .listener import ADMITTED, MAX_HEAD_BYTES, HttpListener
+from .options import HttpOptions, accepted_names, listen
 
 
 class AdmissionMiddleware:
@@ -68,8 +67,6 @@ MAX_SESSIONS: Final = 256
 
 STOP_S: Final = 2
 """How long connections that are left may take to close once serving ends, whole seconds."""
-
-_UNSPECIFIED: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
 async def serve_http(
@@ -169,7 +166,7 @@ class _Requests:
 def _configured(endpoint: ASGIApp, options: HttpOptions) -> uvicorn.Config:
     app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
     return uvicorn.Config(
-        AdmissionMiddleware(app, Admission(_names(options), options.token)),
+        AdmissionMiddleware(app, Admission(accepted_names(options), options.token)),
         lifespan="off",
         ws="none",
         proxy_headers=False,
@@ -179,12 +176,3 @@ def _configured(endpoint: ASGIApp, options: HttpOptions) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=STOP_S,
     )
-
-
-def _names(options: HttpOptions) -> list[Authority]:
-    # The unspecified address is no name: browsers reach loopback services through it.
-    own = () if options.bind in _UNSPECIFIED else (options.bind,)
-    try:
-        return [parse_name(name) for name in (*LOOPBACK_NAMES, *own, *options.hosts)]
-    except ValueError as error:
-        raise ProtocolFault(FaultKind.TRANSPORT, f"a name of this server {error}", code="config_invalid") from None

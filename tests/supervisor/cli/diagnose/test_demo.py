@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck.cli.program import run
 from quarterdeck.demo import run as demonstration
-from quarterdeck.demo.setup import AnyEvent, Death, DemoError, End, Fact, Promise, Quote, Scene, Table
+from quarterdeck.demo.run import AnyEvent, Death, DemoError, End, Fact, Promise, Quote, Scene, Table
 from quarterdeck_protocol.faults import Dossier
 
 EVENTS: tuple[AnyEvent, ...] = (

@@ -8,39 +8,12 @@ import pytest
 from support.config.places import use_places, write_config
 
 import quarterdeck_sandbox
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import serve as serve_module
-from quarterdeck.cli.run.serve import Plan, _serve, check_names, parse_address
+from quarterdeck.cli.run.serve import Plan, _serve
 from quarterdeck.cli.source import Source
 from quarterdeck.config.settings import Settings
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("127.0.0.1:9000", ("127.0.0.1", 9000)),
-        ("localhost:0", ("localhost", 0)),
-        ("localhost", ("localhost", 8808)),
-        ("9000", ("127.0.0.1", 9000)),
-        (":9000", ("127.0.0.1", 9000)),
-        ("localhost:", ("localhost", 8808)),
-        ("[::1]:9000", ("::1", 9000)),
-        ("[::1]", ("::1", 8808)),
-        ("0.0.0.0:65535", ("0.0.0.0", 65_535)),
-    ],
-)
-def test_an_address_may_be_given_in_part(text: str, address: tuple[str, int]) -> None:
-    """Users would have to look up what the rest is."""
-    assert parse_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["::1", "::1:80", "a:b", "a:70000", "a:-1", "[::1", "[::1]80", "a:٣"])
-def test_anything_else_is_a_usage_error(text: str) -> None:
-    """It would listen somewhere else than meant, or end in a traceback."""
-    with pytest.raises(CommandError, match=r"is not HOST:PORT") as refused:
-        parse_address(text)
-    assert refused.value.code == ExitCode.USAGE
 
 
 def test_a_port_that_is_taken_ends_before_anything_is_started(
@@ -59,12 +32,26 @@ def test_a_port_that_is_taken_ends_before_anything_is_started(
     assert "another port" in fix
 
 
-def test_a_name_that_no_request_could_have_is_a_usage_error() -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--allow-host", "https://deck.example"], "'https://deck.example' is not a host name"),
+        (["a:b"], "'a:b' is not HOST:PORT"),
+    ],
+)
+def test_what_no_client_could_use_is_a_usage_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
     """The clients that it was meant for would be locked out."""
-    check_names(["deck.example", "deck.example:443", "::1", "[fd00::1]:80"])
-    with pytest.raises(CommandError, match=r"--allow-host 'https://deck.example' is not a host name") as refused:
-        check_names(["deck.example", "https://deck.example"])
-    assert refused.value.code == ExitCode.USAGE
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(serve_module, "_serve", None)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    assert run(["serve", "-c", str(tmp_path / "mcp.json"), "--http", *words]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
 
 
 def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

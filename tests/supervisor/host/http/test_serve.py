@@ -23,8 +23,8 @@ from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.http import serve as http
-from quarterdeck.host.http.address import HttpOptions
 from quarterdeck.host.http.admission import PATH
+from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import serve_http
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from quarterdeck.config.places.paths import native_fingerprint
 
 from .exits import CommandError, ExitCode
-from .output import LogFormat, LogLevel
+from .log_setup import LogFormat, LogLevel
 from .parameters import Option
 
 if TYPE_CHECKING:

@@ -1,26 +1,17 @@
-"""Write for people (styled on a terminal, plain elsewhere) or for programs (JSON, one document a line), and log.
+"""Write for people (styled on a terminal, plain elsewhere) or for programs (JSON, one document a line)."""
 
-All modules log through the standard library, to stderr; structlog renders, for people on a terminal, as JSON elsewhere.
-A configuration's secrets are removed from every line.
-"""
-
-import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 import msgspec
 
-from quarterdeck.common.words import printable, printable_json
+from quarterdeck.common.words import printable_json
 
 from .exits import CommandError, ExitCode
-
-if TYPE_CHECKING:
-    from structlog.typing import EventDict, WrappedLogger
 
 WIDEST: Final = 110
 """Columns that a paragraph may fill and still be read with ease."""
@@ -140,85 +131,3 @@ def _shows_styles(stream: TextIO) -> bool:
 
 def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-class LogLevel(StrEnum):
-    """The least severe lines that are shown."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(StrEnum):
-    """How lines look; `AUTO` is `CONSOLE` on a terminal."""
-
-    AUTO = "auto"
-    CONSOLE = "console"
-    JSON = "json"
-
-
-OURS: Final = "quarterdeck"
-"""The root of our loggers; the libraries' are shown from warnings on, unless everything is."""
-
-
-def set_up_logging(level: LogLevel, form: LogFormat = LogFormat.AUTO, secrets: Iterable[str] = ()) -> None:
-    """Send every log line to stderr from here on; replaces what was set up before."""
-    is_json = form is LogFormat.JSON or (form is LogFormat.AUTO and not sys.stderr.isatty())
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(is_json=is_json, is_coloured=sys.stderr.isatty(), secrets=secrets))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if level is LogLevel.DEBUG else max(logging.WARNING, _number(level)))
-    logging.getLogger(OURS).setLevel(_number(level))
-    logging.captureWarnings(capture=True)
-
-
-class LineFormatter(logging.Formatter):
-    """A record as one line, without secrets.  Structlog is loaded with the first record: most runs have none."""
-
-    def __init__(self, *, is_json: bool, is_coloured: bool = False, secrets: Iterable[str] = ()) -> None:
-        from quarterdeck_protocol.secrets import Redactor  # commands that only name a level need none
-
-        super().__init__()
-        self._is_json = is_json
-        self._is_coloured = is_coloured
-        self._redactor = Redactor(secrets)
-        self._renderer: logging.Formatter | None = None
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        if self._renderer is None:
-            self._renderer = self._make_renderer()
-        line = self._renderer.format(record)
-        return self._redactor.clean_text(line)
-
-    def _make_renderer(self) -> logging.Formatter:
-        import structlog
-
-        last: list[structlog.typing.Processor]
-        if self._is_json:
-            last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
-        else:
-            exceptions = structlog.dev.plain_traceback
-            last = [structlog.dev.ConsoleRenderer(colors=self._is_coloured, exception_formatter=exceptions)]
-        return structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[
-                structlog.stdlib.add_log_level,
-                structlog.stdlib.add_logger_name,
-                structlog.stdlib.ExtraAdder(),
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                _make_printable,
-            ],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
-        )
-
-
-def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDict":
-    """Escape controls: some lines quote servers."""
-    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
-
-
-def _number(level: LogLevel) -> int:
-    return logging.getLevelNamesMapping()[level.upper()]

@@ -24,8 +24,9 @@ from quarterdeck_protocol.plain_words import plain_words
 
 from . import options
 from .exits import CommandError, ExitCode, as_command_error, ledger_error
+from .log_setup import LogFormat, LogLevel, set_up_logging
 from .options import NativeOptions, native_options
-from .output import LogFormat, LogLevel, print_line, set_up_logging
+from .output import print_line
 from .parameters import Combined
 
 if TYPE_CHECKING:

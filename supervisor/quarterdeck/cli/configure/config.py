@@ -81,9 +81,9 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
 
     What the sandbox will refuse is found without starting anything; a command that is not here is a warning.
     """
-    from quarterdeck.config.settings import merge_files
     from quarterdeck.config.load.report import check_files
     from quarterdeck.config.secrets.masking import literal_secrets
+    from quarterdeck.config.settings import merge_files
 
     files = files_of(config)
     findings = check_files(files)
@@ -234,7 +234,6 @@ def _unstartable(
 ) -> "tuple[dict[str, str], list[UnstartableServer]]":
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
     from quarterdeck.config.places.trusted_files import trusted_files
-    from quarterdeck.config.settings import merge_files
     from quarterdeck.fleet.worker_session import Outlook, preview_start
     from quarterdeck.trust.configured_servers import command_options
     from quarterdeck.trust.judge.server_rows import server_words

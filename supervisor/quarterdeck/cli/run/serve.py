@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.output import LogFormat, LogLevel, print_json, set_up_logging
+from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.output import print_json
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import closed_streams, run
 from quarterdeck.cli.source import Source, load, start_product

@@ -85,7 +85,7 @@ async def _follow(product: Product, source: Source) -> None:
 
 async def reload(product: Product, source: Source) -> None:
     """Apply the files as they are now, unless something in them is newly broken."""
-    from quarterdeck.cli.output import set_up_logging
+    from quarterdeck.cli.log_setup import set_up_logging
     from quarterdeck.config.load.file import ConfigFileError
 
     old = product.settings

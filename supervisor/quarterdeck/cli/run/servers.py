@@ -12,7 +12,8 @@ import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.output import Cell, LogLevel, print_json, print_line, print_table
+from quarterdeck.cli.log_setup import LogLevel
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument
 from quarterdeck.cli.source import (
     NO_CONFIGURATION,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.changes import replace_file
+from quarterdeck.common.file_changes import replace_file
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import open_regular

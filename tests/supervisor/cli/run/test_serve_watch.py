@@ -14,7 +14,7 @@ from support.serves.products import ProductEndpoint, ProductFleet, product_of
 
 from quarterdeck.app import Product
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.output import LogLevel
+from quarterdeck.cli.log_setup import LogLevel
 from quarterdeck.cli.run import serve_watch as module
 from quarterdeck.cli.run.serve_watch import MAX_NAMED, changes_logged, following, reload, serve_locked
 from quarterdeck.cli.source import Source, read_settings
@@ -94,7 +94,7 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Files:
-    monkeypatch.setattr("quarterdeck.cli.output.set_up_logging", lambda *_: None)
+    monkeypatch.setattr("quarterdeck.cli.log_setup.set_up_logging", lambda *_: None)
     caplog.set_level(logging.INFO, "quarterdeck.config")
     files = Files(tmp_path / "mcp.json")
     files.write(a={"command": "one"}, b={"command": "two"})
@@ -196,7 +196,7 @@ async def test_what_was_the_users_word_when_servers_were_started_is_kept_from_th
 async def test_secrets_that_were_taken_out_stay_hidden(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that still runs with the old key would print it into the log."""
     hidden: list[set[str]] = []
-    monkeypatch.setattr("quarterdeck.cli.output.set_up_logging", lambda _, __, secrets: hidden.append(set(secrets)))
+    monkeypatch.setattr("quarterdeck.cli.log_setup.set_up_logging", lambda _, __, secrets: hidden.append(set(secrets)))
     files.write(a={"command": "one", "env": {"API_KEY": "hunter2-hunter2"}})
     product = files.product()
     files.write(a={"command": "one", "env": {"API_KEY": "swordfish-swordfish"}})

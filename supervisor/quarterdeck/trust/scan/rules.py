@@ -11,7 +11,7 @@ from quarterdeck.trust.diff.values import place_of, shown
 
 from . import disguises
 from .disguises import readings
-from .phrases import ASKBOOK, FOREIGN_PATTERNS, PHRASEBOOK, Word, words_of
+from .phrases import Word, books, words_of
 from .tool_names import NO_NAMES, KnownNames, mixes_scripts
 
 MAX_EXCERPT_CHARS: Final = 160
@@ -144,11 +144,11 @@ def _text_matches(text: "Text", known: KnownNames) -> Iterator[RuleMatch]:
 
 def _spoken(said: str, words: list[Word], *, is_asking: bool) -> Iterator[tuple[str, int, int]]:
     """The rules on words that a text matches, and where."""
-    yield from PHRASEBOOK.find(words)
+    yield from books().spoken.find(words)
     if is_asking:
-        yield from ASKBOOK.find(words)
+        yield from books().asking.find(words)
     if not said.isascii():
-        for rule, pattern in FOREIGN_PATTERNS:
+        for rule, pattern in books().unparted:
             if (found := pattern.search(said)) is not None:
                 yield rule, *found.span()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.trust.scan.phrases import PHRASEBOOK, PHRASES, Phrasebook, phrase, words_of
+from quarterdeck.trust.scan.phrases import Phrasebook, books, catalogue, phrase, words_of
 
 ATTACKS = {
     "instructs-model": [
@@ -149,19 +149,19 @@ HONEST = [
 @pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule, texts in ATTACKS.items() for text in texts])
 def test_an_attack_is_found_by_its_rule(rule: str, text: str) -> None:
     """In its own words, alone, at the end of whatever else is said."""
-    assert rule in {found for found, *_ in PHRASEBOOK.find(words_of(text)[1])}
-    assert rule in {found for found, *_ in PHRASEBOOK.find(words_of(f"Adds two numbers.\n{text.upper()}")[1])}
+    assert rule in {found for found, *_ in books().spoken.find(words_of(text)[1])}
+    assert rule in {found for found, *_ in books().spoken.find(words_of(f"Adds two numbers.\n{text.upper()}")[1])}
 
 
 @pytest.mark.parametrize("text", HONEST)
 def test_an_honest_description_is_left_alone(text: str) -> None:
     """Each of these is near to a phrase; a scan that matches here is not read where it matters."""
-    assert list(PHRASEBOOK.find(words_of(text)[1])) == []
+    assert list(books().spoken.find(words_of(text)[1])) == []
 
 
 def test_every_rule_of_phrases_has_attacks() -> None:
     """A phrase that nothing tries may as well not be there."""
-    assert ATTACKS.keys() == PHRASES.keys()
+    assert ATTACKS.keys() == catalogue().phrases.keys()
 
 
 BOOK = Phrasebook(

@@ -4,7 +4,7 @@ import pytest
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.scan import scan_definition
-from quarterdeck.trust.scan.phrases import FOREIGN_PATTERNS, FOREIGN_PHRASES
+from quarterdeck.trust.scan.phrases import catalogue
 
 ATTACKS = {
     "instructs-model": [
@@ -106,4 +106,4 @@ def test_an_honest_description_is_left_alone(text: str) -> None:
 
 def test_every_rule_that_has_words_of_another_language_is_tried() -> None:
     """A phrase that nothing tries may as well not be there."""
-    assert ATTACKS.keys() == FOREIGN_PHRASES.keys() | {rule for rule, _ in FOREIGN_PATTERNS}
+    assert ATTACKS.keys() == catalogue().foreign.keys() | catalogue().unparted.keys()

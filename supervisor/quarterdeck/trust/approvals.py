@@ -138,8 +138,7 @@ class Approvals:
         body = await self._recorder.document(approved) if approved else None
         before = read_native(body) if body is not None else NO_SETTINGS
         loosened = loosens_native(before, row.settings)
-        exposed = bool(row.exposed)
-        judgement = judge_native(row.scope, row.id, entry, row.launch, loosened, exposed=exposed, is_live=is_live)
+        judgement = judge_native(row, entry, loosened, is_live=is_live)
         try:
             await self._recorder.record(judgement.events, {row.launch.hash: row.launch.body})
         except LedgerWriteError as error:
@@ -354,17 +353,8 @@ class Approvals:
         body = await self._recorder.document(approved) if approved else None
         before = value_of(body or b"null")
         was_open = isinstance(before, dict) and before.get("trust") == TrustMode.OPEN
-        return judge_launch(
-            row.scope,
-            row.id,
-            entry,
-            row.launch,
-            row.rules,
-            other_form=row.other_form,
-            loosened=loosened,
-            was_open=was_open,
-            today=row.todays_hash(approved, body),
-        )
+        today = row.todays_hash(approved, body)
+        return judge_launch(row, entry, loosened=loosened, was_open=was_open, today=today)
 
     async def _record_quietly(self, events: Sequence[LedgerEvent]) -> None:
         """Record what nobody's safety depends on."""

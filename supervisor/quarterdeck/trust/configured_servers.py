@@ -29,8 +29,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import ancestors, follow, is_within_any, open_regular
 
 from .judge.documents import launch_of, native_document
-from .judge.server_rows import PROGRAM_SCOPE, USER_SCOPE, Locks, NativeRow, ServerRow
-from .judge.verdicts import OtherForm, Rules
+from .judge.server_rows import PROGRAM_SCOPE, USER_SCOPE, Locks, NativeRow, OtherForm, Rules, ServerRow
 
 FILE_NAME: Final = "exposed"
 

@@ -172,7 +172,7 @@ class ListReview:
     ) -> None:
         row = state.row
         entry = self._recorder.book.entry(row.scope, row.id)
-        judgement = judge_listing(row.scope, row.id, entry, scan.documents, row.rules)
+        judgement = judge_listing(row, entry, scan.documents)
         offer = offer_of(listed, judgement.verdicts)
         events = [*judgement.events, *scan.scans, *enrolments(row, entry, offer, scan.hashes)]
         bodies = scan.bodies_of(events)

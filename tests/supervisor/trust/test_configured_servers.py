@@ -30,8 +30,7 @@ from quarterdeck.trust.configured_servers import (
     scope_of_row,
 )
 from quarterdeck.trust.judge.documents import tool_document
-from quarterdeck.trust.judge.server_rows import NATIVE_ID, PROGRAM_SCOPE, USER_SCOPE, ServerRow
-from quarterdeck.trust.judge.verdicts import OtherForm
+from quarterdeck.trust.judge.server_rows import NATIVE_ID, PROGRAM_SCOPE, USER_SCOPE, OtherForm, ServerRow
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
 from quarterdeck_protocol.policy import SandboxPolicy

@@ -180,7 +180,7 @@ def _state_of_launch(item: Item, seen: str, entry: Entry, row: ServerRow | Nativ
     state = _state(item, seen)
     if state is not State.NEW or not isinstance(row, ServerRow):
         return state
-    judgement = judge_launch(row.scope, row.id, entry, row.launch, row.rules, other_form=row.other_form)
+    judgement = judge_launch(row, entry)
     return State.UNSTARTED if judgement.verdicts[row.launch.key] is Verdict.ADMITTED else state
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
@@ -16,7 +17,6 @@ from quarterdeck_protocol.policy import Network, NetworkMode, Preset, SandboxPol
 from quarterdeck_sandbox import is_within_any
 
 from .documents import Document, Launch
-from .verdicts import Lock, OtherForm, Rules
 
 USER_SCOPE: Final = "user"
 """The user's own files, wherever they are found: what is decided of a server holds in all of them."""
@@ -26,6 +26,40 @@ PROGRAM_SCOPE: Final = "program"
 
 NATIVE_ID: Final = "native.tools"
 """Stands for a server's id where the ledger and people name the key `native`; no server can have it."""
+
+
+class Lock(Protocol):
+    """What a `deck.lock` admits of one server; beside it nothing is."""
+
+    def admits(self, document: Document) -> bool:
+        """Whether the lock names this form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a server is judged.
+
+    Attributes:
+        mode: the `trust` of its row.
+        standing: whose word its row is.
+        lock: admits only the tools and instructions that it names; it approves nothing, since it may come from somebody
+            else.  None without a lock.
+        exposed: the file of its row that another than the user could have written before now; empty for none.
+    """
+
+    mode: TrustMode = TrustMode.BASELINE
+    standing: Standing = Standing.NAMED
+    lock: Lock | None = None
+    exposed: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherForm:
+    """The other form of a launch document; `is_fuller` says that it has each value of the row, not the names alone."""
+
+    hash: str
+    is_fuller: bool
 
 
 class Locks(Protocol):

@@ -13,10 +13,10 @@ tells a model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Subject, hash_of
@@ -24,6 +24,7 @@ from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck_protocol.configs import TrustMode
 
 from .documents import Document
+from .server_rows import NativeRow, Rules, ServerRow
 
 INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
 """Of any server; it has one."""
@@ -49,32 +50,6 @@ class Verdict(StrEnum):
     """Held, a launch: it asks for more than before, and nobody started this to have it."""
 
 
-class Lock(Protocol):
-    """What a `deck.lock` admits of one server; beside it nothing is."""
-
-    def admits(self, document: Document) -> bool:
-        """Whether the lock names this form."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How a server is judged.
-
-    Attributes:
-        mode: the `trust` of its row.
-        standing: whose word its row is.
-        lock: admits only the tools and instructions that it names; it approves nothing, since it may come from somebody
-            else.  None without a lock.
-        exposed: the file of its row that another than the user could have written before now; empty for none.
-    """
-
-    mode: TrustMode = TrustMode.BASELINE
-    standing: Standing = Standing.NAMED
-    lock: Lock | None = None
-    exposed: str = field(default="", compare=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on each document, in their order; and the events to record before any of it counts."""
@@ -83,115 +58,79 @@ class Judgement:
     events: tuple[LedgerEvent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OtherForm:
-    """The other form of a launch document; `is_fuller` says that it has each value of the row, not the names alone."""
-
-    hash: str
-    is_fuller: bool
-
-
 def judge_launch(
-    scope: str,
-    server: str,
-    entry: Entry,
-    document: Document,
-    rules: Rules,
-    *,
-    other_form: OtherForm | None = None,
-    loosened: Sequence[str] = (),
-    was_open: bool = False,
-    today: str = "",
+    row: ServerRow, entry: Entry, *, loosened: Sequence[str] = (), was_open: bool = False, today: str = ""
 ) -> Judgement:
     """Whether a server may be started as it is configured now.
 
     Args:
-        scope: the file of its row.
-        server: its id.
+        row: the server.  A lock says nothing of launches: paths differ from machine to machine.
         entry: what is known of it.
-        document: its launch.
-        rules: how it is judged.  A lock says nothing of launches: paths differ from machine to machine.
-        other_form: the other form of the document, when its approval counts as one of this.
         loosened: by what a row that came while a `serve` runs asks for more than before.
         was_open: whether the launch that is approved was open, too: a row does not open itself.
         today: the hash that the approved launch has in today's form; empty for the one that it was approved by.
     """
-    item = entry.items.get(document.key, Item())
+    item = entry.items.get(row.launch.key, Item())
     approved = today or item.approved
-    authority: Authority | None = None
+    other_form = row.other_form
+    found: Authority | Verdict | None
     if item.is_blocked:
-        verdict = Verdict.BLOCKED
-    elif item.approved == document.hash:
-        verdict = Verdict.ADMITTED
+        found = Verdict.BLOCKED
+    elif item.approved == row.launch.hash:
+        found = None
     elif other_form is not None and approved == other_form.hash:
         # The values are recorded as soon as they can be changed; an approval of all of them is never made less.
-        verdict, authority = Verdict.ADMITTED, None if other_form.is_fuller else Authority.NAMED
-    elif approved == document.hash:
+        found = None if other_form.is_fuller else Authority.NAMED
+    elif approved == row.launch.hash:
         # Older rules kept it in another form: it is recorded in today's.
-        authority = item.by or Authority.PERSON
-        verdict = Verdict.ADMITTED
+        found = item.by or Authority.PERSON
     else:
-        found = _launch_authority(item, rules, loosened, was_open=was_open)
-        verdict, authority = (Verdict.ADMITTED, found) if isinstance(found, Authority) else (found, None)
-    return _judgement(scope, server, entry, {document: verdict}, {document: authority} if authority else {})
+        found = _launch_authority(item, row.rules, loosened, was_open=was_open)
+    return _judgement(row, entry, {row.launch: found})
 
 
-def judge_native(
-    scope: str, server: str, entry: Entry, document: Document, loosened: Sequence[str], *, exposed: bool, is_live: bool
-) -> Judgement:
+def judge_native(row: NativeRow, entry: Entry, loosened: Sequence[str], *, is_live: bool) -> Judgement:
     """Whether what the configuration says of native tools is used.
 
     Args:
-        scope: the files that say it.
-        server: what stands for a server's id.
-        entry: what is known of it.
-        document: what they say.
-        loosened: by what that asks for more than what was approved last, or than the default.
-        exposed: whether another than the user could have written one of the files before now.
+        row: what it says.
+        entry: what is known of that.
+        loosened: by what it asks for more than what was approved last, or than the default.
         is_live: whether a `serve` runs already.
     """
-    item = entry.items.get(document.key, Item())
-    authority: Authority | None = None
+    item = entry.items.get(row.launch.key, Item())
+    found: Authority | Verdict | None = Authority.NAMED
     if item.is_blocked:
-        verdict = Verdict.BLOCKED
-    elif item.approved == document.hash:
-        verdict = Verdict.ADMITTED
-    elif loosened and (exposed or is_live):
-        verdict = Verdict.EXPOSED if exposed else Verdict.LOOSER
-    else:
-        verdict, authority = Verdict.ADMITTED, Authority.NAMED
-    return _judgement(scope, server, entry, {document: verdict}, {document: authority} if authority else {})
+        found = Verdict.BLOCKED
+    elif item.approved == row.launch.hash:
+        found = None
+    elif loosened and (row.exposed or is_live):
+        found = Verdict.EXPOSED if row.exposed else Verdict.LOOSER
+    return _judgement(row, entry, {row.launch: found})
 
 
-def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Document], rules: Rules) -> Judgement:
+def judge_listing(row: ServerRow, entry: Entry, documents: Iterable[Document]) -> Judgement:
     """Which of the tools that a server lists may be offered.
 
     Args:
-        scope: the file of its row.
-        server: its id.
+        row: the server.
         entry: what is known of it.
         documents: its instructions and all its tools; what is not among them is not offered any more.
-        rules: how it is judged.
     """
-    verdicts: dict[Document, Verdict] = {}
-    authorities: dict[Document, Authority] = {}
-    is_first = not entry.has_listed
+    judged: dict[Document, Authority | Verdict | None] = {}
+    lock, is_first = row.rules.lock, not entry.has_listed
     for document in documents:
         item = entry.items.get(document.key, Item())
-        authority = _list_authority(rules, is_first=is_first and not item.approved)
         if item.is_blocked:
-            verdict = Verdict.BLOCKED
-        elif rules.lock is not None and not rules.lock.admits(document):
-            verdict = Verdict.DRIFTED
+            judged[document] = Verdict.BLOCKED
+        elif lock is not None and not lock.admits(document):
+            judged[document] = Verdict.DRIFTED
         elif item.approved == document.hash:
-            verdict = Verdict.ADMITTED
-        elif authority is not None:
-            verdict = Verdict.ADMITTED
-            authorities[document] = authority
+            judged[document] = None
         else:
-            verdict = Verdict.CHANGED if item.approved else Verdict.NEW
-        verdicts[document] = verdict
-    return _judgement(scope, server, entry, verdicts, authorities, is_listing=True)
+            authority = _list_authority(row.rules, is_first=is_first and not item.approved)
+            judged[document] = authority or _unapproved(item)
+    return _judgement(row, entry, judged, is_listing=True)
 
 
 def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdict]:
@@ -203,20 +142,23 @@ def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdic
     }
 
 
+def _unapproved(item: Item) -> Verdict:
+    return Verdict.CHANGED if item.approved else Verdict.NEW
+
+
 def _launch_authority(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Authority | Verdict:
     """Who approves a launch that is not approved yet; a verdict when a person has to."""
-    unapproved = Verdict.CHANGED if item.approved else Verdict.NEW
     match rules.standing:
         case Standing.PROJECT:
-            return unapproved
+            return _unapproved(item)
         case Standing.CODE:
             return Authority.PROGRAM
     if rules.exposed:
         return Verdict.EXPOSED
     if item.approved and not (rules.mode is TrustMode.OPEN and was_open):
-        return unapproved
+        return Verdict.CHANGED
     if not item.approved and rules.mode is TrustMode.STRICT and rules.standing is not Standing.NAMED:
-        return unapproved
+        return Verdict.NEW
     if loosened:
         return Verdict.LOOSER
     return Authority.OPEN if item.approved else Authority.NAMED
@@ -226,39 +168,37 @@ def _list_authority(rules: Rules, *, is_first: bool) -> Authority | None:
     """Who approves a form that is not approved yet; None when a person has to."""
     if rules.mode is TrustMode.OPEN:
         return Authority.OPEN
-    if rules.mode is TrustMode.BASELINE and is_first:
-        return Authority.BASELINE
-    return None
+    return Authority.BASELINE if rules.mode is TrustMode.BASELINE and is_first else None
 
 
 def _judgement(
-    scope: str,
-    server: str,
+    row: ServerRow | NativeRow,
     entry: Entry,
-    verdicts: dict[Document, Verdict],
-    authorities: Mapping[Document, Authority],
+    judged: Mapping[Document, Authority | Verdict | None],
     *,
     is_listing: bool = False,
 ) -> Judgement:
+    """What follows for each document from who approves it now, None where it is approved, or from why it is held."""
+    scope, server = row.scope, row.id
     events: list[LedgerEvent] = []
-    for document in verdicts:
-        key = document.key
-        if entry.items.get(key, Item()).seen != document.hash:
-            events.append(Seen(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash))
-        if document in authorities:
-            by = authorities[document]
+    verdicts: dict[ItemKey, Verdict] = {}
+    for document, found in judged.items():
+        subject, name = document.key
+        verdicts[document.key] = found if isinstance(found, Verdict) else Verdict.ADMITTED
+        if entry.items.get(document.key, Item()).seen != document.hash:
+            events.append(Seen(scope=scope, server=server, subject=subject, name=name, hash=document.hash))
+        if isinstance(found, Authority):
             events.append(
-                Approved(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash, by=by)
+                Approved(scope=scope, server=server, subject=subject, name=name, hash=document.hash, by=found)
             )
-    by_key = {document.key: verdict for document, verdict in verdicts.items()}
     if is_listing:
         events += [
             Gone(scope=scope, server=server, subject=key.subject, name=key.name)
             for key, item in entry.items.items()
-            if item.seen and key.subject is not Subject.LAUNCH and key not in by_key
+            if item.seen and key.subject is not Subject.LAUNCH and key not in verdicts
         ]
-        by_key = under_instructions(by_key)
-    return Judgement(MappingProxyType(by_key), tuple(events))
+        verdicts = under_instructions(verdicts)
+    return Judgement(MappingProxyType(verdicts), tuple(events))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,25 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.load.origin import Standing
+from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
-from quarterdeck.trust.judge.documents import Document, hash_of
+from quarterdeck.trust.judge.documents import Document, Launch, hash_of
+from quarterdeck.trust.judge.server_rows import NativeRow, OtherForm, Rules, ServerRow
 from quarterdeck.trust.judge.verdicts import (
     Judgement,
-    OtherForm,
-    Rules,
     Verdict,
     judge_launch,
     judge_listing,
     judge_native,
 )
-from quarterdeck_protocol.configs import TrustMode
+from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 
 SCOPE, SERVER = "/home/me/deck.json", "s"
 BASELINE, STRICT, OPEN = Rules(), Rules(TrustMode.STRICT), Rules(TrustMode.OPEN)
 AT = "2026-01-02T03:04:05.678Z"
 INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
 LAUNCH: Final = ItemKey(Subject.LAUNCH)
+
+
+def row(rules: Rules, document: Document | None = None, other_form: OtherForm | None = None) -> ServerRow:
+    config = StdioServerConfig(id=SERVER, command="run")
+    return ServerRow(config, SCOPE, rules, Launch(document or launch()), other_form)
 
 
 def tool(name: str, form: int = 0) -> Document:
@@ -67,13 +72,15 @@ class ServerState:
 
     def lists(self, *documents: Document, rules: Rules = BASELINE) -> Mapping[ItemKey, Verdict]:
         """The verdicts of what the server lists, recorded."""
-        judgement = judge_listing(SCOPE, SERVER, self.entry, documents, rules)
+        judgement = judge_listing(row(rules), self.entry, documents)
         self.record(judgement.events)
         return judgement.verdicts
 
-    def launches(self, document: Document, rules: Rules = BASELINE, **around: Any) -> Verdict:
+    def launches(
+        self, document: Document, rules: Rules = BASELINE, other_form: OtherForm | None = None, **around: Any
+    ) -> Verdict:
         """The verdict of a launch, recorded."""
-        judgement = judge_launch(SCOPE, SERVER, self.entry, document, rules, **around)
+        judgement = judge_launch(row(rules, document, other_form), self.entry, **around)
         self.record(judgement.events)
         return judgement.verdicts[LAUNCH]
 
@@ -108,7 +115,7 @@ def locked(*documents: Document, mode: TrustMode = TrustMode.BASELINE) -> Rules:
 def test_baseline_approves_what_is_there_at_first_sight_and_says_so() -> None:
     """A user would have to approve every tool of every server before the first call."""
     state = ServerState()
-    judgement = judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules())
+    judgement = judge_listing(row(Rules()), state.entry, [instructions(), tool("a")])
     assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
     assert judgement.events == (
         Seen(**about(INSTRUCTIONS), hash=instructions().hash),
@@ -131,17 +138,17 @@ def test_what_is_listed_again_unchanged_is_nothing_to_write_down() -> None:
     """The ledger would grow with every reconnect."""
     state = ServerState()
     state.lists(instructions(), tool("a"))
-    assert judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules()).events == ()
+    assert judge_listing(row(Rules()), state.entry, [instructions(), tool("a")]).events == ()
 
 
 def test_what_is_not_listed_any_more_is_written_down_once_and_stays_approved() -> None:
     """A tool that comes back after an outage would have to be approved again."""
     state = ServerState()
     state.lists(instructions(), tool("a"), tool("b"))
-    judgement = judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules())
+    judgement = judge_listing(row(Rules()), state.entry, [instructions(), tool("a")])
     assert judgement.events == (Gone(**about(tool("b").key)),)
     state.record(judgement.events)
-    assert judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules()).events == ()
+    assert judge_listing(row(Rules()), state.entry, [instructions(), tool("a")]).events == ()
     assert state.lists(instructions(), tool("a"), tool("b"))[tool("b").key] is Verdict.ADMITTED
 
 
@@ -176,7 +183,7 @@ def test_open_admits_every_form_and_writes_each_down() -> None:
     """Who chose to be open could not look up later what was used."""
     state = ServerState()
     state.lists(instructions(), tool("a"), rules=OPEN)
-    judgement = judge_listing(SCOPE, SERVER, state.entry, [instructions(1), tool("a", 1)], OPEN)
+    judgement = judge_listing(row(OPEN), state.entry, [instructions(1), tool("a", 1)])
     assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
     assert [event.by for event in judgement.events if isinstance(event, Approved)] == [Authority.OPEN, Authority.OPEN]
 
@@ -224,7 +231,7 @@ def test_a_launch_that_was_approved_is_started_again() -> None:
     """Every restart would ask a person."""
     state = ServerState()
     assert state.launches(launch()) is Verdict.ADMITTED
-    assert judge_launch(SCOPE, SERVER, state.entry, launch(), Rules()).events == ()
+    assert judge_launch(row(Rules(), launch()), state.entry).events == ()
 
 
 @pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER, Standing.PROJECT])
@@ -232,13 +239,13 @@ def test_an_approved_launch_that_is_kept_in_another_form_now_is_still_approved(s
     """An update that hides more than the one before would hold every server."""
     state, rules = ServerState(), Rules(standing=standing)
     state.approve(launch())
-    judgement = judge_launch(SCOPE, SERVER, state.entry, launch(1), rules, today=launch(1).hash)
+    judgement = judge_launch(row(rules, launch(1)), state.entry, today=launch(1).hash)
     assert judgement.verdicts[LAUNCH] is Verdict.ADMITTED
     state.record(judgement.events)
     assert state.launches(launch(1), rules) is Verdict.ADMITTED
     assert state.entry.items[LAUNCH].by is Authority.PERSON
     state.block(LAUNCH)
-    blocked = judge_launch(SCOPE, SERVER, state.entry, launch(2), rules, today=launch(2).hash)
+    blocked = judge_launch(row(rules, launch(2)), state.entry, today=launch(2).hash)
     assert blocked.verdicts[LAUNCH] is Verdict.BLOCKED
 
 
@@ -359,10 +366,10 @@ def test_native_tools_get_no_more_by_a_word_that_another_could_have_written_or_t
     loosened: tuple[str, ...], exposed: bool, is_live: bool, verdict: Verdict
 ) -> None:
     """`bash` could write itself out of its sandbox."""
-    state = ServerState()
+    state, native = ServerState(), NativeRow(NO_SETTINGS, SCOPE, launch(), "/w/mcp.json" if exposed else "", id=SERVER)
 
     def judged() -> Verdict:
-        found = judge_native(SCOPE, SERVER, state.entry, launch(), loosened, exposed=exposed, is_live=is_live)
+        found = judge_native(native, state.entry, loosened, is_live=is_live)
         state.record(found.events)
         return found.verdicts[LAUNCH]
 
@@ -463,7 +470,7 @@ def test_nothing_is_ever_admitted_that_was_not_approved_by_the_rules_own_words(
                 state.approve(decided)
             history.append(("block" if step.form is None else "approve", step.key, decided.hash))
             continue
-        judgement = judge_listing(SCOPE, SERVER, state.entry, step.documents, step.rules)
+        judgement = judge_listing(row(step.rules), state.entry, step.documents)
         state.record(judgement.events)
         check_words(history, step, judgement)
         check_verdicts(history, step, judgement)

@@ -11,13 +11,14 @@ from typing import Final
 import click
 import jsonschema
 import pytest
-from support.documentation.document_stage import Stage, open_stage
-from support.documentation.documents import PROGRAM, Block, blocks, blocks_of, own_commands, pages, spans
 from support.processes.running import output
 
 from quarterdeck.cli.program import hoist_state_dir, make_program
 from quarterdeck.config.load.file import load_config_file
 from quarterdeck.config.load.json_schema import config_schema
+
+from .document_stage import Stage, open_stage
+from .documents import PROGRAM, Block, blocks, blocks_of, own_commands, pages, spans
 
 HELP_TOPICS: Final = ("help", "--version", "--help")
 """First words that are no commands; the program answers them itself."""

@@ -6,7 +6,6 @@ from types import ModuleType
 from typing import Final
 
 import pytest
-from support.documentation.documents import ROOT, pages, text_of
 from support.sandbox.preset_table import to_markdown
 
 from quarterdeck.cli.exits import MEANINGS
@@ -14,6 +13,8 @@ from quarterdeck.cli.program import make_program
 from quarterdeck.trust.scan.rules import RULES
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.policy import PRESET_LIMITS, Limits, Preset
+
+from .documents import ROOT, pages, text_of
 
 DOCS: Final = ROOT / "docs"
 

@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import Final
 
 import pytest
-from support.documentation.documents import ROOT, text_of
+
+from .documents import ROOT, text_of
 
 PATH: Final = re.compile(r"`((?:protocol|sandbox|worker|supervisor|tests|docs)/[\w./-]*|[A-Z]+\.md)`")
 

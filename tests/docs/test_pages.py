@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.documentation.documents import FENCED, ROOT, pages, text_of
+
+from .documents import FENCED, ROOT, pages, text_of
 
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 

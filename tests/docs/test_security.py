@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from support.documentation.documents import ROOT, text_of
 
 from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 from quarterdeck_sandbox.policy.promises import Situation, promise
+
+from .documents import ROOT, text_of
 
 PAGE: Final = text_of(ROOT / "SECURITY.md")
 

@@ -6,9 +6,10 @@ import sys
 from typing import Final
 
 import pytest
-from support.documentation.documents import ROOT
 from support.processes.leftovers import no_leftovers
 from support.processes.running import output
+
+from .documents import ROOT
 
 RECORD: Final = ROOT / "docs" / "site" / "record.py"
 

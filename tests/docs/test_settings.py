@@ -4,13 +4,14 @@ import re
 from typing import Final
 
 import pytest
-from support.documentation.documents import ROOT, text_of
 
 from quarterdeck.config.clients.known_clients import CLIENTS, Client
 from quarterdeck.config.load.json_schema import config_schema
 from quarterdeck.deck import cards_for_profile
 from quarterdeck.tools.catalogue import PROFILE_NAMES
 from quarterdeck_protocol.policy import Grant, NetworkMode, Preset, Property, Tier
+
+from .documents import ROOT, text_of
 
 DOCS: Final = ROOT / "docs"
 

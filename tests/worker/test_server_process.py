@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import pytest
 from support.waiting import PATIENCE_S, turns
-from support.worker.server_process import PlayedProcess
 
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
@@ -19,6 +18,8 @@ from quarterdeck_sandbox.run.stderr import split_time
 from quarterdeck_worker import server_process as server_module
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
+
+from .server_process import PlayedProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 from support.servers.scripted_session import DISCOVERED, LEGACY, MODERN
 from support.waiting import turns
-from support.worker.sessions import ANSWERS, ended, opened, stage
 
 from quarterdeck_protocol.faults import FaultKind
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_sandbox.program.launch import LaunchPlan
+
+from .sessions import ANSWERS, ended, opened, stage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 

@@ -8,10 +8,11 @@ import pytest
 from mcp.client.subscriptions import SubscriptionLost
 from support.servers.scripted_session import DISCOVERED, MODERN, JsonObject
 from support.waiting import PATIENCE_S, turns
-from support.worker.sessions import ANSWERS, ended, opened, stage
 
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker import server_run
+
+from .sessions import ANSWERS, ended, opened, stage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 

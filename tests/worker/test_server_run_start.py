@@ -10,8 +10,6 @@ import anyio
 import pytest
 from support.servers.scripted_session import INITIALIZED, LEGACY, JsonObject
 from support.waiting import PATIENCE_S, turns
-from support.worker.server_process import PlayedProcess
-from support.worker.sessions import ANSWERS, ordered, stage
 
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
@@ -19,6 +17,9 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_worker import server_run
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server_run import ServerFault, ServerRun, run_server
+
+from .server_process import PlayedProcess
+from .sessions import ANSWERS, ordered, stage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 

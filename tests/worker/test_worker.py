@@ -6,13 +6,14 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from support.fleet.workers import CARD
 from support.waiting import turns
-from support.worker.served import NO_COMMAND, ORDER, opened, stage
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.events import Arrived, Expired
 from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Failed, List, ListChanged, Open, Reply, Request
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.sdk_requests import ListingError
+
+from .served import NO_COMMAND, ORDER, opened, stage
 
 pytestmark = pytest.mark.anyio
 

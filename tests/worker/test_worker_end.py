@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 from support.waiting import turns
-from support.worker.served import EXITED, NO_COMMAND, opened, stage
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind
 from quarterdeck_protocol.link.events import Expired, Greeted, LinkEvent, Overdue, Replied, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Call, Close, Failed, List, Lost
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.server_run import ServerFault, ServerRun
+
+from .served import EXITED, NO_COMMAND, opened, stage
 
 pytestmark = pytest.mark.anyio
 

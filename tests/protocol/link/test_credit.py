@@ -5,7 +5,6 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fleet.link_ends import FAULT, LIMITS, frames_of
 
 from quarterdeck_protocol.link import credit
 from quarterdeck_protocol.link.credit import (
@@ -31,6 +30,8 @@ from quarterdeck_protocol.link.frames import (
     Started,
     WireLimits,
 )
+
+from .link_ends import FAULT, LIMITS, frames_of
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fleet.frame_strategies import FRAMES
-from support.fleet.link_ends import TOKEN, VERSION, hello
 
 from quarterdeck_protocol.link.events import CARRIERS, RECEIVES, LinkTerms, Side, is_reportable, wrong_frame, wrong_peer
 from quarterdeck_protocol.link.frames import (
@@ -23,6 +21,9 @@ from quarterdeck_protocol.link.frames import (
     Request,
     Welcome,
 )
+
+from .frame_strategies import FRAMES
+from .link_ends import TOKEN, VERSION, hello
 
 
 def test_every_frame_has_a_receiver() -> None:

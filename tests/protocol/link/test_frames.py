@@ -7,7 +7,6 @@ import msgpack
 import msgspec
 import pytest
 from hypothesis import given
-from support.fleet.frame_strategies import FRAMES
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import (
@@ -35,6 +34,8 @@ from quarterdeck_protocol.link.frames import (
     Started,
     Welcome,
 )
+
+from .frame_strategies import FRAMES
 
 DECODER = msgspec.msgpack.Decoder(Frame)
 

@@ -5,7 +5,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fleet.frame_strategies import FRAMES
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import (
@@ -26,6 +25,8 @@ from quarterdeck_protocol.link.frames import (
     decode,
     encode,
 )
+
+from .frame_strategies import FRAMES
 
 LIMITS = WireLimits()
 FAULT = {

@@ -3,7 +3,6 @@
 from math import inf, nan
 
 import pytest
-from support.fleet.link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
 
 from quarterdeck_protocol.link.events import (
     MAX_REASON_CHARS,
@@ -32,6 +31,8 @@ from quarterdeck_protocol.link.frames import (
     Started,
     WireLimits,
 )
+
+from .link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
 
 # Requests
 

@@ -3,11 +3,12 @@
 from math import inf
 
 import pytest
-from support.fleet.link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Refusal, Side, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost, Progress, encode
+
+from .link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
 
 # Credit
 

@@ -1,7 +1,6 @@
 """Who may speak at all: the token, the versions, and the patience with those who never greet."""
 
 import pytest
-from support.fleet.link_ends import FAULT, TOKEN, VERSION, carry, frames_of, hello, is_dead, make_link, make_pair
 
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Greeted, LinkMisuseError, Side, Silent, Violated
 from quarterdeck_protocol.link.frames import (
@@ -19,6 +18,8 @@ from quarterdeck_protocol.link.frames import (
     encode,
 )
 from quarterdeck_protocol.link.session import Link
+
+from .link_ends import FAULT, TOKEN, VERSION, carry, frames_of, hello, is_dead, make_link, make_pair
 
 
 def test_a_worker_that_knows_its_token_is_greeted() -> None:

@@ -7,8 +7,6 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fleet.frame_strategies import FRAMES
-from support.fleet.link_ends import FAULT, LIMITS, SMALL, TOKEN, VERSION, make_link, make_pair
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.events import (
@@ -47,6 +45,9 @@ from quarterdeck_protocol.link.frames import (
     encode,
 )
 from quarterdeck_protocol.link.session import Link
+
+from .frame_strategies import FRAMES
+from .link_ends import FAULT, LIMITS, SMALL, TOKEN, VERSION, make_link, make_pair
 
 FREE = (Hello, Welcome, Beat, Credit)
 """Frames that cost no credit."""

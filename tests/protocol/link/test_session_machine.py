@@ -13,7 +13,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.fleet.link_ends import LIMITS, make_link
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
@@ -55,6 +54,8 @@ from quarterdeck_protocol.link.frames import (
     decode,
 )
 from quarterdeck_protocol.link.session import Link
+
+from .link_ends import LIMITS, make_link
 
 TERMS = LinkTerms(window_units=3, max_waiting=4, max_requests=8)
 FAULT = FaultRecord(FaultKind.TOOL_ERROR, "refused")

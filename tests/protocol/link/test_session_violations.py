@@ -4,11 +4,12 @@ from math import inf, nan
 
 import msgpack
 import pytest
-from support.fleet.link_ends import FAULT, SMALL, VERSION, carry, fill, frames_of, hello, is_dead, make_pair
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Arrived, LinkTerms, Violated
 from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, List, Log, Welcome, encode
+
+from .link_ends import FAULT, SMALL, VERSION, carry, fill, frames_of, hello, is_dead, make_pair
 
 HOSTILE_TO_SUPERVISOR: list[tuple[str, list[bytes]]] = [
     ("no parts", []),

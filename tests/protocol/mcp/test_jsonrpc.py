@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
-from support.schemas.json_text import OBJECTS, dumped
 
 from quarterdeck_protocol.mcp.jsonrpc import (
     BodyError,
@@ -23,6 +22,8 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     split_result,
     without_envelope,
 )
+
+from .json_text import OBJECTS, dumped
 
 MIB = 1 << 20
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.schemas.json_text import JSON, OBJECTS, dumped
 
 from quarterdeck_protocol.mcp.jsonrpc import MAX_DEPTH, BodyError, check_depth, check_object
+
+from .json_text import JSON, OBJECTS, dumped
 
 MIB = 1 << 20
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
-from support.schemas.json_text import JSON, OBJECTS, TRICKY_TEXT, dumped
 
 from quarterdeck_protocol.mcp.jsonrpc import (
     ENVELOPE_PREFIX,
@@ -21,6 +20,8 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     split_result,
     without_envelope,
 )
+
+from .json_text import JSON, OBJECTS, TRICKY_TEXT, dumped
 
 MIB = 1 << 20
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from support.schemas.json_judge import SAMPLES, admits, judge
 from support.schemas.json_schemas import VALUES, schemas
 
 from quarterdeck_protocol.schema.flatten import (
@@ -17,6 +16,8 @@ from quarterdeck_protocol.schema.flatten import (
     ValueBudget,
     merge,
 )
+
+from .json_judge import SAMPLES, admits, judge
 
 DOCUMENT: dict[str, Any] = {
     "$defs": {

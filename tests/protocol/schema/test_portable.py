@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.schemas.json_judge import SAMPLES, admits, judge
 from support.schemas.json_schemas import JUNK, VALUES, are_apart, containers, tools, typed_schemas
 
 from quarterdeck_protocol.schema.canonical import normalize_schema
 from quarterdeck_protocol.schema.portable import MAX_VALUES, portable_schema
 from quarterdeck_protocol.schema.portable_types import DISJOINT_TYPES
+
+from .json_judge import SAMPLES, admits, judge
 
 DEEP = 10_000
 EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}

@@ -8,14 +8,15 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from support.schemas.json_judge import SAMPLES, admits, examples, judge
 from support.schemas.json_schemas import containers
-from support.schemas.schema_values import written
 from support.servers.real_tools import read_servers
 
 from quarterdeck_protocol.schema.canonical import TYPES
 from quarterdeck_protocol.schema.portable import portable_schema
 from quarterdeck_protocol.schema.portable_types import CONSTRAINTS
+
+from .json_judge import SAMPLES, admits, examples, judge
+from .schema_values import written
 
 WRITTEN = json.loads((Path(__file__).parents[1] / "data" / "written_tools.json").read_text("utf-8"))
 TOOLS: Final[dict[str, Any]] = {

@@ -12,9 +12,10 @@ import pytest
 from support.processes.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
 from support.processes.running import run
 from support.sandbox.machine_facts import NO_ROOT, not_installed
-from support.sandbox.network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
-LAB: Final = Path(__file__).parents[2] / "support" / "sandbox" / "network_lab.py"
+from .network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
+
+LAB: Final = Path(__file__).with_name("network_lab.py")
 PATIENCE_S: Final = 120.0
 
 WAYS: Final = [(who, helper) for who in Identity for helper in ("slirp4netns", "pasta")]

@@ -8,10 +8,11 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.sandbox.bpf import Verdict, judge
 from support.sandbox.kernel_lab import play
 
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, DENIED, NUMBERS, Filter, compile_filter
+
+from .bpf import Verdict, judge
 
 FILTERS = [Filter(*choice) for choice in itertools.product([False, True], repeat=6)]
 CLOSED, OPEN = FILTERS[0], FILTERS[-1]

@@ -1,9 +1,10 @@
 """What the tests of the fleet share."""
 
 import pytest
-from support.fleet.played_fleets import PretendRuntime
 
 from quarterdeck.fleet import fleet as fleet_module
+
+from .played_fleets import PretendRuntime
 
 
 @pytest.fixture

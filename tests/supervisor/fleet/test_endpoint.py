@@ -4,7 +4,17 @@ import asyncio
 
 import msgspec
 import pytest
-from support.fleet.endpoints import (
+from support.fleet.workers import CARD, closes, lists
+from support.waiting import turns
+
+from quarterdeck.fleet.endpoint import create_server_endpoint
+from quarterdeck.fleet.worker_session import WorkerSession
+from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.link.frames import Close, List, Lost
+from quarterdeck_protocol.phases import EndpointPhase
+
+from .endpoints import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -16,15 +26,6 @@ from support.fleet.endpoints import (
     assert_not_connected,
     stage,
 )
-from support.fleet.workers import CARD, closes, lists
-from support.waiting import turns
-
-from quarterdeck.fleet.endpoint import create_server_endpoint
-from quarterdeck.fleet.worker_session import WorkerSession
-from quarterdeck_protocol.contract import EndpointStatus
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Close, List, Lost
-from quarterdeck_protocol.phases import EndpointPhase
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from support.fleet.endpoints import (
+from support.fleet.workers import CARD, PlayedWorker
+from support.waiting import turns
+
+from quarterdeck_protocol.configs import Revision, ServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.link.frames import Call, Open, Progress
+from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
+
+from .endpoints import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -16,14 +25,6 @@ from support.fleet.endpoints import (
     assert_not_connected,
     stage,
 )
-from support.fleet.workers import CARD, PlayedWorker
-from support.waiting import turns
-
-from quarterdeck_protocol.configs import Revision, ServerConfig
-from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Call, Open, Progress
-from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
 

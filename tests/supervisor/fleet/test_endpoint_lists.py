@@ -1,12 +1,13 @@
 """Lists of an endpoint: asked for once, kept, and no reason to give a server up."""
 
 import pytest
-from support.fleet.endpoints import READY, stage
 from support.fleet.workers import lists
 
 from quarterdeck.fleet import requests
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import List
+
+from .endpoints import READY, stage
 
 pytestmark = pytest.mark.anyio
 

@@ -4,13 +4,14 @@ import logging
 from typing import Any
 
 import pytest
-from support.fleet.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
 from support.fleet.workers import lists
 from support.waiting import turns
 
 from quarterdeck.fleet import requests
 from quarterdeck_protocol.link.frames import List, ListChanged, Log
 from quarterdeck_protocol.phases import EndpointPhase
+
+from .endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
 
 pytestmark = pytest.mark.anyio
 

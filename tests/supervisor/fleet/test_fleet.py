@@ -4,7 +4,14 @@ import asyncio
 
 import msgspec
 import pytest
-from support.fleet.played_fleets import (
+from support.fleet.workers import CARD, PlayedSession
+from support.waiting import turns
+
+from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.link.frames import Close, List, Open
+
+from .played_fleets import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -17,12 +24,6 @@ from support.fleet.played_fleets import (
     played_fleet,
     refuses,
 )
-from support.fleet.workers import CARD, PlayedSession
-from support.waiting import turns
-
-from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import Close, List, Open
 
 pytestmark = pytest.mark.anyio
 

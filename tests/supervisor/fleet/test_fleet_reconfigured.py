@@ -3,7 +3,12 @@
 import asyncio
 
 import pytest
-from support.fleet.played_fleets import (
+from support.waiting import turns
+
+from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.link.frames import Close
+
+from .played_fleets import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -15,10 +20,6 @@ from support.fleet.played_fleets import (
     played_fleet,
     refuses,
 )
-from support.waiting import turns
-
-from quarterdeck_protocol.configs import BridgeConfig
-from quarterdeck_protocol.link.frames import Close
 
 pytestmark = pytest.mark.anyio
 

@@ -6,17 +6,6 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from support.fleet.played_fleets import (
-    CLOSED,
-    FAULTED,
-    IDLE,
-    READY,
-    PretendRuntime,
-    config,
-    hangs,
-    played_fleet,
-    refuses,
-)
 from support.fleet.workers import CARD, PlayedSession, lists
 from support.waiting import PATIENCE_S, turns
 
@@ -28,6 +17,18 @@ from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import List, ListChanged, Open
 from quarterdeck_protocol.phases import EndpointPhase
+
+from .played_fleets import (
+    CLOSED,
+    FAULTED,
+    IDLE,
+    READY,
+    PretendRuntime,
+    config,
+    hangs,
+    played_fleet,
+    refuses,
+)
 
 pytestmark = pytest.mark.anyio
 

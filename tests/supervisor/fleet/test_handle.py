@@ -1,12 +1,13 @@
 """Our side of a worker: every request ends once, news reaches its owner."""
 
 import pytest
-from support.fleet.handles import EXITED, REFUSED, Desk, greeted
 from support.waiting import turns
 
 from quarterdeck_protocol.link.events import LinkMisuseError, Refusal
 from quarterdeck_protocol.link.frames import Answer, Call, Failed, ListChanged, Log, Progress
 from quarterdeck_protocol.tools import ProgressNote
+
+from .handles import EXITED, REFUSED, Desk, greeted
 
 pytestmark = pytest.mark.anyio
 

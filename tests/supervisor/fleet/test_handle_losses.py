@@ -4,13 +4,14 @@ import asyncio
 
 import anyio
 import pytest
-from support.fleet.handles import EXITED, Desk, greeted
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet import handle as handle_module
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.events import Late, LinkTerms, Overdue, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Call, List, Lost, Reply
+
+from .handles import EXITED, Desk, greeted
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from support.clients.client_commands import Run, commands, home_of, write
 
 from quarterdeck.config.clients import link_entry
 from quarterdeck.config.load.file import load_config_file
+
+from .client_commands import Run, commands, home_of, write
 
 SECRET = "ghp_0123456789abcdefghij"
 

@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.clients.client_commands import Run, commands, write
 
 from quarterdeck.config.places import paths
 from quarterdeck.config.places.paths import configuration_digest, make_private_dir, server_paths
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.ledger.store.lease import Holder, take_lease
+
+from .client_commands import Run, commands, write
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from support.config.keyrings import install_keyring
 
 from quarterdeck.config.secrets.os_keyring import KeyringError, NoKeyringError, OsKeyring
+
+from .keyrings import install_keyring
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from support.config.keyrings import MemoryKeyring
 
 from quarterdeck.config.secrets.os_keyring import KeyringError, NoKeyringError
 from quarterdeck.config.secrets.store import (
@@ -15,6 +14,8 @@ from quarterdeck.config.secrets.store import (
     SecretStore,
     StoredSecret,
 )
+
+from .keyrings import MemoryKeyring
 
 
 @pytest.fixture

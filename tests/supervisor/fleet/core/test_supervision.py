@@ -1,7 +1,6 @@
 """The fleet's core by events in and instructions out; `test_supervision_machine.py` walks it at random."""
 
 import pytest
-from support.fleet.cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, mint, minted, phases, serving
 
 from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck.fleet.core.supervision import (
@@ -23,6 +22,8 @@ from quarterdeck.fleet.core.supervision import (
     WakeAt,
 )
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
+
+from .cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, mint, minted, phases, serving
 
 
 def test_a_start_mints_each_server_in_configuration_order() -> None:

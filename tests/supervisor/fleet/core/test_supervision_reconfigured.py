@@ -1,7 +1,6 @@
 """The fleet's core while its configuration changes: what is left alone, what is replaced, and who waits for whom."""
 
 import pytest
-from support.fleet.cores import EXITED, NO_COMMAND, config, core, mint, minted, phases, row, serving
 
 from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck.fleet.core.supervision import (
@@ -19,6 +18,8 @@ from quarterdeck.fleet.core.supervision import (
     TearDown,
     Tick,
 )
+
+from .cores import EXITED, NO_COMMAND, config, core, mint, minted, phases, row, serving
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from support.clients.host_pipes import served
 from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS, EarlyReply, FirstLine, answer_to
+
+from .host_pipes import served
 
 INFO = {"name": "raw", "version": "1"}
 

@@ -8,13 +8,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 from mcp.client.client import Client
-from support.clients.host_pipes import LineClient, sdk_transport, served
 from support.processes.running import output
 from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio import serve
 from quarterdeck_protocol.faults import ProtocolFault
+
+from .host_pipes import LineClient, sdk_transport, served
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,6 @@ import pytest
 from support.processes.identities import give_to_commands
 from support.processes.leftovers import running_with
 from support.sandbox.machine_facts import NO_ROOT
-from support.tools.command_sessions import is_run, lay_out, session
 from support.tools.file_tools import Answer, call, outcome_of
 from support.waiting import eventually_async
 
@@ -20,6 +19,8 @@ from quarterdeck.tools.commands.output import Excerpt
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.runner import OverflowFiles
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
+
+from .command_sessions import is_run, lay_out, session
 
 pytestmark = pytest.mark.anyio
 

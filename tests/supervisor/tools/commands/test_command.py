@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from support.processes.leftovers import running_with
-from support.tools.command_sessions import is_run
-from support.tools.shells import shell
 from support.waiting import eventually_async
 
 from quarterdeck.tools.context import Stream
 from quarterdeck_sandbox.run.process import ConfinedProcess
+
+from .command_sessions import is_run
+from .shells import shell
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,6 @@ import pytest
 from sandbox.homes import ELF, Home, make_home
 from support.processes.identities import give_to_commands
 from support.sandbox.machine_facts import ROOT_ONLY
-from support.tools.command_sessions import ENVIRON, lay_out, session
 
 from quarterdeck.tools.commands import command_policy
 from quarterdeck.tools.commands.command_policy import CommandPolicy, UserPrograms, find_user_programs
@@ -17,6 +16,8 @@ from quarterdeck.tools.commands.shell import CommandSetup
 from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
+
+from .command_sessions import ENVIRON, lay_out, session
 
 pytestmark = pytest.mark.anyio
 

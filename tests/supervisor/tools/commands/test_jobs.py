@@ -6,8 +6,6 @@ from pathlib import Path
 import anyio
 import pytest
 from support.processes.leftovers import running_with
-from support.tools.command_sessions import is_run, session
-from support.tools.shells import PlayedProcess, PlayedShell
 from support.waiting import eventually_async
 
 from quarterdeck.tools.commands import jobs
@@ -25,6 +23,9 @@ from quarterdeck.tools.commands.jobs import (
 )
 from quarterdeck.tools.context import ContextId, OnOutput, Stream
 from quarterdeck_protocol.tools import CancelToken
+
+from .command_sessions import is_run, session
+from .shells import PlayedProcess, PlayedShell
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,6 @@ import anyio
 import pytest
 from support.processes.identities import give_to_commands
 from support.processes.leftovers import running_with
-from support.tools.command_sessions import Session, session
 from support.tools.file_tools import outcome_of
 from support.waiting import POLL_S, eventually_async
 
@@ -25,6 +24,8 @@ from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck.tools.spec import DefinedTool
 from quarterdeck_protocol.tools import CancelToken
+
+from .command_sessions import Session, session
 
 pytestmark = pytest.mark.anyio
 

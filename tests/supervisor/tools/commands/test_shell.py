@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from support.processes.leftovers import is_running, running_with
 from support.sandbox.machine_facts import bubblewrap_missing
-from support.tools.command_sessions import is_run
-from support.tools.shells import shell
 from support.waiting import eventually_async
 
 from quarterdeck.tools.commands.shell import MAX_COMMAND_BYTES
@@ -19,6 +17,9 @@ from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.start import start
+
+from .command_sessions import is_run
+from .shells import shell
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.tools.unified_diffs import apply_hunks
 
 from quarterdeck.tools.files import edit_text as module
 from quarterdeck.tools.files.edit_text import (
@@ -22,6 +21,8 @@ from quarterdeck.tools.files.edit_text import (
     places,
 )
 from quarterdeck.tools.files.file_content import UnifiedText
+
+from .unified_diffs import apply_hunks
 
 letters = st.text(st.sampled_from("ab c\n"), max_size=40)
 METHOD = "class A:\n    def f(self):\n        pass\n"

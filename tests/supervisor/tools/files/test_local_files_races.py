@@ -9,12 +9,13 @@ from typing import Final
 
 import pytest
 from support.tools.path_races import Flip, alternation, flipping, meanwhile, swap
-from support.tools.races_at_calls import answer, at_every_moment
 
 from quarterdeck.common.file_changes import DRAFT_PREFIX
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
+
+from .races_at_calls import answer, at_every_moment
 
 TIMES: Final = 100
 """Of one verb against a thread: what no single change at a moment of ours shows."""

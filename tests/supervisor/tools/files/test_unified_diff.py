@@ -5,11 +5,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tools.unified_diffs import apply_hunks
 
 from quarterdeck.tools.files import unified_diff
 from quarterdeck.tools.files.file_content import UnifiedText
 from quarterdeck.tools.files.unified_diff import MAX_DIFF_BYTES, Replacement, diff_of, replace_parts
+
+from .unified_diffs import apply_hunks
 
 texts = st.lists(st.sampled_from(["\n", "a", "b\n", "ab", "c\n", "\n\n\n\n\n\n\n\n"]), min_size=1).map("".join)
 parts = st.lists(st.sampled_from(["", "\n", "a", "x", "b\n", "y\nz", "z\n\n"]), max_size=4).map("".join)

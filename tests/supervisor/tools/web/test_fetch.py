@@ -10,13 +10,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.servers.certificates import Authority
 from support.servers.web_servers import Request, gzipped, redirect, response, serving, zeros_gzipped
 from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.web.decoding import Media
 from quarterdeck.tools.web.fetch import MAX_HEADERS, MAX_PIECES, MAX_REDIRECTS, Deadlines, Fetched, Fetcher, FetchError
+
+from .certificates import Authority
 
 pytestmark = pytest.mark.anyio
 

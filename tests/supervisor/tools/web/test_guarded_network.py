@@ -13,7 +13,6 @@ import anyio
 import httpcore2
 import pytest
 from anyio.abc import ByteStream
-from support.servers.certificates import Authority
 from support.servers.web_servers import response, serving
 from support.waiting import eventually_async
 
@@ -29,6 +28,8 @@ from quarterdeck.tools.web.guarded_network import (
     dial,
     entry_for,
 )
+
+from .certificates import Authority
 
 pytestmark = pytest.mark.anyio
 

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 import msgspec
+from support.fleet.workers import CARD
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.events import Arrived
@@ -25,8 +27,6 @@ from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.server_run import ServerRun
 from quarterdeck_worker.tool_calls import Ended
 from quarterdeck_worker.worker import Worker
-from support.fleet.workers import CARD
-from support.waiting import PATIENCE_S, turns
 
 EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3))
 NO_COMMAND = FaultRecord(FaultKind.SPAWN_FAILED, "no such command", "command_not_found", Delivery.NOT_SENT)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 import anyio
+from support.fleet.workers import PlayedWorker
+from support.waiting import PATIENCE_S
 
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
@@ -10,8 +12,6 @@ from quarterdeck_protocol.link.events import LinkTerms, Refusal
 from quarterdeck_protocol.link.frames import Call, Failed, Log, Reply, ServerStart
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_sandbox.policy.promises import Receipt
-from support.fleet.workers import PlayedWorker
-from support.waiting import PATIENCE_S
 
 REFUSED = FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED)
 EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3))

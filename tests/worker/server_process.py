@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 import anyio
+from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
@@ -14,7 +15,6 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
 
 UNCONFINED = Confinement(
     plan=LaunchPlan("/bin/sh", ("sh",), {}, "/"),

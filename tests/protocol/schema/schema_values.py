@@ -9,7 +9,7 @@ import re
 from random import Random
 from typing import Any, Final
 
-from support.schemas.json_judge import SAMPLES, Json
+from .json_judge import SAMPLES, Json
 
 MAX_DEPTH: Final = 6
 """Schemas within each other that a value follows; below, anything stands."""

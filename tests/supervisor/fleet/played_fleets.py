@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+from support.fleet.workers import PlayedSession, lists
+from support.waiting import PATIENCE_S, until
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl
@@ -13,8 +15,6 @@ from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConf
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import List, Open
 from quarterdeck_protocol.phases import EndpointPhase
-from support.fleet.workers import PlayedSession, lists
-from support.waiting import PATIENCE_S, until
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 

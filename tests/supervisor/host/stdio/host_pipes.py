@@ -11,11 +11,11 @@ import anyio
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
+from support.clients.mcp_clients import ENVELOPE, LEGACY
 
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.stdio.early_reply import FirstLine
 from quarterdeck.host.stdio.serve import NOTHING, serve_stdio
-from support.clients.mcp_clients import ENVELOPE, LEGACY
 
 LINE_LIMIT = 128 * 1024 * 1024
 

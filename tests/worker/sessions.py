@@ -7,6 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
+from support.servers.scripted_session import INITIALIZED, LEGACY, Answer
+from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultRecord
@@ -16,9 +18,8 @@ from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server_run import OpenServer, ServerFault, ServerRun, run_server
 from quarterdeck_worker.tool_calls import Ended
-from support.servers.scripted_session import INITIALIZED, LEGACY, Answer
-from support.waiting import PATIENCE_S
-from support.worker.server_process import PlayedProcess
+
+from .server_process import PlayedProcess
 
 ANSWERS: dict[str, Answer] = {
     "initialize": INITIALIZED,

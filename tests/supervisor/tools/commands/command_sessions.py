@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from support.processes.identities import give_to_commands
+from support.processes.leftovers import no_leftovers, running_with
 
 from quarterdeck.tools.commands.command_policy import CommandPolicy
 from quarterdeck.tools.commands.jobs import end_jobs
@@ -15,8 +17,6 @@ from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.policy import SandboxPolicy
-from support.processes.identities import give_to_commands
-from support.processes.leftovers import no_leftovers, running_with
 
 PATIENCE_S: Final = 60.0
 """For one test's session; a machine under load is slow, a hang is for ever."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import anyio
 import pytest
+from support.fleet.workers import PlayedSession, closes
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig, ToolFilter
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Close, Open
 from quarterdeck_protocol.phases import EndpointPhase
-from support.fleet.workers import PlayedSession, closes
-from support.waiting import PATIENCE_S, turns
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 

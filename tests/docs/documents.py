@@ -1,7 +1,7 @@
 """The documentation's pages, and the blocks of code in them.
 
 A comment on the line above a block says what its test needs to know: `<!-- not run: reason -->`, or
-`<!-- stage: name -->` for what has to be prepared (see `support.documentation.document_stage`).
+`<!-- stage: name -->` for what has to be prepared (see `document_stage`).
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[3]
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 PROGRAM: Final = "quarterdeck"
 

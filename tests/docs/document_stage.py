@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from support.config.places import short_folder
-from support.documentation.documents import COMMAND_END
 from support.processes.commands import DEADLINE_S, OURSELVES, forks
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
+
+from .documents import COMMAND_END
 
 REQUIRED: Final = ("PATH", "LANG", "LC_ALL", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
 """What a command keeps of our environment."""
@@ -63,7 +64,7 @@ class Stage:
         (self._offers / f"{server}.json").write_text(json.dumps({"tools": [definition], "says": answer}))
 
     def prepare(self, name: str) -> None:
-        """What a block takes for granted; see `support.documentation.documents`."""
+        """What a block takes for granted; see `documents`."""
         match name:
             case "":
                 pass

@@ -1,1 +1,0 @@
-"""The documentation's pages, and what their examples need."""

@@ -1,1 +1,0 @@
-"""A worker's session over a server that a test plays."""

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import click
 
-from quarterdeck.cli.diagnose.explain import EXPLANATIONS
+from quarterdeck.cli.diagnose.explain import fault_pages
 from quarterdeck.cli.program import make_program
-from quarterdeck_protocol.faults import REMEDIES
 
 PROGRAM: Final = "quarterdeck"
 
@@ -35,8 +34,9 @@ def fill(markdown: str) -> str:
 def error_codes() -> str:
     """A section for each code of a fault: cause, remedy, example."""
     return "\n\n".join(
-        f"## {code}\n\n{_escaped(cause)}\n\n- **Fix:** {_escaped(REMEDIES[code])}\n- **Example:** {_shown(example)}"
-        for code, (cause, example) in sorted(EXPLANATIONS.items())
+        f"## {code}\n\n{_escaped(page['cause'])}\n\n"
+        f"- **Fix:** {_escaped(page['fix'])}\n- **Example:** {_shown(page['example'])}"
+        for code, page in sorted(fault_pages().items())
     )
 
 

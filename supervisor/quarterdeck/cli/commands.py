@@ -1,10 +1,22 @@
-"""The table of commands: module, panel of the help, summary and examples of each.
+"""The table of commands, and help: the commands in their panels; of one command its arguments, options and examples.
 
-A table, so that `--help` imports no command, and a command no other.  Pure.
+A table, so that `--help` imports no command, and a command no other; a command's own help is made from its click
+parameters, common options last.
 """
 
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from .exits import MEANINGS
+from .output import columns_of, paragraph_width, styled
+
+if TYPE_CHECKING:
+    from click import Command, Parameter
 
 PROGRAM: Final = "quarterdeck"
 
@@ -16,14 +28,12 @@ class Entry:
     Attributes:
         home: `module:attribute`, below `quarterdeck.cli`: a function, or a `Group`.
         panel: the heading under which the help lists it.
-        examples: command lines, each with what it does; of a group those of its commands.
     """
 
     name: str
     home: str
     panel: str
     summary: str
-    examples: tuple[tuple[str, str], ...]
 
 
 RUN: Final = "Run"
@@ -35,282 +45,214 @@ PANELS: Final = (RUN, TRUST, CONFIGURE, DIAGNOSE)
 """In the order of the help."""
 
 ENTRIES: Final = (
-    Entry(
-        "serve",
-        "run.serve:serve",
-        RUN,
-        "Publish every server's tools, and native ones, as one MCP server",
-        (
-            ("quarterdeck serve -c mcp.json", "for the client that starts it, on stdio"),
-            ("quarterdeck serve --http", "for many clients, on http://127.0.0.1:8808/mcp"),
-            ("quarterdeck serve --profile workspace --workspace ~/project", "native tools alone, in one folder"),
-        ),
-    ),
-    Entry(
-        "tools",
-        "run.tools:tools",
-        RUN,
-        "List the tools that can be called",
-        (
-            ("quarterdeck tools -c mcp.json", "each as server__tool, with its description"),
-            ("quarterdeck tools --json", "their schemas, too"),
-        ),
-    ),
-    Entry(
-        "call",
-        "run.tools:call",
-        RUN,
-        "Call one tool and print what it answers",
-        (
-            ("""quarterdeck call everything__echo '{"message": "hello"}'""", "the arguments are one JSON object"),
-            ("quarterdeck call everything__echo - < arguments.json", "the same from a file"),
-        ),
-    ),
-    Entry(
-        "ps",
-        "run.servers:ps",
-        RUN,
-        "Show every server of the running serve",
-        (
-            ("quarterdeck ps", "phase, tools, process, memory, and what is wrong"),
-            ("quarterdeck ps --json", "the same for a program"),
-        ),
-    ),
-    Entry(
-        "inspect",
-        "run.servers:inspect",
-        RUN,
-        "Show one server in detail: its policy, and how much is enforced",
-        (
-            ("quarterdeck inspect notes", "command, receipt, limits and their use, last death"),
-            ("quarterdeck inspect notes -c mcp.json --json", "the same for a program"),
-        ),
-    ),
-    Entry(
-        "logs",
-        "diagnose.logs:logs",
-        RUN,
-        "Show what a server wrote on its standard error",
-        (
-            ("quarterdeck logs notes -n 50", "its last fifty lines"),
-            ("quarterdeck logs notes -f", "and what it writes from now on"),
-        ),
-    ),
-    Entry(
-        "restart",
-        "run.servers:restart",
-        RUN,
-        "Restart one server",
-        (
-            ("quarterdeck restart notes", "its past crashes are forgotten"),
-            ("quarterdeck restart notes --json", "how it is afterwards, for a program"),
-        ),
-    ),
-    Entry(
-        "trust",
-        "trust.trust:group",
-        TRUST,
-        "Decide what servers may offer: list, diff, approve, block, scan",
-        (
-            ("quarterdeck trust list", "what is held or blocked, and what the scan found"),
-            ("quarterdeck trust list --all", "what is approved, too"),
-            ("quarterdeck trust diff", "what changed, of every server"),
-            ("quarterdeck trust diff notes --whole", "all of it, untruncated"),
-            ("quarterdeck trust approve notes save_note", "one tool, in the form that is shown"),
-            ("quarterdeck trust approve --project", "how the servers of this folder's files are started"),
-            ("quarterdeck trust block notes save_note", "not offered again until approved"),
-            ("quarterdeck trust block notes --all", "the server itself"),
-            ("quarterdeck trust scan", "today's rules over all that was ever offered"),
-            ("quarterdeck trust scan --json", "the same for a program"),
-        ),
-    ),
-    Entry(
-        "lock",
-        "trust.lock:lock",
-        TRUST,
-        "Write the approved hashes to deck.lock, or compare the servers with it",
-        (
-            ("quarterdeck lock", "write deck.lock, for version control"),
-            ("quarterdeck lock --check", "fail with 7 when servers list anything else"),
-        ),
-    ),
-    Entry(
-        "ledger",
-        "trust.ledger:group",
-        TRUST,
-        "Read the record of what was offered, approved and called",
-        (
-            ("quarterdeck ledger log --since '2h ago'", "what happened"),
-            ("quarterdeck ledger log --server notes --json", "of one server, for a program"),
-            ("quarterdeck ledger show", "every server and tool, and how each stands"),
-            ("quarterdeck ledger show --at 2026-01-31T15:00Z", "the same, as it was then"),
-            ("quarterdeck ledger diff 42", "what became different since event 42"),
-            ("quarterdeck ledger diff 42 50 --json", "between two events, for a program"),
-            ("quarterdeck ledger calls", "the last calls"),
-            ("quarterdeck ledger calls --json", "the same for a program"),
-            ("quarterdeck ledger verify", "whether it is whole and unchanged"),
-            ("quarterdeck ledger verify --against deck.lock", "and once ended as the lock says"),
-            ("quarterdeck ledger export backup.jsonl", "a backup, without the calls"),
-            ("quarterdeck ledger export -", "the same to a program"),
-            ("quarterdeck ledger import backup.jsonl", "into an empty ledger"),
-            ("quarterdeck ledger import backup.jsonl --state-dir ~/other", "into another state directory's"),
-            ("quarterdeck ledger compact", "move old events to the archive"),
-            ("quarterdeck ledger compact --json", "the same for a program"),
-        ),
-    ),
+    Entry("serve", "run.serve:serve", RUN, "Publish every server's tools, and native ones, as one MCP server"),
+    Entry("tools", "run.tools:tools", RUN, "List the tools that can be called"),
+    Entry("call", "run.tools:call", RUN, "Call one tool and print what it answers"),
+    Entry("ps", "run.servers:ps", RUN, "Show every server of the running serve"),
+    Entry("inspect", "run.servers:inspect", RUN, "Show one server in detail: its policy, and how much is enforced"),
+    Entry("logs", "diagnose.logs:logs", RUN, "Show what a server wrote on its standard error"),
+    Entry("restart", "run.servers:restart", RUN, "Restart one server"),
+    Entry("trust", "trust.trust:group", TRUST, "Decide what servers may offer: list, diff, approve, block, scan"),
+    Entry("lock", "trust.lock:lock", TRUST, "Write the approved hashes to deck.lock, or compare the servers with it"),
+    Entry("ledger", "trust.ledger:group", TRUST, "Read the record of what was offered, approved and called"),
     Entry(
         "config",
         "configure.config:group",
         CONFIGURE,
         "See where configuration comes from and what is wrong with it; import other clients'",
-        (
-            ("quarterdeck config path", "every file that is looked for"),
-            ("quarterdeck config path --json", "the same for a program"),
-            ("quarterdeck config show", "what differs from the defaults, and where it is written"),
-            ("quarterdeck config show --all", "every value"),
-            ("quarterdeck config check", "everything that is wrong, here and on this machine"),
-            ("quarterdeck config check -c mcp.json", "of one file"),
-            ("quarterdeck config schema > quarterdeck.schema.json", "for completion in an editor"),
-            ("quarterdeck config schema", "on the terminal"),
-            ("quarterdeck config import claude-desktop --dry-run", "what would be imported"),
-            ("quarterdeck config import ./mcp.json --server notes", "one server of a file"),
-        ),
     ),
-    Entry(
-        "link",
-        "configure.clients:link",
-        CONFIGURE,
-        "Put quarterdeck into a client's configuration",
-        (
-            ("quarterdeck link claude-desktop --dry-run", "show the change alone"),
-            ("quarterdeck link cursor vscode -c mcp.json", "two clients, with this file's servers"),
-        ),
-    ),
-    Entry(
-        "unlink",
-        "configure.clients:unlink",
-        CONFIGURE,
-        "Take quarterdeck out of a client's configuration",
-        (
-            ("quarterdeck unlink claude-desktop", "and leave the rest of its file as it is"),
-            ("quarterdeck unlink cursor --dry-run", "show the change alone"),
-        ),
-    ),
-    Entry(
-        "secret",
-        "configure.secret:group",
-        CONFIGURE,
-        "Store the secrets that ${keyring:NAME} refers to",
-        (
-            ("quarterdeck secret set GITHUB_TOKEN", "typed without echo"),
-            ("pass github | quarterdeck secret set GITHUB_TOKEN", "piped in"),
-            ("quarterdeck secret list", "the names alone"),
-            ("quarterdeck secret list --json", "the same for a program"),
-            ("quarterdeck secret remove GITHUB_TOKEN", "for good"),
-            ("quarterdeck secret remove GITHUB_TOKEN --json", "the same for a program"),
-        ),
-    ),
-    Entry(
-        "token",
-        "configure.secret:token_group",
-        CONFIGURE,
-        "Show the bearer token of serve --http",
-        (
-            ("quarterdeck token show", "the value alone"),
-            ("""claude mcp add --header "Authorization: Bearer $(quarterdeck token show)" …""", "in another command"),
-        ),
-    ),
-    Entry(
-        "purge",
-        "configure.purge:purge",
-        CONFIGURE,
-        "Show what is kept on disk, and remove it",
-        (
-            ("quarterdeck purge", "what there is, and how large"),
-            ("quarterdeck purge notes", "one server's home and log"),
-        ),
-    ),
-    Entry(
-        "doctor",
-        "diagnose.doctor:doctor",
-        DIAGNOSE,
-        "Find out what this machine can enforce, by trying it",
-        (
-            ("quarterdeck doctor", "and what to do about each gap"),
-            ("quarterdeck doctor --json", "the same for a program"),
-        ),
-    ),
-    Entry(
-        "explain",
-        "diagnose.explain:explain",
-        DIAGNOSE,
-        "Explain an error's code: cause, remedy, example",
-        (
-            ("quarterdeck explain command_not_found", "one of the codes in error[…]"),
-            ("quarterdeck explain", "all of them"),
-        ),
-    ),
-    Entry(
-        "allow",
-        "configure.allow:allow",
-        TRUST,
-        "Give a server's sandbox the files that its row names",
-        (
-            ("quarterdeck allow fs", "what its command line and variables lack, shown and asked first"),
-            ("quarterdeck allow fs --write ~/notes --dry-run", "a folder that you name; changes nothing"),
-        ),
-    ),
-    Entry(
-        "sandbox",
-        "run.sandbox:group",
-        DIAGNOSE,
-        "Try a sandbox policy on any command",
-        (
-            ("quarterdeck sandbox run --network none -- curl https://example.com", "without network"),
-            ("quarterdeck sandbox run --read . -- ls ~", "it sees this folder, and no home"),
-        ),
-    ),
-    Entry(
-        "checkpoint",
-        "run.checkpoint:group",
-        DIAGNOSE,
-        "Undo what write and edit of a session changed",
-        (
-            ("quarterdeck checkpoint list --workspace ~/project", "every change, call by call"),
-            ("quarterdeck checkpoint list --json", "the same for a program"),
-            ("quarterdeck checkpoint restore 7", "as it was before call 7"),
-            ("quarterdeck checkpoint restore 7 --workspace ~/project", "of another folder"),
-        ),
-    ),
-    Entry(
-        "demo",
-        "diagnose.demo:demo",
-        DIAGNOSE,
-        "See what happens when servers hang and crash",
-        (
-            ("quarterdeck demo", "half a minute; it leaves nothing behind"),
-            ("quarterdeck demo --json", "what was promised and kept, for a program"),
-        ),
-    ),
+    Entry("link", "configure.clients:link", CONFIGURE, "Put quarterdeck into a client's configuration"),
+    Entry("unlink", "configure.clients:unlink", CONFIGURE, "Take quarterdeck out of a client's configuration"),
+    Entry("secret", "configure.secret:group", CONFIGURE, "Store the secrets that ${keyring:NAME} refers to"),
+    Entry("token", "configure.secret:token_group", CONFIGURE, "Show the bearer token of serve --http"),
+    Entry("purge", "configure.purge:purge", CONFIGURE, "Show what is kept on disk, and remove it"),
+    Entry("doctor", "diagnose.doctor:doctor", DIAGNOSE, "Find out what this machine can enforce, by trying it"),
+    Entry("explain", "diagnose.explain:explain", DIAGNOSE, "Explain an error's code: cause, remedy, example"),
+    Entry("allow", "configure.allow:allow", TRUST, "Give a server's sandbox the files that its row names"),
+    Entry("sandbox", "run.sandbox:group", DIAGNOSE, "Try a sandbox policy on any command"),
+    Entry("checkpoint", "run.checkpoint:group", DIAGNOSE, "Undo what write and edit of a session changed"),
+    Entry("demo", "diagnose.demo:demo", DIAGNOSE, "See what happens when servers hang and crash"),
     Entry(
         "completion",
         "configure.completion:completion",
         CONFIGURE,
         "Print the script that completes commands and options in your shell",
-        (
-            ("quarterdeck completion bash >> ~/.bashrc", "for good; zsh and fish likewise"),
-            ('eval "$(quarterdeck completion bash)"', "for this shell"),
-        ),
     ),
 )
 
 BY_NAME: Final = {entry.name: entry for entry in ENTRIES}
 
+PURPOSE: Final = "Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server."
 
-def examples_of(path: str) -> tuple[tuple[str, str], ...]:
-    """The examples of a command, as `config show`, or of a group: those of its commands."""
-    entry = BY_NAME.get(path.split(maxsplit=1)[0])
-    if entry is None:
-        return ()
-    words = f"quarterdeck {path}"
-    return tuple(each for each in entry.examples if each[0].find(words) >= 0 or " " not in path)
+NATIVE_OPTIONS: Final = frozenset({"--profile", "--workspace", "--allow-dir", "--tools"})
+"""Of the commands that offer native tools."""
+
+COMMON_OPTIONS: Final = ("--config", "--own", "--allow-unsandboxed", "--json", "--log-level", "--log-format")
+"""They mean the same in every command that has them; in the order of the help."""
+
+STATE_DIR_HELP: Final = ("      --state-dir DIR", "Where ledger, homes and logs are kept.")
+
+LEFT_COLUMNS: Final = 30
+"""The widest left column; a longer name has a line of its own."""
+
+Row = tuple[str, str]
+
+
+def examples_of(path: str) -> list[Row]:
+    """The examples of a command, as `config show`, or of a group: command lines, each with what it does."""
+    lines = resources.files(__package__).joinpath("examples.txt").read_text("utf-8").splitlines()
+    own = re.compile(rf"\b{PROGRAM} {path}\b")
+    return [(line, what) for line, separator, what in (each.partition("  # ") for each in lines) if own.search(line)]
+
+
+def print_program_help() -> None:
+    """The help of the first level."""
+    lines = [*_usage("COMMAND [OPTIONS]"), "", *textwrap.wrap(PURPOSE, paragraph_width()), ""]
+    width = max(len(entry.name) for entry in ENTRIES)
+    for panel in PANELS:
+        rows = [(f"  {entry.name:<{width}}", entry.summary) for entry in ENTRIES if entry.panel == panel]
+        lines += [*_section(panel, rows), ""]
+    lines += _section(
+        "Options",
+        [
+            ("  --state-dir DIR", STATE_DIR_HELP[1]),
+            ("  --version", "Print the version."),
+            ("  -h, --help", "Show this; after a command's name, its own."),
+        ],
+    )
+    lines += ["", *_section("Examples", _examples((("quarterdeck demo", "see it work"), *_first_examples())))]
+    lines += ["", "quarterdeck help COMMAND explains one; quarterdeck help exit-codes lists the exit codes."]
+    _write(lines)
+
+
+def print_exit_codes() -> None:
+    """`help exit-codes`."""
+    _write(["Exit codes:", "", *_aligned([(f"  {int(code):3d}", meaning) for code, meaning in MEANINGS.items()], 7)])
+    _write(["", "sandbox run ends with the status of its command, or with", ""])
+    _write(
+        [
+            *_aligned(
+                [
+                    ("  125", "the sandbox was refused"),
+                    ("  126", "the command may not be executed"),
+                    ("  127", "there is no such command"),
+                ],
+                7,
+            )
+        ]
+    )
+
+
+def describe_command(command: "Command", path: str, usage: str) -> str:
+    """The help of one command, or of a group.
+
+    Args:
+        command: as click has it.
+        path: its name, with its group's before it.
+        usage: what stands behind its name.
+    """
+    width = paragraph_width()
+    lines = [*_usage(f"{path} {usage}".strip()), ""]
+    for paragraph in (command.help or "").split("\n\n"):
+        lines += [*textwrap.wrap(" ".join(paragraph.split()), width), ""]
+    own: list[Row] = []
+    native: list[Row] = []
+    common: list[Row] = []
+    arguments: list[Row] = []
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
+        row = (f"  {_spelling(parameter)}", _explanation(parameter))
+        if parameter.param_type_name == "argument":
+            arguments.append(row)
+        else:
+            names = set(parameter.opts)
+            (native if names & NATIVE_OPTIONS else common if names & {*COMMON_OPTIONS} else own).append(row)
+    common.sort(key=lambda row: next(at for at, name in enumerate(COMMON_OPTIONS) if f"{name} " in f"{row[0]} "))
+    common += [STATE_DIR_HELP, ("  -h, --help", "Show this.")]
+    commands = getattr(command, "commands", {})
+    rows = [(f"  {name}", _first_line(each.help)) for name, each in commands.items()]
+    for title, section in (
+        ("Commands", rows),
+        ("Arguments", arguments),
+        ("Options", own),
+        ("Native tools", native),
+        ("Common options", common),
+        ("Examples", _examples(examples_of(path))),
+    ):
+        if section:
+            lines += [*_section(title, section), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _spelling(parameter: "Parameter") -> str:
+    """How it is typed: `-c, --config FILE`."""
+    if parameter.param_type_name == "argument":
+        return str(getattr(parameter, "metavar", None) or (parameter.name or "").upper())
+    options = sorted(parameter.opts, key=len)
+    short = [option for option in options if not option.startswith("--")]
+    spelt = ", ".join(options) if short else "    " + ", ".join(options)
+    value = _value_of(parameter)
+    return f"{spelt} {value}" if value else spelt
+
+
+def _value_of(parameter: "Parameter") -> str:
+    if getattr(parameter, "is_flag", False):
+        return ""
+    return str(getattr(parameter, "metavar", None) or "VALUE")
+
+
+def _explanation(parameter: "Parameter") -> str:
+    text = getattr(parameter, "help", None) or ""
+    default = None if parameter.required else getattr(parameter.default, "value", parameter.default)
+    shown = getattr(parameter, "show_default", False)
+    if isinstance(shown, str):
+        text += f" (by default {shown})"
+    elif shown and default is not None and not callable(default) and default not in (False, (), [], ""):
+        text += f" (by default {default})"
+    variable = getattr(parameter, "envvar", None)
+    return f"{text} (also by {variable})" if isinstance(variable, str) else text
+
+
+def _first_line(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+def _first_examples() -> tuple[tuple[str, str], ...]:
+    return (
+        ("quarterdeck tools -c mcp.json", "what the servers of a file offer"),
+        ("quarterdeck serve -c mcp.json", "one MCP server over all of them"),
+    )
+
+
+def _examples(examples: Iterable[tuple[str, str]]) -> list[Row]:
+    return [(f"  {line}", f"# {what}") for line, what in examples]
+
+
+def _usage(rest: str) -> list[str]:
+    return [f"{styled('Usage:', 'bold', sys.stdout)} {PROGRAM} {rest}"]
+
+
+def _section(title: str, rows: Sequence[Row]) -> list[str]:
+    longest = max(columns_of(left) for left, _ in rows)
+    most = LEFT_COLUMNS if title != "Examples" else paragraph_width() // 2
+    return [styled(title, "bold", sys.stdout), *_aligned(rows, min(longest, most) + 2)]
+
+
+def _aligned(rows: Sequence[Row], left_columns: int) -> list[str]:
+    """Two columns; an explanation is wrapped in its own."""
+    lines: list[str] = []
+    room = max(30, paragraph_width() - left_columns)
+    for left, right in rows:
+        wrapped = textwrap.wrap(right, room, break_long_words=False, break_on_hyphens=False) or [""]
+        if columns_of(left) + 2 > left_columns:
+            lines.append(left)
+        else:
+            lines.append(f"{left}{' ' * (left_columns - columns_of(left))}{wrapped.pop(0)}".rstrip())
+        lines += [" " * left_columns + line for line in wrapped]
+    return lines
+
+
+def _write(lines: Iterable[str]) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

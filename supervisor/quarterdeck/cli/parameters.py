@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
-from .commands import PROGRAM
-from .help_text import describe_command
+from .commands import PROGRAM, describe_command
 
 F = TypeVar("F", bound=Callable[..., object])
 

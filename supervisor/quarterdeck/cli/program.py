@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from quarterdeck.common.words import printable
 
-from .commands import BY_NAME, ENTRIES, PROGRAM, Entry
+from .commands import BY_NAME, ENTRIES, PROGRAM, Entry, print_exit_codes, print_program_help
 from .exits import CommandError, ExitCode
 from .process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
 
@@ -85,8 +85,6 @@ def _run(arguments: list[str]) -> int:
     rest = _take_state_dir(arguments)
     match rest:
         case [] | ["help"] | ["-h" | "--help", *_]:
-            from .help_text import print_program_help
-
             print_program_help()
             return ExitCode.OK if rest else ExitCode.USAGE
         case ["--version", *_]:
@@ -95,8 +93,6 @@ def _run(arguments: list[str]) -> int:
             sys.stdout.write(f"quarterdeck {CLIENT_VERSION}\n")
             return ExitCode.OK
         case ["help", "exit-codes"]:
-            from .help_text import print_exit_codes
-
             print_exit_codes()
             return ExitCode.OK
         case ["help", *path]:

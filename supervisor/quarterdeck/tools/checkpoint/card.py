@@ -6,16 +6,16 @@ Keeping is best effort: nothing that goes wrong here stops the write.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Final, Protocol, runtime_checkable
-from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 
 from quarterdeck.tools.card_types import Capability, CheckpointStore, WrappedCard
 from quarterdeck.tools.context import FileStat, Fs, ToolContext
+from quarterdeck.tools.files.file_access import turn
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import coerce_input
 
@@ -38,19 +38,13 @@ _logger = logging.getLogger("quarterdeck.deck")
 
 _large: Final = anyio.CapacityLimiter(LARGE_AT_A_TIME)
 
-_turns: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
-
-
-class OpenNode(Protocol):
-    """The node of one call, as its store knows it."""
-
 
 @runtime_checkable
 class NodeStore(CheckpointStore, Protocol):
     """A store that keeps every call apart, so that each can be undone by itself."""
 
-    def begin_node(self, name: str) -> OpenNode:
-        """Begin a node; what is recorded from now on belongs to it."""
+    def begin_node(self, name: str) -> object:
+        """Begin the node of one call, known by what this returns; what is recorded next belongs to it."""
         ...
 
     async def record_gap(self, path: str, reason: str) -> None:
@@ -61,7 +55,7 @@ class NodeStore(CheckpointStore, Protocol):
         """
         ...
 
-    async def forget(self, node: OpenNode) -> None:
+    async def forget(self, node: object) -> None:
         """Drop a node whose call changed nothing.
 
         Raises:
@@ -91,7 +85,7 @@ class CheckpointingCard(WrappedCard):
         target = None if path is None or ctx.cancel.cancelled else await _real_target(path, ctx.fs)
         if target is None:
             return await self._inner.run(value, ctx)
-        async with _turn(target):
+        async with turn(f"keep {target}", TURN_S):
             before = await _stat(target, ctx.fs)
             node = await self._keep(target, before, ctx.fs)
             result = await self._inner.run(value, ctx)
@@ -99,7 +93,7 @@ class CheckpointingCard(WrappedCard):
                 await self._forget(node)
         return result
 
-    async def _keep(self, target: str, before: FileStat | Exception | None, fs: Fs) -> OpenNode | None:
+    async def _keep(self, target: str, before: FileStat | Exception | None, fs: Fs) -> object:
         """Hand the content at `target` to the store; the node that it is in, when the store has nodes."""
         if isinstance(before, FileStat) and not before.is_file:
             return None  # the tool refuses it
@@ -108,7 +102,7 @@ class CheckpointingCard(WrappedCard):
         async with self._keeping, _large if is_large else nullcontext():
             return await self._keep_now(target, before, fs)
 
-    async def _keep_now(self, target: str, before: FileStat | Exception | None, fs: Fs) -> OpenNode | None:
+    async def _keep_now(self, target: str, before: FileStat | Exception | None, fs: Fs) -> object:
         try:
             content = await _content(target, before, fs)
             if not isinstance(self._store, NodeStore):
@@ -129,7 +123,7 @@ class CheckpointingCard(WrappedCard):
             _logger.warning("no checkpoint of %s: %s", target, str(error) or type(error).__name__)
             return None
 
-    async def _forget(self, node: OpenNode) -> None:
+    async def _forget(self, node: object) -> None:
         assert isinstance(self._store, NodeStore)
         try:
             await self._store.forget(node)
@@ -201,20 +195,3 @@ def _is_same(before: FileStat | Exception | None, after: FileStat | Exception | 
     if isinstance(before, FileStat) and isinstance(after, FileStat):
         return before.revision == after.revision != ""
     return before is None and after is None
-
-
-@asynccontextmanager
-async def _turn(target: str) -> AsyncIterator[None]:
-    """One call at a time on one file, so that each keeps what the one before it left."""
-    lock = _turns.get(target)
-    if lock is None:
-        lock = _turns[target] = asyncio.Lock()
-    is_ours = False
-    with anyio.move_on_after(TURN_S):
-        await lock.acquire()
-        is_ours = True
-    try:
-        yield
-    finally:
-        if is_ours:
-            lock.release()

@@ -41,71 +41,63 @@ class RestoredPath:
     note: str = ""
 
 
-async def bring_back(
-    record: Record,
-    fs: Fs,
-    content_of: Callable[[Kept], Awaitable[bytes]],
-    keep: Callable[[str], Awaitable[None]],
-    keep_absence: Callable[[str], Awaitable[None]],
-) -> RestoredPath:
-    """Bring the file of `record` back; never raises but cancellation.
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Brings files back.
 
-    Args:
-        record: the state to bring back.
+    Attributes:
         fs: what may be read and written.
         content_of: reads what was kept.
-        keep: keeps what the path holds now, for an undo of this; raises `OSError` when it cannot.
-        keep_absence: keeps that there is nothing now.
+        keep: keeps what a path holds now, or that nothing is there, for an undo of this; raises `OSError` when it
+            cannot.
     """
-    try:
-        match record:
-            case Gap():
-                return RestoredPath(record.path, RestoreOutcome.FAILED, f"it was not kept: {record.reason}")
-            case Absent():
-                return await _delete(record.path, fs, keep)
-            case Kept():
-                return await _restore(record, fs, content_of, keep, keep_absence)
-    except Exception as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-        return RestoredPath(record.path, RestoreOutcome.FAILED, reason)
 
+    fs: Fs
+    content_of: Callable[[Kept], Awaitable[bytes]]
+    keep: Callable[[str, FileStat | None], Awaitable[None]]
 
-async def _delete(path: str, fs: Fs, keep: Callable[[str], Awaitable[None]]) -> RestoredPath:
-    if await _present(path, fs) is None:
-        return RestoredPath(path, RestoreOutcome.UNCHANGED)
-    await keep(path)
-    await fs.rm(path)
-    return RestoredPath(path, RestoreOutcome.DELETED)
+    async def bring_back(self, record: Record) -> RestoredPath:
+        """Bring the file of `record` back; never raises but cancellation."""
+        try:
+            match record:
+                case Gap():
+                    return RestoredPath(record.path, RestoreOutcome.FAILED, f"it was not kept: {record.reason}")
+                case Absent():
+                    return await self._delete(record.path)
+                case Kept():
+                    return await self._restore(record)
+        except Exception as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+            return RestoredPath(record.path, RestoreOutcome.FAILED, reason)
 
+    async def _delete(self, path: str) -> RestoredPath:
+        if (present := await _present(path, self.fs)) is None:
+            return RestoredPath(path, RestoreOutcome.UNCHANGED)
+        await self.keep(path, present)
+        await self.fs.rm(path)
+        return RestoredPath(path, RestoreOutcome.DELETED)
 
-async def _restore(
-    kept: Kept,
-    fs: Fs,
-    content_of: Callable[[Kept], Awaitable[bytes]],
-    keep: Callable[[str], Awaitable[None]],
-    keep_absence: Callable[[str], Awaitable[None]],
-) -> RestoredPath:
-    content = await content_of(kept)
-    present = await _present(kept.path, fs)
-    if present is None:
-        await keep_absence(kept.path)
-        await fs.mkdir(os.path.dirname(kept.path), recursive=True)
-        await _check_place(kept.path, fs)
-        if kept.mode is not None:
-            # Empty first: what only its owner might read must not be anyone's meanwhile.
-            await fs.write_file(kept.path, b"")
-            await _adopt(msgspec.structs.replace(kept, mode=_OWNERS_ALONE), fs)
-        await fs.write_file(kept.path, content)
-    elif present.size_bytes == kept.size and await read_bounded(kept.path, fs, kept.size) == content:
-        is_adopted, note = await _adopt(kept, fs)
-        if not is_adopted:
-            return RestoredPath(kept.path, RestoreOutcome.UNCHANGED, note)
-        return RestoredPath(kept.path, RestoreOutcome.RESTORED, note or "its mode and owner")
-    else:
-        await keep(kept.path)
-        await fs.write_file(kept.path, content)
-    _, problem = await _adopt(kept, fs)
-    return RestoredPath(kept.path, RestoreOutcome.RESTORED, problem)
+    async def _restore(self, kept: Kept) -> RestoredPath:
+        fs, path = self.fs, kept.path
+        content = await self.content_of(kept)
+        present = await _present(path, fs)
+        if present is not None and present.size_bytes == kept.size:
+            if await read_bounded(path, fs, kept.size) == content:
+                is_adopted, note = await _adopt(kept, fs)
+                if not is_adopted:
+                    return RestoredPath(path, RestoreOutcome.UNCHANGED, note)
+                return RestoredPath(path, RestoreOutcome.RESTORED, note or "its mode and owner")
+        await self.keep(path, present)
+        if present is None:
+            await fs.mkdir(os.path.dirname(path), recursive=True)
+            await _check_place(path, fs)
+            if kept.mode is not None:
+                # Empty first: what only its owner might read must not be anyone's meanwhile.
+                await fs.write_file(path, b"")
+                await _adopt(msgspec.structs.replace(kept, mode=_OWNERS_ALONE), fs)
+        await fs.write_file(path, content)
+        _, problem = await _adopt(kept, fs)
+        return RestoredPath(path, RestoreOutcome.RESTORED, problem)
 
 
 async def _present(path: str, fs: Fs) -> FileStat | None:

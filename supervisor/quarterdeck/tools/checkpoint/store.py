@@ -25,9 +25,9 @@ import anyio.to_thread
 from quarterdeck.common.file_changes import replace_file, sync_directory
 from quarterdeck.common.locks import acquire
 from quarterdeck.config.places.paths import make_private_dir
-from quarterdeck.tools.context import Fs
+from quarterdeck.tools.context import FileStat, Fs
 
-from .card import MAX_FILE_BYTES, OpenNode, read_bounded
+from .card import MAX_FILE_BYTES, read_bounded
 from .index import (
     Absent,
     CheckpointIndex,
@@ -42,7 +42,7 @@ from .index import (
     node_name,
     parse,
 )
-from .restore import PERMISSIONS, RestoredPath, bring_back
+from .restore import PERMISSIONS, RestoredPath, Restorer
 
 LOCK_S: Final = 10.0
 """How long another process may hold the lock; its steps take milliseconds."""
@@ -246,7 +246,7 @@ class FileCheckpointStore:
         node = self._current
         await _in_thread(lambda: self._record_gap(node, path, reason))
 
-    async def forget(self, node: OpenNode) -> None:
+    async def forget(self, node: object) -> None:
         """See `NodeStore.forget`."""
         if isinstance(node, _Node) and node.name is not None:
             name = node.name
@@ -280,23 +280,21 @@ class FileCheckpointStore:
         plan = await _in_thread(lambda: self._read(lambda index: index.plan(node)))
         undo = _Node(RESTORE_NODE)
 
-        async def keep(path: str) -> None:
-            content = await read_bounded(path, fs, self._max_file_bytes)
-            if content is None:
+        async def keep(path: str, present: FileStat | None) -> None:
+            content = await read_bounded(path, fs, self._max_file_bytes) if present is not None else None
+            if present is not None and content is None:
                 most = f"{self._max_file_bytes:,} bytes"
                 raise OSError(f"it holds more than {most} now, which could not be brought back: move it away")
             # Older nodes make room only at the end: they are what is being restored.
             await _in_thread(lambda: self._record(undo, path, content, is_last=False))
 
-        async def keep_absence(path: str) -> None:
-            await _in_thread(lambda: self._record(undo, path, None, is_last=False))
-
         async def content_of(kept: Kept) -> bytes:
             return await _in_thread(lambda: self._disk.read_blob(kept))
 
+        restorer = Restorer(fs, content_of, keep)
         # Deletions first: a file may have to come back where a directory of new ones stands.
         order = sorted(plan, key=lambda record: not isinstance(record, Absent))
-        done = [await bring_back(record, fs, content_of, keep, keep_absence) for record in order]
+        done = [await restorer.bring_back(record) for record in order]
         await _in_thread(self._tidy)
         return done
 

@@ -104,7 +104,7 @@ ShouldStop = Callable[[], bool]
 
 _turns: Final[WeakKeyDictionary[ContextId, anyio.CapacityLimiter]] = WeakKeyDictionary()
 
-_writers: Final[WeakValueDictionary[tuple[int, str], asyncio.Lock]] = WeakValueDictionary()
+_locks: Final[WeakValueDictionary[tuple[int, str], asyncio.Lock]] = WeakValueDictionary()
 
 
 class StoppedError(Exception):
@@ -156,21 +156,29 @@ def read_up_to(file: BinaryIO, most: int) -> bytes:
 
 
 @asynccontextmanager
+async def turn(key: str, wait_s: float) -> AsyncIterator[bool]:
+    """Nobody else of this process has the turn of this `key` meanwhile; False when it did not come within `wait_s`."""
+    lock = _locks.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock())
+    with anyio.move_on_after(wait_s) as scope:
+        await lock.acquire()
+    try:
+        yield not scope.cancelled_caught
+    finally:
+        if not scope.cancelled_caught:
+            lock.release()
+
+
+@asynccontextmanager
 async def turn_to_write(real_path: str) -> AsyncIterator[None]:
     """Nobody else of this process changes the file meanwhile: a model asks for several changes at once.
 
     Raises:
         TimeoutError: others took longer than `WORK_S`.
     """
-    lock = _writers.setdefault((id(asyncio.get_running_loop()), real_path), asyncio.Lock())
-    with anyio.move_on_after(WORK_S) as scope:
-        await lock.acquire()
-    if scope.cancelled_caught:
-        raise TimeoutError(f"another change of it took longer than {WORK_S:g} s")
-    try:
+    async with turn(real_path, WORK_S) as is_ours:
+        if not is_ours:
+            raise TimeoutError(f"another change of it took longer than {WORK_S:g} s")
         yield
-    finally:
-        lock.release()
 
 
 def read_state_of(ctx: ToolContext) -> ReadState | None:

@@ -206,7 +206,7 @@ async def test_one_changes_a_file_at_a_time() -> None:
                 go_on.set()
     assert log == ["first begins", "first ends", "second begins", "second ends"]
     gc.collect()
-    assert not file_access._writers
+    assert not file_access._locks
 
 
 async def test_a_turn_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,12 +81,11 @@ class Restorer:
         fs, path = self.fs, kept.path
         content = await self.content_of(kept)
         present = await _present(path, fs)
-        if present is not None and present.size_bytes == kept.size:
-            if await read_bounded(path, fs, kept.size) == content:
-                is_adopted, note = await _adopt(kept, fs)
-                if not is_adopted:
-                    return RestoredPath(path, RestoreOutcome.UNCHANGED, note)
-                return RestoredPath(path, RestoreOutcome.RESTORED, note or "its mode and owner")
+        if present and present.size_bytes == kept.size and await read_bounded(path, fs, kept.size) == content:
+            is_adopted, note = await _adopt(kept, fs)
+            if not is_adopted:
+                return RestoredPath(path, RestoreOutcome.UNCHANGED, note)
+            return RestoredPath(path, RestoreOutcome.RESTORED, note or "its mode and owner")
         await self.keep(path, present)
         if present is None:
             await fs.mkdir(os.path.dirname(path), recursive=True)

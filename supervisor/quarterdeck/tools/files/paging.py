@@ -5,6 +5,7 @@ beginning of one line.  Lines end in `\n`; in a file whose first bytes hold none
 """
 
 import codecs
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
@@ -127,14 +128,8 @@ class LineReader:
 
     def count_rest(self) -> int | None:
         """How many lines there still are; None when the limit came first."""
-        counted = 0
-        is_inside = False
-        while True:
-            counted += self._block.count(self._end, self._at)
-            if len(self._block) > self._at:
-                is_inside = not self._block.endswith(self._end)
-            if not self._advance():
-                return counted + is_inside if self._at_end else None
+        counted = self.skip(sys.maxsize)
+        return counted if self._at_end else None
 
     def _advance(self) -> bool:
         """Whether there is another block."""

@@ -74,7 +74,7 @@ async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict
             cpu_s=0.25,
             uptime_s=1.5,
         )
-        assert server.has_exited
+        assert server.returncode is not None
 
 
 async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
@@ -98,7 +98,7 @@ async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
         fault = await loss
         assert fault.code == "server_lost"
         assert "goes on running" in fault.message
-        assert not server.has_exited
+        assert server.returncode is None
         assert fault.dossier == Dossier(uptime_s=1.5)
 
 

@@ -34,9 +34,9 @@ def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
     elif server.lines.overflow is not None:
         code, message = "bad_output", str(server.lines.overflow)
     elif server.lines.ended.is_set():
-        code = server.code_of_end("exited_at_handshake" if server.has_exited else "handshake_failed")
+        code = server.code_of_end("handshake_failed" if server.returncode is None else "exited_at_handshake")
         message = f"{server.describe_end()} before it answered the handshake"
-        if server.has_ended_well:
+        if server.returncode == 0:
             message += "; an MCP server runs until its stdin is closed, so this is probably none"
     else:
         code, message = "handshake_failed", f"the handshake failed: {_told(cause)}"

@@ -136,10 +136,8 @@ class StdioLines:
             self.junk_lines += 1
 
     def _progress(self, note: ProgressParams) -> None:
-        request_id = (
-            self.raw_calls.owner_of(correlation_key(note.progressToken)) if self.raw_calls is not None else None
-        )
-        if request_id is not None:
+        calls = self.raw_calls
+        if calls is not None and (request_id := calls.owner_of(correlation_key(note.progressToken))) is not None:
             self._newsroom.progress(request_id, note.progress, note.total, note.message)
 
     def _junk(self, line: bytes) -> None:
@@ -159,8 +157,8 @@ class StdioLines:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
             self._junk(line)
-            return
-        self._take_in(message)
+        else:
+            self._take_in(message)
 
     def _take_in(self, message: types.JSONRPCMessage) -> None:
         self._inbox.append(SessionMessage(message))
@@ -247,14 +245,9 @@ class ServerProcess:
         return self._process.pid
 
     @property
-    def has_exited(self) -> bool:
-        """Whether it is known how it ended."""
-        return self._process.returncode is not None
-
-    @property
-    def has_ended_well(self) -> bool:
-        """Whether it has exited with status 0."""
-        return self._process.returncode == 0
+    def returncode(self) -> int | None:
+        """How it exited, as far as that is known."""
+        return self._process.returncode
 
     def code_of_end(self, otherwise: str) -> str:
         """The code of what we ended it for; `otherwise` when it was not us."""
@@ -280,7 +273,7 @@ class ServerProcess:
             with anyio.move_on_after(LAST_WORDS_S):
                 await self.lines.ended.wait()
         await self.settle()
-        code = self.code_of_end("exited" if self.has_exited else "server_lost")
+        code = self.code_of_end("server_lost" if self.returncode is None else "exited")
         return self._record(code, self.describe_end())
 
     def condemn(self, limit: str, detail: str) -> None:

@@ -161,25 +161,7 @@ class Started(_Frame, frozen=True, tag=26):
 Request = Open | List | Call | Close
 Reply = Answer | Failed
 News = Progress | Log | ListChanged | Lost | Started
-Frame = (
-    Hello
-    | Welcome
-    | Beat
-    | Credit
-    | Open
-    | List
-    | Call
-    | Close
-    | Cancel
-    | Condemn
-    | Answer
-    | Failed
-    | Progress
-    | Log
-    | ListChanged
-    | Lost
-    | Started
-)
+Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Condemn | Reply | News
 
 
 # Bodies.

@@ -17,52 +17,22 @@ import msgspec
 
 from quarterdeck_protocol.faults import sayable
 
+from . import events, frames
 from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, PeerCredit
-from .events import (
-    FREE,
-    GREETINGS,
-    MAX_REASON_CHARS,
-    MIN_TOKEN_BYTES,
-    Arrived,
-    Expired,
-    Greeted,
-    Late,
-    LinkEvent,
-    LinkMisuseError,
-    LinkTerms,
-    Overdue,
-    Refusal,
-    Replied,
-    Side,
-    Silent,
-    Violated,
-    is_reportable,
-    wrong_frame,
-    wrong_peer,
-)
-from .frames import (
-    LINK_VERSION,
-    Beat,
-    Cancel,
-    Condemn,
-    Credit,
-    Frame,
-    Hello,
-    News,
-    Progress,
-    Reply,
-    Request,
-    Welcome,
-    WireError,
-    decode,
-)
 
 
 class Link:
     """One session; see the module."""
 
     def __init__(
-        self, side: Side, *, token: bytes, version: str, now: float, terms: LinkTerms | None = None, pid: int = 0
+        self,
+        side: events.Side,
+        *,
+        token: bytes,
+        version: str,
+        now: float,
+        terms: events.LinkTerms | None = None,
+        pid: int = 0,
     ) -> None:
         """Start the session; a worker's Hello is ready to be taken.
 
@@ -77,13 +47,13 @@ class Link:
         Raises:
             LinkMisuseError: the token is too short.
         """
-        if len(token) < MIN_TOKEN_BYTES:
-            raise LinkMisuseError(f"a token of {len(token)} bytes; {MIN_TOKEN_BYTES} are needed")
+        if len(token) < events.MIN_TOKEN_BYTES:
+            raise events.LinkMisuseError(f"a token of {len(token)} bytes; {events.MIN_TOKEN_BYTES} are needed")
         self.side = side
         self._peer = side.peer
         self._token = token
         self._version = version
-        self._terms = terms = terms or LinkTerms()
+        self._terms = terms = terms or events.LinkTerms()
         self._outbox = Outbox(terms.window_units, terms.wire)
         self._allowance = PeerCredit(terms.window_units)
         self._rhythm = BeatRate(terms.beat_s, now)
@@ -96,8 +66,8 @@ class Link:
         self._sent_at = self._heard_at = now
         self._greeted = False
         self._dead = False
-        if side is Side.WORKER:
-            self._outbox.put(Hello(LINK_VERSION, version, token, pid))
+        if side is events.Side.WORKER:
+            self._outbox.put(frames.Hello(frames.LINK_VERSION, version, token, pid))
 
     # What the layer above does
 
@@ -127,7 +97,7 @@ class Link:
         self._next_id += 1
         return self._next_id
 
-    def request(self, frame: Request, body: bytes, now: float) -> Refusal | None:
+    def request(self, frame: frames.Request, body: bytes, now: float) -> events.Refusal | None:
         """Send a request, or queue it for credit; its end is a `Replied` or `Overdue`, once.  None when it was taken.
 
         Time spent in the queue is taken off the `timeout_s` that the peer is told.
@@ -136,13 +106,13 @@ class Link:
             LinkMisuseError: the id is in use, or the timeout no positive finite number of seconds.
         """
         if frame.request_id in self._asked:
-            raise LinkMisuseError(f"request {frame.request_id} is under way already")
+            raise events.LinkMisuseError(f"request {frame.request_id} is under way already")
         if not self.is_open:
-            return Refusal.DEAD
+            return events.Refusal.DEAD
         if len(self._asked) >= self._terms.max_requests or not self._outbox.has_room(frame, self._terms.max_waiting):
-            return Refusal.BUSY
+            return events.Refusal.BUSY
         if not self._send(frame, body):
-            return Refusal.UNSENDABLE
+            return events.Refusal.UNSENDABLE
         self._asked.add(frame.request_id, now + frame.timeout_s + self._terms.backstop_s)
         return None
 
@@ -157,26 +127,26 @@ class Link:
             return self._asked.remove(request_id)
         if not self._dead:
             self._abandoned.add(request_id)
-            self._send(Cancel(request_id, sayable(reason, MAX_REASON_CHARS)))
+            self._send(frames.Cancel(request_id, sayable(reason, events.MAX_REASON_CHARS)))
         return False
 
-    def reply(self, frame: Reply, body: bytes = b"") -> None:
+    def reply(self, frame: frames.Reply, body: bytes = b"") -> None:
         """Answer a request of the peer's, once.
 
         Raises:
             LinkMisuseError: the peer asked nothing by this id, or has its reply; or no message can carry this one.
         """
         if frame.request_id not in self._serving:
-            raise LinkMisuseError(f"no request {frame.request_id} awaits a reply")
+            raise events.LinkMisuseError(f"no request {frame.request_id} awaits a reply")
         if not self._dead and not self._send(frame, body):
-            raise LinkMisuseError(f"no message can hold the reply to {frame.request_id}")
+            raise events.LinkMisuseError(f"no message can hold the reply to {frame.request_id}")
         self._serving.remove(frame.request_id)
 
     def serves(self, request_id: int) -> bool:
         """Whether a request of the peer's still awaits our reply."""
         return request_id in self._serving
 
-    def post(self, frame: News | Condemn, body: bytes = b"") -> bool:
+    def post(self, frame: frames.News | frames.Condemn, body: bytes = b"") -> bool:
         """Send what has no reply; False when it was dropped: too much waits already, or no message can carry it."""
         return self.is_open and self._outbox.has_room(frame, self._terms.max_waiting) and self._send(frame, body)
 
@@ -185,33 +155,33 @@ class Link:
         if self._dead:
             return []
         if refund := self._allowance.refund():
-            self._outbox.put(Credit(refund))
+            self._outbox.put(frames.Credit(refund))
         if out := self._outbox.take():
             self._sent_at = now
         return out
 
     # What the channel and the timer do
 
-    def receive(self, parts: Sequence[bytes], now: float) -> list[LinkEvent]:
+    def receive(self, parts: Sequence[bytes], now: float) -> list[events.LinkEvent]:
         """Take one message of the peer's."""
         if self._dead:
             return []
         self._heard_at, self._excused_s = now, 0.0
         try:
-            frame, body = decode(parts, self._terms.wire)
-        except WireError as error:
+            frame, body = frames.decode(parts, self._terms.wire)
+        except frames.WireError as error:
             return [self._violation(str(error))]
-        if (reason := wrong_frame(frame, body, self.side)) is not None:
+        if (reason := events.wrong_frame(frame, body, self.side)) is not None:
             return [self._violation(reason)]
-        if self._greeted and type(frame) not in FREE:
+        if self._greeted and type(frame) not in events.FREE:
             return self._charged(frame, body, now)
-        if isinstance(frame, GREETINGS):
+        if isinstance(frame, events.GREETINGS):
             return [self._greet(frame, now)]
         if not self._greeted:
             return [self._violation(f"{type(frame).__name__} before the handshake")]
-        if isinstance(frame, Beat):
+        if isinstance(frame, frames.Beat):
             return [] if self._rhythm.allows(now) else [self._violation("it sends heartbeats without a pause")]
-        assert isinstance(frame, Credit)
+        assert isinstance(frame, frames.Credit)
         return self._credited(frame.units, now)
 
     def expect(self, now: float, waited_s: float = 0.0) -> None:
@@ -225,7 +195,7 @@ class Link:
         if not self._greeted:
             self._heard_at = now
 
-    def tick(self, now: float, waited_s: float = 0.0) -> list[LinkEvent]:
+    def tick(self, now: float, waited_s: float = 0.0) -> list[events.LinkEvent]:
         """Judge what is due; call it only after the channel was drained.
 
         Args:
@@ -241,103 +211,103 @@ class Link:
         patience_s = self._terms.patience_s if self._greeted else self._terms.greet_s
         if now >= self._heard_at + patience_s + self._excused_s:
             self._dead = True
-            return [Silent(now - self._heard_at)]
+            return [events.Silent(now - self._heard_at)]
         if not self._greeted:
             return []
         if now >= self._sent_at + self._terms.beat_s:
-            self._outbox.put(Beat())
-        events: list[LinkEvent] = [Expired(key) for key in self._serving.due(now)]
+            self._outbox.put(frames.Beat())
+        told: list[events.LinkEvent] = [events.Expired(key) for key in self._serving.due(now)]
         for key in self._asked.due(now):
-            events += self._overdue(key, now)
-        return events
+            told += self._overdue(key, now)
+        return told
 
     # Helpers
 
-    def _send(self, frame: Frame, body: bytes = b"") -> bool:
-        if (reason := wrong_frame(frame, body, self._peer)) is not None:
-            raise LinkMisuseError(reason)
+    def _send(self, frame: frames.Frame, body: bytes = b"") -> bool:
+        if (reason := events.wrong_frame(frame, body, self._peer)) is not None:
+            raise events.LinkMisuseError(reason)
         return self._outbox.send(frame, body)
 
-    def _overdue(self, request_id: int, now: float) -> list[LinkEvent]:
+    def _overdue(self, request_id: int, now: float) -> list[events.LinkEvent]:
         if self._outbox.withdraw(request_id):
             self._asked.remove(request_id)
-            return [Overdue(request_id, was_sent=False)]
+            return [events.Overdue(request_id, was_sent=False)]
         told = request_id in self._abandoned
         self._abandoned.add(request_id)
         if request_id in self._late:
             starved_s = self._waited_s - self._late[request_id]
             if starved_s < self._terms.beat_s:
-                return [Overdue(request_id)]
+                return [events.Overdue(request_id)]
             self._wait_longer(request_id, now + starved_s)
             return []
         if now >= self._heard_at + self._terms.beat_s + self._excused_s:
-            return [Overdue(request_id)]  # it misses its beats as well
+            return [events.Overdue(request_id)]  # it misses its beats as well
         self._wait_longer(request_id, now + self._terms.patience_s)
-        return [] if told else [Late(request_id)]
+        return [] if told else [events.Late(request_id)]
 
     def _wait_longer(self, request_id: int, until: float) -> None:
         self._late[request_id] = self._waited_s
         self._asked.add(request_id, until)
 
-    def _greet(self, frame: Hello | Welcome, now: float) -> LinkEvent:
+    def _greet(self, frame: frames.Hello | frames.Welcome, now: float) -> events.LinkEvent:
         if self._greeted:
             return self._violation("a second handshake")
-        if (reason := wrong_peer(frame, token=self._token, version=self._version)) is not None:
+        if (reason := events.wrong_peer(frame, token=self._token, version=self._version)) is not None:
             return self._violation(reason)
         self._greeted = True
         self._rhythm = BeatRate(self._terms.beat_s, now)
-        if isinstance(frame, Hello):
-            self._outbox.put(Welcome(self._version))
-        return Greeted()
+        if isinstance(frame, frames.Hello):
+            self._outbox.put(frames.Welcome(self._version))
+        return events.Greeted()
 
-    def _credited(self, amount: int, now: float) -> list[LinkEvent]:
+    def _credited(self, amount: int, now: float) -> list[events.LinkEvent]:
         if not self._outbox.earn(amount):
             return [self._violation(f"a credit of {amount} that is not owed")]
-        events: list[LinkEvent] = []
+        told: list[events.LinkEvent] = []
         while (entry := self._outbox.pop()) is not None:
             frame, body = entry
-            if isinstance(frame, Request):
+            if isinstance(frame, frames.Request):
                 left_s = self._asked.left_s(frame.request_id, now) - self._terms.backstop_s
                 if left_s <= 0:
                     self._asked.remove(frame.request_id)
-                    events.append(Overdue(frame.request_id, was_sent=False))
+                    told.append(events.Overdue(frame.request_id, was_sent=False))
                     continue
                 frame = msgspec.structs.replace(frame, timeout_s=min(left_s, frame.timeout_s))
             self._outbox.resend(frame, body)
-        return events
+        return told
 
-    def _charged(self, frame: Frame, body: bytes, now: float) -> list[LinkEvent]:
+    def _charged(self, frame: frames.Frame, body: bytes, now: float) -> list[events.LinkEvent]:
         if not self._allowance.charge(1 + len(body) // UNIT_BYTES):
             return [self._violation("it sent more than its credit")]
-        if isinstance(frame, Reply):
+        if isinstance(frame, frames.Reply):
             return self._settled(frame, body)
-        if isinstance(frame, Request):
+        if isinstance(frame, frames.Request):
             return self._serve(frame, body, now)
         match frame:
-            case Cancel() if frame.request_id not in self._serving:
+            case frames.Cancel() if frame.request_id not in self._serving:
                 return []
-            case Progress() if not self._is_awaited(frame.request_id) or not is_reportable(frame):
+            case frames.Progress() if not self._is_awaited(frame.request_id) or not events.is_reportable(frame):
                 return []
-        return [Arrived(frame, body)]
+        return [events.Arrived(frame, body)]
 
-    def _settled(self, reply: Reply, body: bytes) -> list[LinkEvent]:
+    def _settled(self, reply: frames.Reply, body: bytes) -> list[events.LinkEvent]:
         if not self._asked.remove(reply.request_id):
             return [self._violation(f"a reply to {reply.request_id}, which was not asked")]
         self._late.pop(reply.request_id, None)
         if reply.request_id in self._abandoned:
             self._abandoned.discard(reply.request_id)
             return []
-        return [Replied(reply, body)]
+        return [events.Replied(reply, body)]
 
-    def _serve(self, request: Request, body: bytes, now: float) -> list[LinkEvent]:
+    def _serve(self, request: frames.Request, body: bytes, now: float) -> list[events.LinkEvent]:
         if request.request_id in self._serving or len(self._serving) >= self._terms.max_requests:
             return [self._violation(f"request {request.request_id} is one too many")]
         self._serving.add(request.request_id, now + request.timeout_s)
-        return [Arrived(request, body)]
+        return [events.Arrived(request, body)]
 
     def _is_awaited(self, request_id: int) -> bool:
         return request_id in self._asked and request_id not in self._abandoned
 
-    def _violation(self, reason: str) -> Violated:
+    def _violation(self, reason: str) -> events.Violated:
         self._dead = True
-        return Violated(sayable(reason, MAX_REASON_CHARS))
+        return events.Violated(sayable(reason, events.MAX_REASON_CHARS))

@@ -222,7 +222,7 @@ class MountedBridge:
 
 def no_such_server(server: str) -> ProtocolFault:
     """The fault of a call that names no server of the fleet."""
-    return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "not_connected", f"there is no server {server!r}")
+    return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, f"there is no server {server!r}", "not_connected")
 
 
 _object: Final = msgspec.json.Decoder(dict[str, object])

@@ -223,7 +223,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         return fill_remedy(remedy, server) if remedy and server else remedy
 
     @classmethod
-    def not_sent(cls, kind: FaultKind, code: str, message: str, cause: object = None) -> Self:
+    def not_sent(cls, kind: FaultKind, message: str, code: str, cause: object = None) -> Self:
         """The fault of a call or a start of which nothing has left: safe to repeat."""
         return cls(kind, message, cause, code=code, delivery=Delivery.NOT_SENT)
 

@@ -208,7 +208,7 @@ def _codes_in_sources() -> list[tuple[str, str]]:
 
 
 def _code_values(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "FaultRecord":
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"FaultRecord", "ProtocolFault.not_sent"}:
         return node.args[2:3]
     if isinstance(node, ast.keyword) and node.arg == "code":
         return [node.value] if isinstance(node.value, ast.Constant | ast.IfExp) else []

@@ -226,7 +226,7 @@ class ServerEndpointImpl:
         if result is None:
             self._ready_handle()
             why = f"{tool} is not offered: the configuration's tool filter hides it"
-            raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "unknown_tool", why)
+            raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "unknown_tool")
         return result
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
@@ -323,7 +323,7 @@ class ServerEndpointImpl:
 
     def _not_connected(self) -> ProtocolFault:
         why = f"{self.config.id} is {self.phase}" + (f": {self.fault}" if self.fault else ", not ready")
-        fault = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "not_connected", why, self.fault)
+        fault = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected", self.fault)
         fault.server = self.config.id
         return fault
 

@@ -125,7 +125,7 @@ class ServerFleetImpl:
         """See `ServerFleet`."""
         if self._config is None:
             why = "the fleet was never started: call start(config) first"
-            raise ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "not_connected", why)
+            raise ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
         await self.start(self._config)
 
     async def tear_down(self) -> None:

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteCallResult, RemoteTool
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.events import Refusal
 from quarterdeck_protocol.link.frames import Call, Close, Failed, List, Open, Reply
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
@@ -62,18 +62,20 @@ async def ask(handle: WorkerHandle, frame: Open | List | Close, body: bytes = b"
 
 
 _REFUSED: Final = {
-    Refusal.BUSY: (FaultKind.TOOL_ERROR, "busy", "too many calls wait already"),
-    Refusal.DEAD: (FaultKind.NOT_CONNECTED, "not_connected", "the worker is gone"),
-    Refusal.UNSENDABLE: (
-        *(FaultKind.TOOL_ERROR, "bad_arguments"),
+    Refusal.BUSY: FaultRecord(FaultKind.TOOL_ERROR, "too many calls wait already", "busy", Delivery.NOT_SENT),
+    Refusal.DEAD: FaultRecord(FaultKind.NOT_CONNECTED, "the worker is gone", "not_connected", Delivery.NOT_SENT),
+    Refusal.UNSENDABLE: FaultRecord(
+        FaultKind.TOOL_ERROR,
         "this call cannot be sent: it is too large, or some of its text is not Unicode",
+        "bad_arguments",
+        Delivery.NOT_SENT,
     ),
 }
 
 
 def refused(refusal: Refusal) -> ProtocolFault:
     """Why a request was not taken; nothing of it was sent."""
-    return ProtocolFault.not_sent(*_REFUSED[refusal])
+    return ProtocolFault.from_record(_REFUSED[refusal])
 
 
 # Calls
@@ -143,7 +145,7 @@ def arguments_json(args: object) -> bytes:
         return msgspec.json.encode(args if isinstance(args, dict) else {})
     except (TypeError, ValueError, RecursionError) as error:
         why = f"the arguments are not JSON: {plain_words(error)}"
-        raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "bad_arguments", why, error) from error
+        raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "bad_arguments", error) from error
 
 
 def begin_call(handle: WorkerHandle, config: ServerConfig, call: RawCall, deliver: Deliver) -> PendingCall:

@@ -124,7 +124,7 @@ class Runtime:
             driver.close()
             handle.forget()
             why = f"no worker can be started: {error}"
-            raise ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, "worker_lost", why, error) from error
+            raise ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, why, "worker_lost", error) from error
         except BaseException:
             handle.kill()
             driver.close()

@@ -207,7 +207,7 @@ class WorkerSession(Session):
 
 def _no_directory(error: UnsafePathError) -> ProtocolFault:
     """This server's fault alone: others may have theirs already."""
-    return ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, "directory_unusable", str(error), error)
+    return ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, str(error), "directory_unusable", error)
 
 
 def _user_home() -> str:

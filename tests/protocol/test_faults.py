@@ -208,7 +208,9 @@ def _codes_in_sources() -> list[tuple[str, str]]:
 
 
 def _code_values(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"FaultRecord", "ProtocolFault.not_sent"}:
+    called = node.func if isinstance(node, ast.Call) else None
+    if getattr(called, "id", "") == "FaultRecord" or getattr(called, "attr", "") == "not_sent":
+        assert isinstance(node, ast.Call)
         return node.args[2:3]
     if isinstance(node, ast.keyword) and node.arg == "code":
         return [node.value] if isinstance(node.value, ast.Constant | ast.IfExp) else []

@@ -15,6 +15,7 @@ from support.processes.line_child import LineChild
 from quarterdeck.ledger.events.events import Approved, Enrolled
 from quarterdeck.ledger.store.database import read_head
 from quarterdeck.ledger.store.lease import Holder, take_lease
+from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore
 
@@ -85,7 +86,7 @@ def require_whole_appends(reader: LedgerReader) -> None:
             assert isinstance(last, Enrolled)
             assert last.tool == event.name
         last = event
-    for stored in reader.events(kinds=["approve"]):
+    for stored in reader.events(Selection(kinds=["approve"])):
         assert isinstance(stored.event, Approved)
         document = reader.document(stored.event.hash)
         assert document is not None

@@ -26,7 +26,7 @@ from quarterdeck.ledger.events.events import (
     Scanned,
     Seen,
     Subject,
-    encode_event,
+    encode_json,
 )
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.store import LedgerStore
@@ -83,7 +83,7 @@ def _chain() -> Iterator[tuple[ChainRow, LedgerEvent]]:
     head, at = Head(), audit_time()
     events = islice(_events(random.Random(3)), EVENTS)
     while batch := list(islice(events, 1_000)):
-        rows = list(link(head, at, map(encode_event, batch)))
+        rows = list(link(head, at, map(encode_json, batch)))
         yield from zip(rows, batch, strict=True)
         head = Head(rows[-1].seq, rows[-1].hash.hex())
 

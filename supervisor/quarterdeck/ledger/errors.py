@@ -20,6 +20,12 @@ LedgerError
 """
 
 from pathlib import Path
+from typing import Final
+
+_RESTORE: Final = (
+    "see `quarterdeck ledger verify`, then restore the directory from a backup, or move it away and"
+    " `quarterdeck ledger import` an export"
+)
 
 
 class LedgerError(Exception):
@@ -96,22 +102,14 @@ class CorruptLedgerError(LedgerError):
     """The database's own structure is damaged."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(
-            f"the ledger {path} is damaged ({problem})",
-            "see `quarterdeck ledger verify`, then restore the directory from a backup, or move it away and"
-            " `quarterdeck ledger import` an export",
-        )
+        super().__init__(f"the ledger {path} is damaged ({problem})", _RESTORE)
 
 
 class BrokenChainError(LedgerError):
     """Event `seq` is not what was written, or not in its place."""
 
     def __init__(self, seq: int, reason: str) -> None:
-        super().__init__(
-            f"the ledger's chain is broken at event {seq} ({reason})",
-            "see `quarterdeck ledger verify`, then restore the directory from a backup, or move it away and"
-            " `quarterdeck ledger import` an export",
-        )
+        super().__init__(f"the ledger's chain is broken at event {seq} ({reason})", _RESTORE)
         self.seq = seq
         self.reason = reason
 

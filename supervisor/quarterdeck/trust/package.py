@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -48,7 +48,7 @@ class Request:
 
 def request_of(command: str, args: Sequence[str]) -> Request | None:
     """What `command` with `args` asks for; None when it is no runner that is known, or names a place and no package."""
-    program = re.sub(r"\.(?:exe|cmd)$", "", PurePath(command).name)
+    program = _program_of(command)
     words = list(args)
     match program, words[:2]:
         case "npx", _:
@@ -67,11 +67,12 @@ def request_of(command: str, args: Sequence[str]) -> Request | None:
 
 def runner_of(command: str, args: Sequence[str]) -> str | None:
     """The package runner that this command line starts, which fetches what it runs; None when it is none."""
-    program = re.sub(r"\.(?:exe|cmd)$", "", PurePath(command).name)
-    for words in ((program,), (program, *args[:1]), (program, *args[:2])):
-        if words in _RUNNERS:
-            return _RUNNERS[words]
-    return None
+    line = (_program_of(command), *args[:2])
+    return next((_RUNNERS[line[:count]] for count in (1, 2, 3) if line[:count] in _RUNNERS), None)
+
+
+def _program_of(command: str) -> str:
+    return re.sub(r"\.(?:exe|cmd)$", "", PurePath(command).name)
 
 
 _RUNNERS: Final = {
@@ -210,26 +211,23 @@ _CACHES: Final = {
 }
 """Where each keeps what it fetched, below the home."""
 
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
-
 
 class _NpxMark(msgspec.Struct):
     packages: list[str] = []
 
 
-class _NpxPackage(msgspec.Struct):
+class _PackageFile(msgspec.Struct):
+    """A `package.json`."""
+
+    version: str = ""
     npx: _NpxMark = msgspec.field(name="_npx", default_factory=_NpxMark)
 
 
-class _NpmPackage(msgspec.Struct):
-    version: str
-
-
-def _decoded(data: bytes | None, kind: type[_Struct]) -> _Struct | None:
+def _package_file(data: bytes | None) -> _PackageFile:
     try:
-        return None if data is None else msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data or b"{}", type=_PackageFile)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
+        return _PackageFile()
 
 
 def _npm(request: Request, home: Path) -> str | None:
@@ -238,11 +236,11 @@ def _npm(request: Request, home: Path) -> str | None:
         found: list[tuple[bool, float, str]] = []
         for cache in tree.names(".npm", "_npx")[:MAX_CANDIDATES]:
             root = (".npm", "_npx", cache)
-            package = _decoded(tree.read(*root, "node_modules", *request.name.split("/"), "package.json"), _NpmPackage)
-            if package is None or not _VERSION.fullmatch(package.version):
+            package = _package_file(tree.read(*root, "node_modules", *request.name.split("/"), "package.json"))
+            if not _VERSION.fullmatch(package.version):
                 continue
-            mark = _decoded(tree.read(*root, "package.json"), _NpxPackage) or _NpxPackage()
-            found.append((request.spec in mark.npx.packages, tree.changed_at(*root, "node_modules"), package.version))
+            asked = _package_file(tree.read(*root, "package.json")).npx.packages
+            found.append((request.spec in asked, tree.changed_at(*root, "node_modules"), package.version))
     return f"{request.name} {max(found)[2]} (npm)" if found else None
 
 

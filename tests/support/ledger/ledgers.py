@@ -20,7 +20,7 @@ from quarterdeck.ledger.events.events import (
     Scanned,
     Seen,
     Subject,
-    encode_event,
+    encode_json,
 )
 from quarterdeck.ledger.store.store import LedgerStore
 
@@ -117,7 +117,7 @@ def fill(store: LedgerStore, count: int) -> None:
 
 def rows_of(events: list[LedgerEvent], start: Head = Head()) -> list[ChainRow]:  # noqa: B008  # a value
     """The chain of these events."""
-    return list(link(start, AT, map(encode_event, events)))
+    return list(link(start, AT, map(encode_json, events)))
 
 
 def head_of(rows: list[ChainRow]) -> Head:

@@ -131,7 +131,10 @@ class TrustContext:
 
     def sightings(self) -> "Iterator[Stored]":
         """Every record of something that was offered, the oldest first."""
-        return self._store.events(kinds=("seen",), archived=True) if self._store is not None else iter(())
+        from quarterdeck.ledger.store.queries import Selection
+
+        seen = Selection(kinds=("seen",))
+        return self._store.events(seen, archived=True) if self._store is not None else iter(())
 
     def server(self, name: str) -> "ServerMatters":
         """The one server of this id.

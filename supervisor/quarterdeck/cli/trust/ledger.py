@@ -86,19 +86,14 @@ def log(
 ) -> None:
     """Show what happened, the newest first, by moments; with --json a document an event."""
     from quarterdeck.ledger.events.history import lines_of
+    from quarterdeck.ledger.store.queries import Selection
 
     now = datetime.now(UTC)
     start, end = (parse_time(text, now) if text is not None else None for text in (since, until))
     with reading() as reader:
-        events = reader.events(
-            server=server,
-            tool=tool,
-            kinds=[str(each) for each in kind] if kind else None,
-            since=start,
-            until=end,
-            limit=lines if json else None,
-            newest_first=not reverse,
-        )
+        kinds = [str(each) for each in kind] if kind else None
+        wanted = Selection(server=server, tool=tool, kinds=kinds, since=start, until=end)
+        events = reader.events(wanted, limit=lines if json else None, newest_first=not reverse)
         if json:
             for each in events:
                 print_json(view_event(each))
@@ -229,15 +224,10 @@ def _book(reader: "LedgerReader", moment: str | None) -> "Book":
 def _first_seen(reader: "LedgerReader", server: "ServerMatters", matter: "Matter", last_seq: int) -> str:
     """When what is offered was first offered in this form; empty when that is archived."""
     from quarterdeck.ledger.events.events import Seen
+    from quarterdeck.ledger.store.queries import Selection
 
-    events = reader.events(
-        scope=server.scope,
-        server=server.server,
-        tool=matter.key.name or None,
-        kinds=["seen"],
-        newest_first=True,
-    )
-    for each in events:
+    wanted = Selection(scope=server.scope, server=server.server, tool=matter.key.name or None, kinds=["seen"])
+    for each in reader.events(wanted, newest_first=True):
         event = each.event
         is_it = isinstance(event, Seen) and (event.subject, event.name, event.hash) == (*matter.key, matter.seen)
         if is_it and each.seq <= last_seq:

@@ -127,9 +127,9 @@ def print_lines(lines: "Sequence[HistoryLine]") -> None:
 
 def view_event(stored: "Stored") -> dict[str, object]:
     """An event for programs."""
-    from quarterdeck.ledger.events.events import encode_event
+    from quarterdeck.ledger.events.events import encode_json
 
-    return {"seq": stored.seq, "at": stored.at, "event": msgspec.Raw(encode_event(stored.event))}
+    return {"seq": stored.seq, "at": stored.at, "event": msgspec.Raw(encode_json(stored.event))}
 
 
 def print_deck(servers: "Sequence[ServerMatters]", since: Since, *, everything: bool) -> None:

@@ -186,14 +186,6 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     event: LedgerEvent
 
 
-def encode_event(event: LedgerEvent) -> bytes:
-    """The event as JSON; what the chain hashes.
-
-    Total: a lone surrogate, in a name that a server chose, becomes an escape.
-    """
-    return encode_json(event)
-
-
 def decode_event(body: bytes) -> LedgerEvent:
     """The event of `body`.
 
@@ -205,7 +197,10 @@ def decode_event(body: bytes) -> LedgerEvent:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_slowly(body)
+        value = load_escaped(body)
+        if isinstance(value, dict) and "state" in value:
+            value["state"] = msgspec.Raw(json.dumps(value["state"], separators=(",", ":")).encode("ascii"))
+        event = msgspec.convert(value, LedgerEvent)
     return event
 
 
@@ -219,14 +214,6 @@ def decode_events(bodies: Sequence[bytes]) -> list[LedgerEvent]:
     return events if len(events) == len(bodies) else [decode_event(body) for body in bodies]
 
 
-def _decode_slowly(body: bytes) -> LedgerEvent:
-    value = load_escaped(body)
-    if isinstance(value, dict) and "state" in value:
-        value["state"] = as_raw(value["state"])
-    event: LedgerEvent = msgspec.convert(value, LedgerEvent)
-    return event
-
-
 _events: Final = msgspec.json.Decoder(LedgerEvent)
 _event_lists: Final = msgspec.json.Decoder(list[LedgerEvent])
 
@@ -238,7 +225,7 @@ ESCAPE: Final = b"\\ud"
 
 
 def encode_json(value: object) -> bytes:
-    """The value as JSON; with a lone surrogate in it, all of ASCII."""
+    """The value as JSON, and an event as the chain hashes it; with a lone surrogate in it, all of ASCII."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -267,8 +254,3 @@ def decode_json(data: bytes, kind: type[T]) -> T:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
         return msgspec.convert(load_escaped(data), kind)
-
-
-def as_raw(value: object) -> msgspec.Raw:
-    """A plain value as JSON that is kept as it stands."""
-    return msgspec.Raw(json.dumps(value, separators=(",", ":")).encode("ascii"))

@@ -82,8 +82,8 @@ def write(
         yield from map(_document_line, concatenated([document], waiting))
 
 
-def read_header(line: bytes) -> tuple[Header, Head, Head]:
-    """What the first line says: itself, where the events begin, and where they end.
+def read_header(line: bytes) -> tuple[Head, Head]:
+    """Where the events begin and where they end, as the first line says.
 
     Raises:
         TransferError: it is none that we know.
@@ -97,7 +97,7 @@ def read_header(line: bytes) -> tuple[Header, Head, Head]:
         raise TransferError(1, "it is not an export of a ledger")
     if header.version != FORMAT_VERSION:
         raise TransferError(1, f"Quarterdeck {header.quarterdeck} wrote format {header.version}: update this one")
-    return header, start, head
+    return start, head
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Piece]:
@@ -112,7 +112,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
         if not line.endswith(b"\n"):
             raise TransferError(number, "it is cut off, or too long")
         if checker is None:
-            _, start, head = read_header(line)
+            start, head = read_header(line)
             checker = Checker(start)
             continue
         piece = _piece(number, line, checker.tip.count + 1)

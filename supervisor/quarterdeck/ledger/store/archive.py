@@ -112,6 +112,15 @@ def pieces(path: Path) -> Generator[Piece, None, None]:
         yield from read(iter(lambda: file.readline(MAX_LINE_BYTES), b""))
 
 
+def ends_of(path: Path) -> tuple[Head, Head] | None:
+    """Where a file begins and ends, by its first line; None when it is no archive."""
+    try:
+        with open(path, "rb") as file:
+            return read_header(file.readline(MAX_LINE_BYTES))
+    except (OSError, TransferError):
+        return None
+
+
 def write_file(path: Path, lines: Iterator[bytes]) -> None:
     """Write a file whole or not at all, 0600; it is read again, found to be as it was written, and on the disk.
 
@@ -152,11 +161,7 @@ def _up_to(when: int | str) -> Callable[[tuple[ChainRow, LedgerEvent]], bool]:
 def _segment(directory: Path, head: Head) -> tuple[Path, Head]:
     folder = directory / ARCHIVE_NAME
     for path in sorted(folder.glob(f"events-*-{head.count:010}.jsonl")):
-        try:
-            with open(path, "rb") as file:
-                _, start, end = read_header(file.readline(MAX_LINE_BYTES))
-        except (OSError, TransferError):
-            continue
-        if end == head and start.count < head.count:
-            return path, start
+        found = ends_of(path)
+        if found is not None and found[1] == head and found[0].count < head.count:
+            return path, found[0]
     raise ArchivedError(head.count, folder)

@@ -148,7 +148,7 @@ def read_holder(directory: Path) -> Holder | None:
 
 def _tell(directory: Path, holder: Holder) -> int:
     """Write and lock the file, then give it its name."""
-    draft = directory / f".{HOLDER_NAME}.{os.getpid()}"
+    draft = directory / f".{HOLDER_NAME}.new"  # of one name, so that what a killed writer left is taken away
     with suppress(FileNotFoundError):
         os.unlink(draft)
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -26,7 +26,8 @@ from .migrations import column, lookups, text_of
 class Selection:
     """Which events are asked for; None asks for any.
 
-    `kinds` are the events' tags (`approve`, `seen`, …); `since` and `until` are included, `after_seq` is not.
+    `kinds` are the events' tags (`approve`, `seen`, …); `since` and `until`, times as the ledger writes them, are
+    included, `after_seq` is not.
     """
 
     scope: str | None = None
@@ -51,6 +52,8 @@ class Selection:
             and (self.tool is None or (bool(tool) and tool == column(self.tool)))
         )
 
+
+ALL: Final = Selection()
 
 PAGE_ROWS: Final = 200
 """What a processor's cache holds, with its events: larger pages are read more slowly."""
@@ -86,7 +89,11 @@ def start(connection: sqlite3.Connection) -> Head:
     seq = first_seq(connection)
     if seq == 1:
         return Head()
-    event = _event_at(connection, seq)
+    [body] = connection.execute("SELECT body FROM events WHERE seq = ?", (seq,)).fetchone()
+    try:
+        event = decode_event(body)
+    except (msgspec.MsgspecError, TypeError):
+        event = None
     if not isinstance(event, Checkpoint):
         raise BrokenRowError(1, "it is missing")
     return Head(event.count, event.head)
@@ -132,9 +139,10 @@ def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
     while page := connection.execute(statement, (after, last)).fetchall():
         seqs, times, bodies = zip(*page, strict=True)
         try:
-            book.apply_rows(zip(seqs, times, decode_events(bodies), strict=True))
+            events = decode_events(bodies)
         except (msgspec.MsgspecError, TypeError):
-            raise BrokenChainError(_first_unknown(page), "it is not an event that this version knows") from None
+            events = [_decoded(seq, body) for seq, _, body in page]  # raises, and says which
+        book.apply_rows(zip(seqs, times, events, strict=True))
         after = seqs[-1]
     return book
 
@@ -176,15 +184,8 @@ def _pages(
     statement = f"SELECT seq, at, body FROM events WHERE seq > ? AND seq <= ?{conditions} ORDER BY seq {order} LIMIT ?"  # noqa: S608
     size = 64  # mostly somebody looks at the first few
     while page := connection.execute(statement, (low, high, *values, size)).fetchall():
-        for seq, at, body in page:
-            try:
-                yield Stored(seq, at, decode_event(body))
-            except (msgspec.MsgspecError, TypeError):
-                raise BrokenChainError(seq, "it is not an event that this version knows") from None
-        if newest_first:
-            high = page[-1][0] - 1
-        else:
-            low = page[-1][0]
+        yield from (Stored(seq, at, _decoded(seq, body)) for seq, at, body in page)
+        low, high = (low, page[-1][0] - 1) if newest_first else (page[-1][0], high)
         size = PAGE_ROWS
 
 
@@ -213,12 +214,11 @@ def _conditions(selection: Selection, kinds: list[str] | None) -> tuple[str, lis
     return text, values
 
 
-def _event_at(connection: sqlite3.Connection, seq: int) -> LedgerEvent | None:
-    row = connection.execute("SELECT body FROM events WHERE seq = ?", (seq,)).fetchone()
+def _decoded(seq: int, body: bytes) -> LedgerEvent:
     try:
-        return None if row is None else decode_event(row[0])
+        return decode_event(body)
     except (msgspec.MsgspecError, TypeError):
-        return None
+        raise BrokenChainError(seq, "it is not an event that this version knows") from None
 
 
 def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:
@@ -226,15 +226,6 @@ def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:
         return lookups(decode_event(body)) == found_by
     except msgspec.MsgspecError:
         return True  # the chain's own check tells it better
-
-
-def _first_unknown(page: list[tuple[int, str, bytes]]) -> int:
-    for seq, _, body in page:
-        try:
-            decode_event(body)
-        except (msgspec.MsgspecError, TypeError):
-            return seq
-    return page[0][0]
 
 
 MAX_CALLS: Final = 100_000

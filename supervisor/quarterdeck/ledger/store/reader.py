@@ -5,7 +5,7 @@ Blocking; one thread at a time.  Beside a writer as long as one likes; changes n
 """
 
 import sqlite3
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -22,7 +22,7 @@ from quarterdeck.ledger.events.json_lines import StoredDocument
 
 from . import archive, queries
 from .database import DATABASE_NAME, open_for_reading, read_head, reading
-from .queries import CallRow, Selection
+from .queries import ALL, CallRow, Selection
 
 _DOCUMENTS: Final = 16
 """Documents that are held at a time; each may have 4 MiB."""
@@ -89,32 +89,18 @@ class LedgerReader:
 
     def events(
         self,
+        wanted: Selection = ALL,
         *,
-        scope: str | None = None,
-        server: str | None = None,
-        tool: str | None = None,
-        kinds: Collection[str] | None = None,
-        since: str | None = None,
-        until: str | None = None,
-        after_seq: int = 0,
         limit: int | None = None,
         newest_first: bool = False,
         archived: bool = False,
     ) -> Iterator[Stored]:
-        """The events that are wanted, as they are read; with `archived` those that were compacted away, too.
-
-        Times are as the ledger writes them, both ends included; kinds are the events' tags (`approve`, `seen`, …).
-        """
-        selection = Selection(
-            scope=scope, server=server, tool=tool, kinds=kinds, since=since, until=until, after_seq=after_seq
-        )
-        old = (
-            archive.select_archived(self.directory, self.start, selection, newest_first=newest_first)
-            if archived
-            else iter(())
-        )
+        """The events that are wanted, as they are read; with `archived` those that were compacted away, too."""
+        old: Iterator[Stored] = iter(())
+        if archived:
+            old = archive.select_archived(self.directory, self.start, wanted, newest_first=newest_first)
         with self.reading():
-            here = queries.select(self.connection, selection, newest_first=newest_first)
+            here = queries.select(self.connection, wanted, newest_first=newest_first)
             yield from islice(chain(here, old) if newest_first else chain(old, here), limit)
 
     def book_at(self, when: int | str) -> Book:
@@ -237,7 +223,7 @@ def contradiction(reader: LedgerReader, noted: Head) -> str:
 
 def _redacted_at(reader: LedgerReader, noted: Head) -> int | None:
     """The event by which the ledger tells that secrets were taken out of what `noted` names; None for none."""
-    for stored in reader.events(kinds=("checkpoint",), after_seq=noted.count, archived=True):
+    for stored in reader.events(Selection(kinds=("checkpoint",), after_seq=noted.count), archived=True):
         if isinstance(stored.event, Checkpoint) and stored.event.redacted:
             return stored.seq
     return None

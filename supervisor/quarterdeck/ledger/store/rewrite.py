@@ -45,11 +45,11 @@ from quarterdeck.ledger.events.events import (
     LedgerEvent,
     Seen,
     Subject,
-    encode_event,
+    encode_json,
     hash_of,
 )
 from quarterdeck.ledger.events.fold import Book, ItemKey
-from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, StoredDocument, read_header
+from quarterdeck.ledger.events.json_lines import StoredDocument
 
 from . import archive, queries
 from .archive import ARCHIVE_NAME
@@ -217,12 +217,7 @@ class _Source:
 
 
 class _Rewriter:
-    """Writes the chain anew; the same pieces always become the same.
-
-    Attributes:
-        launches: documents in which something was hidden.
-        messages: messages, likewise.
-    """
+    """Writes the chain anew; the same pieces always become the same."""
 
     def __init__(self, redact_launch: Callable[[bytes], bytes], redact_message: Callable[[str], str]) -> None:
         self._redact_launch = redact_launch
@@ -233,12 +228,12 @@ class _Rewriter:
 
     @property
     def launches(self) -> int:
-        """See the class."""
+        """In how many documents something was hidden."""
         return len(self._renamed)
 
     @property
     def messages(self) -> int:
-        """See the class."""
+        """In how many messages."""
         return len(self._ended)
 
     @property
@@ -295,7 +290,7 @@ class _Rewriter:
         digest = start.digest
         for row, event in source.events():
             changed = self._event(event, start)
-            body = row.body if changed is event else encode_event(changed)
+            body = row.body if changed is event else encode_json(changed)
             digest = row_hash(digest, row.seq, row.at, body)
             yield ChainRow(row.seq, row.at, body, digest), changed
 
@@ -370,7 +365,8 @@ def _remove_replaced(store: LedgerStore) -> tuple[Path, ...]:
         for path, begin in archive.segments(store.directory, store.start):
             chain[begin.count] = path
     folder = store.directory / ARCHIVE_NAME
-    replaced = [path for path in folder.glob("events-*.jsonl") if chain.get(_start_of(path), path) != path]
+    ends = {path: archive.ends_of(path) for path in folder.glob("events-*.jsonl")}
+    replaced = [path for path, found in ends.items() if found is not None and chain.get(found[0].count, path) != path]
     gone = (*sorted(replaced), *sorted((store.directory / BACKUP_NAME).glob("ledger-schema-*.db")))
     try:
         for path in gone:
@@ -378,12 +374,3 @@ def _remove_replaced(store: LedgerStore) -> tuple[Path, ...]:
     except OSError as error:
         raise LedgerWriteError(f"the ledger is redacted, but a file still contains the secrets: {error}") from error
     return gone
-
-
-def _start_of(path: Path) -> int:
-    """The number of the event before an archive's first; -1 where it is none."""
-    try:
-        with open(path, "rb") as file:
-            return read_header(file.readline(MAX_LINE_BYTES))[1].count
-    except (OSError, TransferError):
-        return -1

@@ -25,7 +25,7 @@ from quarterdeck.ledger.errors import (
     UnusableLedgerError,
 )
 from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, link, verify
-from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_event
+from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_json
 from quarterdeck.ledger.events.json_lines import Piece, StoredDocument
 
 from . import queries
@@ -134,7 +134,7 @@ class LedgerStore(LedgerReader):
         if any(isinstance(event, Checkpoint) for event in events):
             raise ValueError("only compaction makes a checkpoint")
         end, documents = self._writing(), documents or {}
-        bodies = [encode_event(event) for event in events]
+        bodies = [encode_json(event) for event in events]
         _require_room(bodies, documents)
         if _identity(self.directory) != end.file:
             # SQLite would write on into a file that nobody can open any more.
@@ -173,7 +173,7 @@ class LedgerStore(LedgerReader):
         """
         end = self._writing()
         at = max(self._now(), end.at)
-        added = list(link(after or end.tip, at, [encode_event(checkpoint)]))
+        added = list(link(after or end.tip, at, [encode_json(checkpoint)]))
         self._synchronize(full=True)
         # What is deleted is overwritten.
         self.connection.execute(f"PRAGMA secure_delete = {'ON' if after is not None else 'OFF'}")

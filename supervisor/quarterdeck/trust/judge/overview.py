@@ -151,8 +151,8 @@ def _survey_one(
     if launch is not None:
         item = items.get(launch.key, Item())
         items[launch.key] = _in_todays_form(item, row, read) if isinstance(row, ServerRow) else item
-    order = {Subject.LAUNCH: 0, Subject.INSTRUCTIONS: 1, Subject.TOOL: 2}
-    for key, item in sorted(items.items(), key=lambda pair: order[pair[0].subject]):
+    order = (Subject.LAUNCH, Subject.INSTRUCTIONS, Subject.TOOL)
+    for key, item in sorted(items.items(), key=lambda pair: order.index(pair[0].subject)):
         is_present = launch is not None and key == launch.key
         seen = launch.hash if launch is not None and is_present else item.seen
         scanned = book.findings.get(seen)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.ledger.ledgers import AT, EVENTS, enrolled, head_of, rows_of
 
 from quarterdeck.ledger.events.chain import GENESIS, Head, Verdict, link, row_hash, verify
-from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, encode_event
+from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, encode_json
 
 CHAINS = st.lists(EVENTS, min_size=1, max_size=8).map(rows_of)
 
@@ -89,8 +89,8 @@ def test_without_a_head_a_chain_is_said_to_be_unanchored(rows) -> None:
 def test_time_never_falls(seen: LedgerEvent) -> None:
     """A look at a moment would find the wrong events."""
     early, late = "2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z"
-    [first] = link(Head(), late, [encode_event(seen)])
-    [second] = link(head_of([first]), early, [encode_event(seen)])
+    [first] = link(Head(), late, [encode_json(seen)])
+    [second] = link(head_of([first]), early, [encode_json(seen)])
     found = verify([first, second], None)
     assert (found.verdict, found.broken_seq, found.reason) == (Verdict.BROKEN, 2, "it is older than the one before")
 

@@ -13,7 +13,7 @@ from quarterdeck.ledger.events.events import (
     Subject,
     decode_event,
     decode_events,
-    encode_event,
+    encode_json,
 )
 from quarterdeck.ledger.events.fold import Book
 
@@ -21,13 +21,13 @@ from quarterdeck.ledger.events.fold import Book
 @given(EVENTS)
 def test_an_event_is_the_same_after_a_round_trip(event) -> None:
     """A name with half a character in it would make its server's history unreadable."""
-    assert decode_event(encode_event(event)) == event
+    assert decode_event(encode_json(event)) == event
 
 
 @given(st.lists(EVENTS, max_size=20))
 def test_many_at_once_are_what_they_are_one_by_one(events) -> None:
     """A start would fold something else than what was written."""
-    assert decode_events([encode_event(event) for event in events]) == events
+    assert decode_events([encode_json(event) for event in events]) == events
 
 
 def test_a_checkpoint_keeps_a_state_with_half_characters() -> None:
@@ -35,7 +35,7 @@ def test_a_checkpoint_keeps_a_state_with_half_characters() -> None:
     seen = Seen(scope=SCOPE, server="fs", subject=Subject.TOOL, hash="h", name="\udcff")
     book = Book.of([Stored(1, "", seen)])
     checkpoint = Checkpoint(scope="", server="", count=1, head="", state=book.to_state())
-    decoded = decode_event(encode_event(checkpoint))
+    decoded = decode_event(encode_json(checkpoint))
     assert isinstance(decoded, Checkpoint)
     again = Book.of([Stored(2, "", decoded)])
     assert bytes(again.to_state()) == bytes(book.to_state())
@@ -51,11 +51,11 @@ def test_what_is_no_event_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         decode_event(body)
     with pytest.raises(msgspec.MsgspecError):
-        decode_events([encode_event(Seen(scope="", server="", subject=Subject.TOOL, hash="")), body])
+        decode_events([encode_json(Seen(scope="", server="", subject=Subject.TOOL, hash="")), body])
 
 
 def test_a_body_that_holds_two_events_is_none() -> None:
     """Joined with its neighbours it would pass for two, and shift every later number."""
-    body = encode_event(Seen(scope="", server="", subject=Subject.TOOL, hash=""))
+    body = encode_json(Seen(scope="", server="", subject=Subject.TOOL, hash=""))
     with pytest.raises(msgspec.MsgspecError):
         decode_events([body + b"," + body])

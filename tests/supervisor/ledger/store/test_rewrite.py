@@ -21,6 +21,7 @@ from quarterdeck.ledger.events.chain import Head, Verdict
 from quarterdeck.ledger.events.events import Checkpoint, Retired
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import read
+from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.ledger.store.rewrite import compact, import_ledger, needs_compaction
 from quarterdeck.ledger.store.store import LedgerStore
 
@@ -72,7 +73,7 @@ def test_what_is_archived_is_left_out_and_can_still_be_looked_at(tmp_path: Path)
         assert store.book_at("2025").last_seq == 0
         assert list(store.events(archived=True)) == stored
         assert list(store.events(archived=True, newest_first=True, limit=5)) == stored[:2:-1]
-        assert [each.seq for each in store.events(archived=True, tool="tool_1", kinds=["approve"])] == [3]
+        assert [each.seq for each in store.events(Selection(tool="tool_1", kinds=["approve"]), archived=True)] == [3]
         found = store.verify()
         assert (found.is_intact, found.archived, found.start.count) == (True, 6, 6)
 

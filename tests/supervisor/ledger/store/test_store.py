@@ -5,6 +5,7 @@ import resource
 import sqlite3
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -190,7 +191,7 @@ def test_a_clock_that_goes_back_is_not_believed(tmp_path: Path) -> None:
     with opened(tmp_path / "l", morning) as again:
         [fourth] = again.append([enrolled(4)])
         assert fourth.at == evening
-        assert [each.seq for each in again.events(since=noon, until=noon)] == [1, 2]
+        assert [each.seq for each in again.events(Selection(since=noon, until=noon))] == [1, 2]
         assert again.book_at(noon).last_seq == 2
         assert again.verify().is_intact
 
@@ -313,8 +314,9 @@ def test_events_are_found_by_what_they_say(tmp_path: Path) -> None:
         store.append([Seen(scope="/other", server="a", subject=Subject.LAUNCH, hash="h", name="tool_1")])
         store.append([enrolled(2, "a"), approved(2, "b")])
 
-        def seqs(**wanted) -> list[int]:
-            return [each.seq for each in store.events(**wanted)]
+        def seqs(limit: int | None = None, newest_first: bool = False, **wanted: Any) -> list[int]:
+            found = store.events(Selection(**wanted), limit=limit, newest_first=newest_first)
+            return [each.seq for each in found]
 
         assert seqs() == [1, 2, 3, 4, 5, 6, 7]
         assert seqs(newest_first=True, limit=3) == [7, 6, 5]
@@ -352,8 +354,7 @@ def test_any_question_is_answered_as_looking_at_each_event_would(tmp_path_factor
         )
         newest_first = data.draw(st.booleans())
         wanted = [each for each in stored if selection.matches(each)]
-        asked = {name: getattr(selection, name) for name in selection.__slots__}
-        assert list(store.events(**asked, newest_first=newest_first)) == (wanted[::-1] if newest_first else wanted)
+        assert list(store.events(selection, newest_first=newest_first)) == (wanted[::-1] if newest_first else wanted)
 
 
 def test_more_events_than_a_page_holds_are_all_found(tmp_path: Path) -> None:
@@ -361,7 +362,8 @@ def test_more_events_than_a_page_holds_are_all_found(tmp_path: Path) -> None:
     with opened(tmp_path / "l") as store:
         store.append([enrolled(number, "ab"[number % 2]) for number in range(2_000)])
         assert [each.seq for each in store.events()] == list(range(1, 2_001))
-        assert [each.seq for each in store.events(server="b", newest_first=True)] == list(range(2_000, 0, -2))
+        found = store.events(Selection(server="b"), newest_first=True)
+        assert [each.seq for each in found] == list(range(2_000, 0, -2))
         assert store.book_at(1_500).last_seq == 1_500
         assert len(store.book.entry(SCOPE, "a").live) == 1_000
 

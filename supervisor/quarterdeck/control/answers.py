@@ -64,7 +64,7 @@ from .protocol import (
 )
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
-"""Beyond its connect deadline, what a restart may take: the old server's end, and a turn among the others."""
+"""Beyond its deadlines to connect and to list, what a restart may take: the old one's end, and a turn among others."""
 
 BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
@@ -207,8 +207,12 @@ async def _restart(product: Product, server: str) -> Answer:
     if config is None or product.approvals.launch_fault(server) is not None:
         return Restarted((await view_servers(product, [before]))[0])
     await product.fleet.restart(server)
-    within_s = config.connect_timeout_s + RESTART_SLACK_S
-    await product.until(lambda: _has_restarted(before, product.status()[server]), within_s)
+    within_s = config.connect_timeout_s + config.list_timeout_s + RESTART_SLACK_S
+
+    def is_over() -> bool:
+        return _has_restarted(before, product.status()[server]) and product.is_final(server)
+
+    await product.until(is_over, within_s)
     return Restarted((await view_servers(product, [product.status()[server]]))[0])
 
 

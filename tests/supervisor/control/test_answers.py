@@ -28,7 +28,6 @@ from quarterdeck.control.protocol import (
     Refusal,
     Refused,
     Restart,
-    Restarted,
     Result,
     ServerList,
     ToolList,
@@ -194,21 +193,6 @@ async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path
     assert isinstance(refused, Refused)
     assert refused.code == "no_such_tool"
     assert hint in refused.message
-
-
-async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> None:
-    """The command would end before anybody knows whether it helped."""
-    up, down = ProductEndpoint("up", "echo"), ProductEndpoint("down", phase=EndpointPhase.FAULTED, fault=LOST)
-    with product_of(tmp_path, up, down, settings=BROKEN) as product:
-        ready = await ask(product, Restart("up"))
-        faulted = await ask(product, Restart("down"))
-        broken = await ask(product, Restart("half"))
-    assert isinstance(ready, Restarted)
-    assert (ready.server.phase, ready.server.restarts) == ("ready", 1)
-    assert isinstance(faulted, Restarted)
-    assert (faulted.server.phase, faulted.server.restarts) == ("faulted", 1)
-    assert isinstance(broken, Restarted)
-    assert broken.server.phase == "faulted"
 
 
 async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:

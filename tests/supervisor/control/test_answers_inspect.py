@@ -1,9 +1,11 @@
-"""What `inspect` shows of confined, unstarted and remote servers; memory of process trees."""
+"""Restarts, and what `inspect` shows of confined, unstarted and remote servers; memory of process trees."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from support.processes.running import output, pid_of_nobody, python_child
@@ -12,7 +14,7 @@ from support.serves.products import ProductEndpoint, product_of
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.answers import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, answer, tree_memory
-from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, SandboxView
+from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, Restart, Restarted, SandboxView
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
@@ -163,6 +165,37 @@ async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:
     with product_of(tmp_path, confined()) as product:
         listed: Any = await answer(product, Ps())
     assert listed.servers[0].sandbox == SandboxView("bubblewrap", "internet", ("scratch: looks",))
+
+
+async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> None:
+    """The command would end before anybody knows whether it helped."""
+    up, down = ProductEndpoint("up", "echo"), ProductEndpoint("down", phase=EndpointPhase.FAULTED, fault=DEATH)
+    with product_of(tmp_path, up, down, settings=SETTINGS) as product:
+        ready = await answer(product, Restart("up"))
+        faulted = await answer(product, Restart("down"))
+        broken = await answer(product, Restart("half"))
+    assert isinstance(ready, Restarted)
+    assert (ready.server.phase, ready.server.restarts) == ("ready", 1)
+    assert isinstance(faulted, Restarted)
+    assert (faulted.server.phase, faulted.server.restarts) == ("faulted", 1)
+    assert isinstance(broken, Restarted)
+    assert broken.server.phase == "faulted"
+
+
+async def test_a_restart_waits_for_the_new_list_of_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of tools that is shown would be the old server's."""
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        is_judged = False
+        monkeypatch.setattr(product.approvals, "is_judged", lambda _: is_judged)
+        restarting = asyncio.create_task(answer(product, Restart("up")))
+        for _ in range(2):  # it has asked for the restart; the server is ready, and was looked at
+            await anyio.wait_all_tasks_blocked()
+            await asyncio.sleep(0)
+        assert product.status()["up"].phase is EndpointPhase.READY
+        assert not restarting.done()
+        is_judged = True
+        product.fleet.tell()  # type: ignore[attr-defined]
+        assert isinstance(await restarting, Restarted)
 
 
 def test_a_tree_weighs_more_than_its_root() -> None:

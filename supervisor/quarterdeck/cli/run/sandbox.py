@@ -303,6 +303,10 @@ _REWORDINGS: Final = (
     (re.compile(r"\buse a grant\b"), "use --grant"),
     (re.compile(r"\bsay (?=--)"), "use "),
     (re.compile(r",? to its sandbox\b"), ""),
+    (
+        re.compile(r"(\S+) is not on the server's PATH \(.*\)"),
+        r"there is no command \1 on PATH: give its full path",
+    ),
 )
 
 

@@ -28,7 +28,8 @@ HEADERS: Final = ("SERVER", "WHAT", "RULE", "PLACE", "NOW", "EXCERPT")
 
 
 def scan_history(context: TrustContext, *, json: bool) -> None:
-    """Scan every document that was ever seen, once, and print what is found and whether it is still offered."""
+    """Scan every document that was ever seen, once; print what is found, and whether it is offered, held or blocked."""
+    from quarterdeck.trust.judge.overview import State
     from quarterdeck.trust.judge.scans import scan_recorded
 
     found = scan_recorded(context.sightings(), context.book, context.read)
@@ -53,13 +54,20 @@ def scan_history(context: TrustContext, *, json: bool) -> None:
             }
         )
         return
+    states = {
+        (server.scope, server.server, matter.key): "blocked" if matter.state is State.BLOCKED else "held"
+        for server in context.servers
+        for matter in (*server.waiting, *server.of(State.BLOCKED))
+    }
     rows = [
         [
             Cell(printable(each.server)),
             Cell(printable(each.key.name) or each.key.subject.value, "cyan"),
             Cell(each.finding.rule, "red"),
             Cell(printable(each.finding.place) or "the whole"),
-            Cell("offered" if each.is_offered else f"seen {each.at}", "" if each.is_offered else "dim"),
+            Cell(states.get((each.scope, each.server, each.key), "offered"))
+            if each.is_offered
+            else Cell(f"seen {each.at}", "dim"),
             Cell(printable(each.finding.excerpt)),
         ]
         for each in found

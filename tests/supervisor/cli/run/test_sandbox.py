@@ -27,6 +27,7 @@ from quarterdeck.cli.run.sandbox import OPTIONS, in_options
         ('raise "limits": {"memory_bytes": …}', "raise --limit memory_bytes=…"),
         ('say "minimum": "limits" to start', 'say "minimum": "limits" in the file of --policy to start'),
         ('take it out of "require"', 'take it out of "require" in the file of --policy'),
+        ("cat is not on the server's PATH (/bin)", "there is no command cat on PATH: give its full path"),
         ('bash: "ready": command not found', 'bash: "ready": command not found'),
     ],
 )

@@ -154,22 +154,22 @@ def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path:
     write_config(other)
     with open_ledger(tmp_path / "state") as store:
         store.append([seen(NOW, scope=scope_of(other)), seen(NOW, scope="/third.json")], {})
-    with open_context(Source((config,))) as desk:
-        assert desk.server("time").scope == scope_of(config)
-    with open_context(Source(())) as desk:
+    with open_context(Source((config,))) as opened:
+        assert opened.server("time").scope == scope_of(config)
+    with open_context(Source(())) as opened:
         with pytest.raises(CommandError, match="several files configure a server 'time'") as refused:
-            desk.server("time")
+            opened.server("time")
         files = (scope_of(config), scope_of(other), "/third.json")
         assert refused.value.remedy == f"name one: {' or '.join(f'-c {file}' for file in files)}"
 
 
 def test_how_far_a_server_is_trusted_is_the_configurations_to_say(config: Path) -> None:
     """What `--all` spares would depend on another server's row."""
-    with open_context(Source((config,))) as desk:
-        assert desk.trust_of(desk.server("time")) is TrustMode.STRICT
+    with open_context(Source((config,))) as opened:
+        assert opened.trust_of(opened.server("time")) is TrustMode.STRICT
     write_config(config)
-    with open_context(Source((config,))) as desk:
-        assert desk.trust_of(desk.server("time")) is None
+    with open_context(Source((config,))) as opened:
+        assert opened.trust_of(opened.server("time")) is None
 
 
 def test_a_context_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,11 +177,11 @@ def test_a_context_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "none"))
     empty = tmp_path / "empty.json"
     write_config(empty)
-    with open_context(Source((empty,))) as desk:
-        assert desk.servers == ()
-        assert list(desk.sightings()) == []
-        assert desk.read(NOW.hash) is None
+    with open_context(Source((empty,))) as opened:
+        assert opened.servers == ()
+        assert list(opened.sightings()) == []
+        assert opened.read(NOW.hash) is None
         with pytest.raises(CommandError, match="no server is configured or recorded") as refused:
-            desk.server("time")
+            opened.server("time")
         assert refused.value.code is ExitCode.NOT_FOUND
     assert not (tmp_path / "none").exists()

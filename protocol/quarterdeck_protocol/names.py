@@ -121,10 +121,7 @@ def nearest_tool(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(
-    name: str,
-    known: Collection[str],
-    what: str = "",
-    near: Callable[[str, Iterable[str]], str | None] = nearest,
+    name: str, known: Collection[str], what: str = "", near: Callable[[str, Iterable[str]], str | None] = nearest
 ) -> str:
     """The end of a sentence that says that there is no `name`: `: did you mean 'read'?`.
 

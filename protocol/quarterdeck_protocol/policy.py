@@ -211,13 +211,7 @@ class Limits(FrozenModel):
 PRESETS: Final[Mapping[Preset, Mapping[str, object]]] = {
     Preset.STRICT: {
         "network": NetworkMode.NONE,
-        "require": (
-            Property.FILESYSTEM,
-            Property.NETWORK,
-            Property.PROCESSES,
-            Property.SYSCALLS,
-            Property.TREE_DEATH,
-        ),
+        "require": (Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Property.SYSCALLS, Property.TREE_DEATH),
         "minimum": Tier.BUBBLEWRAP,
     },
     Preset.STANDARD: {},

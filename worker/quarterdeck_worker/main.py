@@ -23,13 +23,7 @@ from quarterdeck_protocol.link.events import LinkTerms, Side
 from quarterdeck_protocol.link.frames import SpawnOrder, WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
-from quarterdeck_sandbox import (
-    OomScore,
-    adopt_orphans,
-    give_back_large_blocks,
-    kill_descendants,
-    raise_oom_score,
-)
+from quarterdeck_sandbox import OomScore, adopt_orphans, give_back_large_blocks, kill_descendants, raise_oom_score
 
 from .server_run import run_server
 from .worker import Worker

@@ -149,9 +149,7 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, run: ServerRun
             card = msgspec.structs.replace(await greet(session, order.era, config.protocol), pid=server.pid)
             greeted = True
             calls = server.lines.raw_calls = RawCalls(
-                server.lines.pipe.write,
-                envelope=request_envelope(card.era, CLIENT),
-                max_bytes=config.max_result_bytes,
+                server.lines.pipe.write, envelope=request_envelope(card.era, CLIENT), max_bytes=config.max_result_bytes
             )
             await _serve(OpenServer(card, calls, session, server.refusal), run, until_lost=server.lost)
     except (MCPError, RuntimeError, ExceptionGroup) as error:

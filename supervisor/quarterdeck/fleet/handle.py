@@ -95,11 +95,7 @@ class WorkerHandle:
         return self.driver.link.next_id()
 
     def ask(
-        self,
-        frame: frames.Request,
-        body: bytes,
-        on_reply: OnReply,
-        on_progress: Report | None = None,
+        self, frame: frames.Request, body: bytes, on_reply: OnReply, on_progress: Report | None = None
     ) -> events.Refusal | None:
         """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
         if self._lost is not None:

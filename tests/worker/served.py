@@ -9,20 +9,8 @@ from support.fleet.workers import CARD
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import Arrived
-from quarterdeck_protocol.link.frames import (
-    Call,
-    Cancel,
-    Failed,
-    ListChanged,
-    Log,
-    Lost,
-    Open,
-    OpenOrder,
-    Progress,
-    Reply,
-    Request,
-)
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.server_run import ServerRun
 from quarterdeck_worker.tool_calls import Ended
@@ -30,7 +18,7 @@ from quarterdeck_worker.worker import Worker
 
 EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3))
 NO_COMMAND = FaultRecord(FaultKind.SPAWN_FAILED, "no such command", "command_not_found", Delivery.NOT_SENT)
-ORDER = OpenOrder("{}", {"A": "1"}, "/home")
+ORDER = frames.OpenOrder("{}", {"A": "1"}, "/home")
 
 
 class PlayedServer:
@@ -39,8 +27,8 @@ class PlayedServer:
     def __init__(self) -> None:
         self.card = CARD
         self.calls = self
-        self.orders: list[OpenOrder] = []
-        self.begun: dict[int, tuple[Call, bytes, Callable[[Ended], None]]] = {}
+        self.orders: list[frames.OpenOrder] = []
+        self.begun: dict[int, tuple[frames.Call, bytes, Callable[[Ended], None]]] = {}
         self.cancelled: list[tuple[int, str]] = []
         self.opens_by_itself = True
         self.unfit: FaultRecord | None = None
@@ -56,7 +44,7 @@ class PlayedServer:
         assert self._run is not None
         return self._run
 
-    async def live(self, order: OpenOrder, run: ServerRun) -> None:
+    async def live(self, order: frames.OpenOrder, run: ServerRun) -> None:
         """See `LiveServer`."""
         self.orders.append(order)
         self._run = run
@@ -96,7 +84,7 @@ class PlayedServer:
         assert self.tools is not None
         return self.tools
 
-    def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
+    def begin(self, call: frames.Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
         """See `CallPath`."""
         self.begun[call.request_id] = call, arguments, done
 
@@ -115,34 +103,34 @@ class Stage:
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self.server = PlayedServer()
-        self.replies: dict[int, tuple[Reply, bytes]] = {}
-        self.posted: list[Progress | Log | ListChanged | Lost] = []
+        self.replies: dict[int, tuple[frames.Reply, bytes]] = {}
+        self.posted: list[frames.Progress | frames.Log | frames.ListChanged | frames.Lost] = []
         self.worker = Worker(tasks, self.server.live, lambda: 0.0)
         self.worker.attach(self)
 
-    def reply(self, frame: Reply, body: bytes = b"") -> None:
+    def reply(self, frame: frames.Reply, body: bytes = b"") -> None:
         """See `LinkEnd`."""
         assert frame.request_id not in self.replies, "a request was answered twice"
         self.replies[frame.request_id] = frame, body
 
-    def post(self, frame: Progress | Log | ListChanged | Lost) -> bool:
+    def post(self, frame: frames.Progress | frames.Log | frames.ListChanged | frames.Lost) -> bool:
         """See `LinkEnd`."""
         self.posted.append(frame)
         return True
 
-    async def hears(self, frame: Request | Cancel, body: bytes = b"") -> None:
+    async def hears(self, frame: frames.Request | frames.Cancel, body: bytes = b"") -> None:
         """Something arrives; what follows from it happens."""
         self.worker.on_event(Arrived(frame, body))
         await turns()
 
     async def opens(self) -> None:
         """Its server is asked to open, as request 1."""
-        await self.hears(Open(1, 60.0), msgspec.json.encode(ORDER))
+        await self.hears(frames.Open(1, 60.0), msgspec.json.encode(ORDER))
 
     def fault(self, request_id: int) -> FaultRecord:
         """The fault that a request was answered with."""
         reply, body = self.replies[request_id]
-        assert isinstance(reply, Failed)
+        assert isinstance(reply, frames.Failed)
         assert body == b""
         return reply.fault
 

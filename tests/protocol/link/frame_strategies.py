@@ -3,26 +3,8 @@
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Beat,
-    Call,
-    Cancel,
-    Close,
-    Condemn,
-    Credit,
-    Failed,
-    Hello,
-    List,
-    ListChanged,
-    Log,
-    Lost,
-    Open,
-    Progress,
-    Started,
-    Welcome,
-)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTS = st.integers(-(2**63), 2**64 - 1) | st.integers(-1, 9)
@@ -51,16 +33,16 @@ FAULTS = st.builds(
     dossier=st.none() | DOSSIERS,
 )
 
-HELLOS = st.builds(Hello, link_version=INTS, package_version=TEXT, token=st.binary(max_size=40), pid=INTS)
-WELCOMES = st.builds(Welcome, package_version=TEXT)
-BEATS = st.just(Beat())
-CREDITS = st.builds(Credit, units=INTS)
+HELLOS = st.builds(frames.Hello, link_version=INTS, package_version=TEXT, token=st.binary(max_size=40), pid=INTS)
+WELCOMES = st.builds(frames.Welcome, package_version=TEXT)
+BEATS = st.just(frames.Beat())
+CREDITS = st.builds(frames.Credit, units=INTS)
 REQUESTS = (
-    st.builds(Open, request_id=INTS, timeout_s=ABSURD_FLOATS)
-    | st.builds(List, request_id=INTS, timeout_s=ABSURD_FLOATS)
-    | st.builds(Close, request_id=INTS, timeout_s=ABSURD_FLOATS)
+    st.builds(frames.Open, request_id=INTS, timeout_s=ABSURD_FLOATS)
+    | st.builds(frames.List, request_id=INTS, timeout_s=ABSURD_FLOATS)
+    | st.builds(frames.Close, request_id=INTS, timeout_s=ABSURD_FLOATS)
     | st.builds(
-        Call,
+        frames.Call,
         request_id=INTS,
         timeout_s=ABSURD_FLOATS,
         tool=TEXT,
@@ -69,19 +51,23 @@ REQUESTS = (
     )
 )
 CANCELS = st.builds(
-    Cancel, request_id=INTS, reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_REASON_CHARS)
+    frames.Cancel, request_id=INTS, reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_REASON_CHARS)
 )
-CONDEMNATIONS = st.builds(Condemn, limit=TEXT, detail=TEXT)
-REPLIES = st.builds(Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans()) | st.builds(
-    Failed, request_id=INTS, fault=FAULTS
+CONDEMNATIONS = st.builds(frames.Condemn, limit=TEXT, detail=TEXT)
+REPLIES = st.builds(frames.Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans()) | st.builds(
+    frames.Failed, request_id=INTS, fault=FAULTS
 )
 NEWS = (
     st.builds(
-        Progress, request_id=INTS, progress=ABSURD_FLOATS, total=st.none() | ABSURD_FLOATS, message=st.none() | TEXT
+        frames.Progress,
+        request_id=INTS,
+        progress=ABSURD_FLOATS,
+        total=st.none() | ABSURD_FLOATS,
+        message=st.none() | TEXT,
     )
-    | st.builds(Log, level=TEXT, logger=TEXT, data=TEXT)
-    | st.just(ListChanged())
-    | st.builds(Lost, fault=FAULTS)
-    | st.just(Started())
+    | st.builds(frames.Log, level=TEXT, logger=TEXT, data=TEXT)
+    | st.just(frames.ListChanged())
+    | st.builds(frames.Lost, fault=FAULTS)
+    | st.just(frames.Started())
 )
 FRAMES = HELLOS | WELCOMES | BEATS | CREDITS | REQUESTS | CANCELS | CONDEMNATIONS | REPLIES | NEWS

@@ -4,23 +4,13 @@ from collections.abc import Sequence
 from math import inf
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
+from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import LinkEvent, LinkTerms, Refusal, Side
-from quarterdeck_protocol.link.frames import (
-    LINK_VERSION,
-    Beat,
-    Frame,
-    Hello,
-    List,
-    ListChanged,
-    WireLimits,
-    decode,
-    encode,
-)
 from quarterdeck_protocol.link.session import Link
 
 TOKEN = b"one time, one worker"
 VERSION = "0.1.0"
-LIMITS = WireLimits()
+LIMITS = frames.WireLimits()
 FAULT = FaultRecord(FaultKind.TOOL_ERROR, "refused", "reply_error")
 
 SMALL = LinkTerms(window_units=4, max_waiting=3, max_requests=8)
@@ -47,21 +37,21 @@ def make_pair(terms: LinkTerms | None = None, now: float = 0.0) -> tuple[Link, L
     return supervisor, worker
 
 
-def frames_of(messages: Sequence[Sequence[bytes]]) -> list[Frame]:
+def frames_of(messages: Sequence[Sequence[bytes]]) -> list[frames.Frame]:
     """What messages say."""
-    return [decode(parts, LIMITS)[0] for parts in messages]
+    return [frames.decode(parts, LIMITS)[0] for parts in messages]
 
 
-def hello(*, link_version: int = LINK_VERSION, version: str = VERSION, token: bytes = TOKEN) -> Hello:
+def hello(*, link_version: int = frames.LINK_VERSION, version: str = VERSION, token: bytes = TOKEN) -> frames.Hello:
     """A worker's first frame, with or without a flaw."""
-    return Hello(link_version, version, token, 42)
+    return frames.Hello(link_version, version, token, 42)
 
 
 def fill(link: Link) -> list[int]:
     """Ask on `SMALL` terms until no credit is left; the requests are ready to be taken."""
     asked = [link.next_id() for _ in range(SMALL.window_units)]
     for request_id in asked:
-        assert link.request(List(request_id, 10.0), b"", 0.0) is None
+        assert link.request(frames.List(request_id, 10.0), b"", 0.0) is None
     return asked
 
 
@@ -72,8 +62,8 @@ def is_dead(link: Link, now: float = 1.0) -> bool:
         and link.wake_at == inf
         and link.take(now) == []
         and link.tick(now + 1e6) == []
-        and link.receive(encode(Beat()), now) == []
-        and (link.side is Side.WORKER or link.request(List(99, 1.0), b"", now) is Refusal.DEAD)
-        and (link.side is Side.SUPERVISOR or not link.post(ListChanged()))
+        and link.receive(frames.encode(frames.Beat()), now) == []
+        and (link.side is Side.WORKER or link.request(frames.List(99, 1.0), b"", now) is Refusal.DEAD)
+        and (link.side is Side.SUPERVISOR or not link.post(frames.ListChanged()))
         and link.take(now) == []
     )

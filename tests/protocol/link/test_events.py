@@ -7,20 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import CARRIERS, RECEIVES, LinkTerms, Side, is_reportable, wrong_frame, wrong_peer
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Beat,
-    Call,
-    Credit,
-    Frame,
-    Hello,
-    List,
-    Open,
-    Progress,
-    Request,
-    Welcome,
-)
 
 from .frame_strategies import FRAMES
 from .link_ends import TOKEN, VERSION, hello
@@ -29,8 +17,8 @@ from .link_ends import TOKEN, VERSION, hello
 def test_every_frame_has_a_receiver() -> None:
     """Only a beat and credit go both ways; a frame that nobody receives would be dead weight."""
     to_supervisor, to_worker = (RECEIVES[side] for side in Side)
-    assert to_supervisor | to_worker == set(get_args(Frame))
-    assert to_supervisor & to_worker == {Beat, Credit}
+    assert to_supervisor | to_worker == set(get_args(frames.Frame))
+    assert to_supervisor & to_worker == {frames.Beat, frames.Credit}
 
 
 def test_each_side_has_the_other_as_its_peer() -> None:
@@ -39,12 +27,12 @@ def test_each_side_has_the_other_as_its_peer() -> None:
 
 
 @given(frame=FRAMES, body=st.binary(max_size=2), receiver=st.sampled_from(Side))
-def test_the_rules_are_the_tables(frame: Frame, body: bytes, receiver: Side) -> None:
+def test_the_rules_are_the_tables(frame: frames.Frame, body: bytes, receiver: Side) -> None:
     """Direction, body, deadline: nothing else is judged without the link's state."""
     fits = (
         type(frame) in RECEIVES[receiver]
         and (not body or type(frame) in CARRIERS)
-        and (not isinstance(frame, Request) or 0 < frame.timeout_s < inf)
+        and (not isinstance(frame, frames.Request) or 0 < frame.timeout_s < inf)
     )
     assert (wrong_frame(frame, body, receiver) is None) is fits
 
@@ -52,14 +40,14 @@ def test_the_rules_are_the_tables(frame: Frame, body: bytes, receiver: Side) -> 
 @pytest.mark.parametrize(
     ("frame", "body", "receiver", "reason"),
     [
-        (Call(1, 1.0, "t"), b"", Side.SUPERVISOR, "Call is not for the supervisor"),
-        (Answer(1), b"", Side.WORKER, "Answer is not for the worker"),
-        (Beat(), b"x", Side.WORKER, "Beat has a body of 1 bytes"),
-        (Open(1, 0.0), b"", Side.WORKER, "a timeout of 0.0 s"),
-        (List(1, nan), b"", Side.WORKER, "a timeout of nan s"),
+        (frames.Call(1, 1.0, "t"), b"", Side.SUPERVISOR, "Call is not for the supervisor"),
+        (frames.Answer(1), b"", Side.WORKER, "Answer is not for the worker"),
+        (frames.Beat(), b"x", Side.WORKER, "Beat has a body of 1 bytes"),
+        (frames.Open(1, 0.0), b"", Side.WORKER, "a timeout of 0.0 s"),
+        (frames.List(1, nan), b"", Side.WORKER, "a timeout of nan s"),
     ],
 )
-def test_a_misfit_says_what_is_wrong(frame: Frame, body: bytes, receiver: Side, reason: str) -> None:
+def test_a_misfit_says_what_is_wrong(frame: frames.Frame, body: bytes, receiver: Side, reason: str) -> None:
     """It ends in a log, or in our own traceback."""
     assert wrong_frame(frame, body, receiver) == reason
 
@@ -68,14 +56,14 @@ def test_a_misfit_says_what_is_wrong(frame: Frame, body: bytes, receiver: Side, 
     ("frame", "is_stranger"),
     [
         (hello(), False),
-        (Welcome(VERSION), False),
+        (frames.Welcome(VERSION), False),
         (hello(token=TOKEN + b"x"), True),
         (hello(version="0.1.0 "), True),
         (hello(link_version=0), True),
-        (Welcome(""), True),
+        (frames.Welcome(""), True),
     ],
 )
-def test_a_stranger_is_told_apart(frame: Hello | Welcome, is_stranger: bool) -> None:
+def test_a_stranger_is_told_apart(frame: frames.Hello | frames.Welcome, is_stranger: bool) -> None:
     """By token and by versions."""
     assert (wrong_peer(frame, token=TOKEN, version=VERSION) is not None) is is_stranger
 
@@ -92,13 +80,13 @@ def test_no_reason_gives_the_token_away() -> None:
 @pytest.mark.parametrize(
     ("note", "tellable"),
     [
-        (Progress(1, 0.5), True),
-        (Progress(1, -1e308, 0.0), True),
-        (Progress(1, nan), False),
-        (Progress(1, 1.0, inf), False),
+        (frames.Progress(1, 0.5), True),
+        (frames.Progress(1, -1e308, 0.0), True),
+        (frames.Progress(1, nan), False),
+        (frames.Progress(1, 1.0, inf), False),
     ],
 )
-def test_progress_must_be_sayable_in_json(note: Progress, tellable: bool) -> None:
+def test_progress_must_be_sayable_in_json(note: frames.Progress, tellable: bool) -> None:
     """JSON knows neither infinity nor nan."""
     assert is_reportable(note) is tellable
 

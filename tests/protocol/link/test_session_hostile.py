@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.events import (
     MAX_REASON_CHARS,
@@ -21,35 +22,12 @@ from quarterdeck_protocol.link.events import (
     Side,
     Violated,
 )
-from quarterdeck_protocol.link.frames import (
-    INLINE_BYTES,
-    LINK_VERSION,
-    Answer,
-    Beat,
-    Call,
-    Cancel,
-    Close,
-    Condemn,
-    Credit,
-    Failed,
-    Hello,
-    List,
-    ListChanged,
-    Log,
-    Lost,
-    Open,
-    Progress,
-    Started,
-    Welcome,
-    decode,
-    encode,
-)
 from quarterdeck_protocol.link.session import Link
 
 from .frame_strategies import FRAMES
 from .link_ends import FAULT, LIMITS, SMALL, TOKEN, VERSION, make_link, make_pair
 
-FREE = (Hello, Welcome, Beat, Credit)
+FREE = (frames.Hello, frames.Welcome, frames.Beat, frames.Credit)
 """Frames that cost no credit."""
 
 
@@ -75,7 +53,7 @@ SMUGGLED = st.builds(
     st.just({}) | st.just({"code": None, "delivery": "unknown", "cause": None, "dossier": None}),
     st.dictionaries(st.sampled_from(["cause", "dossier", "zzz"]), MSGPACK_VALUES, max_size=2),
 )
-SMALL_BODIES = st.sampled_from([0, 0, 0, 2, INLINE_BYTES]).map(bytes)
+SMALL_BODIES = st.sampled_from([0, 0, 0, 2, frames.INLINE_BYTES]).map(bytes)
 
 MESSAGES: st.SearchStrategy[list[bytes]] = (
     st.lists(st.binary(max_size=30), max_size=4)
@@ -83,25 +61,25 @@ MESSAGES: st.SearchStrategy[list[bytes]] = (
     | st.builds(lambda value: [_framed(msgpack.packb(value))], MSGPACK_VALUES | TAGGED | SMUGGLED)
     | st.builds(lambda value, parts: [_framed(msgpack.packb(value)), *parts], TAGGED, st.lists(st.binary(), max_size=3))
     | st.builds(lambda depth: [_framed(b"\x91" * depth)], st.sampled_from([600, 5_000, 100_000]))
-    | st.builds(encode, FRAMES, SMALL_BODIES)
-    | st.builds(encode, FRAMES)
+    | st.builds(frames.encode, FRAMES, SMALL_BODIES)
+    | st.builds(frames.encode, FRAMES)
     | st.builds(
-        encode,
+        frames.encode,
         st.sampled_from(
             [
-                Hello(LINK_VERSION, VERSION, TOKEN, 1),
-                Welcome(VERSION),
-                Beat(),
-                Answer(1),
-                Answer(2),
-                Failed(1, FAULT),
-                List(1, 1.0),
-                Call(2, 1.0, "t"),
-                Cancel(1),
-                Credit(1),
-                ListChanged(),
-                Progress(1, 0.5),
-                Log("a", "b", "c"),
+                frames.Hello(frames.LINK_VERSION, VERSION, TOKEN, 1),
+                frames.Welcome(VERSION),
+                frames.Beat(),
+                frames.Answer(1),
+                frames.Answer(2),
+                frames.Failed(1, FAULT),
+                frames.List(1, 1.0),
+                frames.Call(2, 1.0, "t"),
+                frames.Cancel(1),
+                frames.Credit(1),
+                frames.ListChanged(),
+                frames.Progress(1, 0.5),
+                frames.Log("a", "b", "c"),
             ]
         ),
     )
@@ -118,13 +96,13 @@ def _prepared(side: Side, state: str) -> tuple[Link, set[int]]:
     if state == "busy" and side is Side.SUPERVISOR:
         asked = {link.next_id() for _ in range(3)}
         for key in asked:
-            assert link.request(Call(key, 1.0, "t"), b"{}", 0.0) is None
+            assert link.request(frames.Call(key, 1.0, "t"), b"{}", 0.0) is None
         link.cancel(3)
     elif state == "busy":
-        link.receive(encode(List(1, 1.0)), 0.0)
-        link.receive(encode(List(2, 1.0)), 0.0)
+        link.receive(frames.encode(frames.List(1, 1.0)), 0.0)
+        link.receive(frames.encode(frames.List(2, 1.0)), 0.0)
         for _ in range(8):
-            link.post(Log("info", "", "waits"))
+            link.post(frames.Log("info", "", "waits"))
     return link, asked - {3}
 
 
@@ -143,10 +121,10 @@ def _is_legal(event: LinkEvent, side: Side, asked: set[int]) -> bool:
         case Overdue(request_id=request_id):
             return request_id in asked or request_id == 3
         case Arrived(frame=frame, body=body):
-            news = (Progress, Log, ListChanged, Lost, Started)
-            orders = (Open, List, Call, Close, Cancel, Condemn)
+            news = (frames.Progress, frames.Log, frames.ListChanged, frames.Lost, frames.Started)
+            orders = (frames.Open, frames.List, frames.Call, frames.Close, frames.Cancel, frames.Condemn)
             return isinstance(frame, news if side is Side.SUPERVISOR else orders) and (
-                not body or isinstance(frame, Open | Call | Started)
+                not body or isinstance(frame, frames.Open | frames.Call | frames.Started)
             )
         case _:
             return isinstance(event, Expired) and side is Side.WORKER
@@ -173,7 +151,7 @@ def test_whatever_a_peer_sends_the_link_says_something_legal_or_dies(
         assert sum(isinstance(event, Greeted) for event in events) <= (not was_open)
         was_open = was_open or link.is_open
         for message in sent:
-            assert type(decode(message, LIMITS)[0]) in RECEIVES[side.peer]
+            assert type(frames.decode(message, LIMITS)[0]) in RECEIVES[side.peer]
         dead = any(isinstance(event, Violated) for event in events)
         if dead:
             assert sent == []
@@ -202,13 +180,13 @@ def test_credit_cannot_be_talked_up(amounts: list[int], sizes: list[int]) -> Non
     link, _ = make_pair(SMALL)
     under_way = 0
     for amount, size in zip(amounts, sizes, strict=False):
-        link.request(Call(link.next_id(), 1.0, "t"), b"x" * (size * UNIT_BYTES), 0.0)
+        link.request(frames.Call(link.next_id(), 1.0, "t"), b"x" * (size * UNIT_BYTES), 0.0)
         for parts in link.take(0.0):
-            frame, body = decode(parts, LIMITS)
+            frame, body = frames.decode(parts, LIMITS)
             if not isinstance(frame, FREE):
                 assert under_way < SMALL.window_units
                 under_way += units(len(body))
-        if link.receive(encode(Credit(amount)), 0.0):
+        if link.receive(frames.encode(frames.Credit(amount)), 0.0):
             assert amount <= 0 or amount > under_way
             return
         under_way -= amount

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
+from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.events import (
     Arrived,
@@ -30,36 +31,13 @@ from quarterdeck_protocol.link.events import (
     Silent,
     Violated,
 )
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Beat,
-    Call,
-    Cancel,
-    Close,
-    Condemn,
-    Credit,
-    Failed,
-    Hello,
-    List,
-    ListChanged,
-    Log,
-    Lost,
-    News,
-    Open,
-    Progress,
-    Reply,
-    Request,
-    Started,
-    Welcome,
-    decode,
-)
 from quarterdeck_protocol.link.session import Link
 
 from .link_ends import LIMITS, make_link
 
 TERMS = LinkTerms(window_units=3, max_waiting=4, max_requests=8)
 FAULT = FaultRecord(FaultKind.TOOL_ERROR, "refused")
-FREE = (Hello, Welcome, Beat, Credit)
+FREE = (frames.Hello, frames.Welcome, frames.Beat, frames.Credit)
 
 SHORT_S = 0.875
 """Less than half the backstop: what delays an arrival and an expiry together must not outlast it."""
@@ -78,7 +56,7 @@ class _Purse:
         self.left = TERMS.window_units
 
     def see(self, parts: list[bytes]) -> None:
-        frame, body = decode(parts, LIMITS)
+        frame, body = frames.decode(parts, LIMITS)
         if not isinstance(frame, FREE):
             assert self.left > 0, "sent without credit"
             self.left -= units(len(body))
@@ -108,7 +86,7 @@ class HonestEnds(RuleBasedStateMachine):
         self.replied: set[int] = set()
         self.changes_posted = self.changes_heard = 0
         self.news_posted: deque[object] = deque()
-        self.condemned: deque[Condemn] = deque()
+        self.condemned: deque[frames.Condemn] = deque()
 
     @property
     def supervisor(self) -> Link:
@@ -134,12 +112,12 @@ class HonestEnds(RuleBasedStateMachine):
 
     def _deliver_one(self, side: Side) -> None:
         sent_at, parts = self.queues[side].popleft()
-        frame, _ = decode(parts, LIMITS)
-        if isinstance(frame, Request) and self.now - sent_at > SHORT_S:
+        frame, _ = frames.decode(parts, LIMITS)
+        if isinstance(frame, frames.Request) and self.now - sent_at > SHORT_S:
             self.excused.add(frame.request_id)
-        if isinstance(frame, Credit):
+        if isinstance(frame, frames.Credit):
             self.purses[side].earn(frame.units)
-        if isinstance(frame, Reply) and self.ends[frame.request_id] in (["cancelled"], ["overdue"]):
+        if isinstance(frame, frames.Reply) and self.ends[frame.request_id] in (["cancelled"], ["overdue"]):
             self.ends[frame.request_id] = ["swallowed"]
         self._hear(side, self.links[side].receive(parts, self.now))
         self._flush(side)
@@ -186,13 +164,13 @@ class HonestEnds(RuleBasedStateMachine):
         match event:
             case Greeted():
                 pass
-            case Arrived(frame=Cancel() as frame):
+            case Arrived(frame=frames.Cancel() as frame):
                 assert frame.request_id in self.cancelled
                 assert self.worker.serves(frame.request_id)
-            case Arrived(frame=Condemn() as frame):
+            case Arrived(frame=frames.Condemn() as frame):
                 assert self.condemned.popleft() == frame
             case Arrived(frame=frame):
-                assert isinstance(frame, Request)
+                assert isinstance(frame, frames.Request)
                 assert "never sent" not in self.ends[frame.request_id]
                 assert frame.request_id not in self.arrived
                 self.arrived.add(frame.request_id)
@@ -207,16 +185,16 @@ class HonestEnds(RuleBasedStateMachine):
         match event:
             case Greeted():
                 pass
-            case Arrived(frame=ListChanged()):
+            case Arrived(frame=frames.ListChanged()):
                 self.changes_heard += 1
-            case Arrived(frame=Progress() | Log() | Lost() | Started() as frame):
+            case Arrived(frame=frames.Progress() | frames.Log() | frames.Lost() | frames.Started() as frame):
                 while self.news_posted[0] != frame:
                     # Progress of a request that has ended meanwhile is kept back.
-                    assert isinstance(self.news_posted.popleft(), Progress)
+                    assert isinstance(self.news_posted.popleft(), frames.Progress)
                 self.news_posted.popleft()
-                assert not isinstance(frame, Progress) or frame.request_id in self.open_requests
+                assert not isinstance(frame, frames.Progress) or frame.request_id in self.open_requests
             case Replied(reply=reply, body=body):
-                assert body == str(reply.request_id).encode() * isinstance(reply, Answer)
+                assert body == str(reply.request_id).encode() * isinstance(reply, frames.Answer)
                 self._end(reply.request_id, "settled")
             case Overdue(request_id=request_id, was_sent=False):
                 self._end(request_id, "never sent")
@@ -252,7 +230,7 @@ class HonestEnds(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held is not Side.SUPERVISOR)
     @rule(
-        kinds=st.lists(st.sampled_from([Open, List, Call, Close]), min_size=1, max_size=6),
+        kinds=st.lists(st.sampled_from([frames.Open, frames.List, frames.Call, frames.Close]), min_size=1, max_size=6),
         timeout_s=st.sampled_from([0.25, 1.0, 4.0, 60.0]),
         size=SIZES,
     )
@@ -260,8 +238,10 @@ class HonestEnds(RuleBasedStateMachine):
         """The supervisor asks, often more than credit allows at once."""
         for kind in kinds:
             key = self.supervisor.next_id()
-            frame = Call(key, timeout_s, "t", progress=True) if kind is Call else kind(key, timeout_s)
-            refusal = self.supervisor.request(frame, b"x" * size if kind in (Open, Call) else b"", self.now)
+            frame = frames.Call(key, timeout_s, "t", progress=True) if kind is frames.Call else kind(key, timeout_s)
+            refusal = self.supervisor.request(
+                frame, b"x" * size if kind in (frames.Open, frames.Call) else b"", self.now
+            )
             self._flush(Side.SUPERVISOR)
             assert refusal in (None, Refusal.BUSY)
             if refusal is None:
@@ -290,9 +270,9 @@ class HonestEnds(RuleBasedStateMachine):
 
     def _reply(self, key: int, *, good: bool = True) -> None:
         if good:
-            self.worker.reply(Answer(key), str(key).encode())
+            self.worker.reply(frames.Answer(key), str(key).encode())
         else:
-            self.worker.reply(Failed(key, FAULT))
+            self.worker.reply(frames.Failed(key, FAULT))
         self.replied.add(key)
         self._flush(Side.WORKER)
 
@@ -301,22 +281,28 @@ class HonestEnds(RuleBasedStateMachine):
     def post(self, data: st.DataObject) -> None:
         """The worker has news."""
         key = data.draw(st.sampled_from([*sorted(self.arrived - self.replied), 999]))
-        line = Log("info", "", str(self.now))
-        choices: list[News] = [Progress(key, 0.5), line, ListChanged(), Lost(FAULT), Started()]
+        line = frames.Log("info", "", str(self.now))
+        choices: list[frames.News] = [
+            frames.Progress(key, 0.5),
+            line,
+            frames.ListChanged(),
+            frames.Lost(FAULT),
+            frames.Started(),
+        ]
         frame = data.draw(st.sampled_from(choices))
         taken = self.worker.post(frame)
         self._flush(Side.WORKER)
-        if isinstance(frame, ListChanged):
+        if isinstance(frame, frames.ListChanged):
             self.changes_posted += 1
         elif taken:
             self.news_posted.append(frame)
-        assert taken or not isinstance(frame, Lost | Started)
+        assert taken or not isinstance(frame, frames.Lost | frames.Started)
 
     @precondition(lambda self: self.held is not Side.SUPERVISOR)
     @rule()
     def condemn(self) -> None:
         """The supervisor condemns the server, whatever waits."""
-        self.condemned.append(Condemn("memory_bytes", str(self.now)))
+        self.condemned.append(frames.Condemn("memory_bytes", str(self.now)))
         assert self.supervisor.post(self.condemned[-1])
         self._flush(Side.SUPERVISOR)
 
@@ -376,7 +362,7 @@ class HonestEnds(RuleBasedStateMachine):
         assert silent or self.supervisor.in_flight == 0
         assert self.arrived.isdisjoint(key for key, ends in self.ends.items() if ends == ["never sent"])
         assert (self.changes_heard > 0) == (self.changes_posted > 0)
-        assert all(isinstance(left, Progress) for left in self.news_posted), "news was lost"
+        assert all(isinstance(left, frames.Progress) for left in self.news_posted), "news was lost"
         assert not self.condemned
 
 

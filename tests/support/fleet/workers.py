@@ -11,31 +11,17 @@ from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io import LinkDriver
+from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import Arrived, Greeted, LinkEvent, LinkTerms, Side
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Call,
-    Cancel,
-    Close,
-    Condemn,
-    Failed,
-    List,
-    News,
-    Open,
-    OpenOrder,
-    Request,
-    ServerCard,
-    ServerStart,
-)
 from quarterdeck_protocol.link.session import Link
 from support.waiting import PATIENCE_S
 
 TOKEN: Final = b"a token of a test's"
 
-CARD: Final = ServerCard("2025-11-25", pid=4711, name="played", announces_tools=True)
+CARD: Final = frames.ServerCard("2025-11-25", pid=4711, name="played", announces_tools=True)
 """What a played server says of itself."""
 
-Asked = TypeVar("Asked", Open, List, Call, Close)
+Asked = TypeVar("Asked", frames.Open, frames.List, frames.Call, frames.Close)
 
 Rule = Callable[["PlayedWorker", Any, bytes], None]
 """Answers one kind of request: the worker, the request, its body."""
@@ -46,9 +32,9 @@ class PlayedWorker:
 
     def __init__(self, *, terms: LinkTerms | None = None) -> None:
         self.rules: dict[type, Rule] = {}
-        self.asked: asyncio.Queue[tuple[Request, bytes]] = asyncio.Queue()
-        self.cancelled: asyncio.Queue[Cancel] = asyncio.Queue()
-        self.condemned: asyncio.Queue[Condemn] = asyncio.Queue()
+        self.asked: asyncio.Queue[tuple[frames.Request, bytes]] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[frames.Cancel] = asyncio.Queue()
+        self.condemned: asyncio.Queue[frames.Condemn] = asyncio.Queue()
         self.greeted = asyncio.Event()
         self.kills = 0
         self.terms = terms
@@ -103,20 +89,20 @@ class PlayedWorker:
         assert isinstance(frame, kind), f"asked {frame} instead"
         return frame, body
 
-    async def next_cancel(self) -> Cancel:
+    async def next_cancel(self) -> frames.Cancel:
         """The next request that was given up."""
         with anyio.fail_after(PATIENCE_S):
             return await self.cancelled.get()
 
-    def answer(self, request: Request, body: bytes = b"", **members: Any) -> None:
+    def answer(self, request: frames.Request, body: bytes = b"", **members: Any) -> None:
         """The request's good end."""
-        self.driver.reply(Answer(request.request_id, **members), body)
+        self.driver.reply(frames.Answer(request.request_id, **members), body)
 
-    def fail(self, request: Request, fault: FaultRecord) -> None:
+    def fail(self, request: frames.Request, fault: FaultRecord) -> None:
         """The request's bad end."""
-        self.driver.reply(Failed(request.request_id, fault))
+        self.driver.reply(frames.Failed(request.request_id, fault))
 
-    def says(self, news: News, body: bytes = b"") -> None:
+    def says(self, news: frames.News, body: bytes = b"") -> None:
         """Something unasked."""
         assert self.driver.post(news, body)
 
@@ -128,12 +114,12 @@ class PlayedWorker:
         match event:
             case Greeted():
                 self.greeted.set()
-            case Arrived(frame=Cancel() as cancel):
+            case Arrived(frame=frames.Cancel() as cancel):
                 self.cancelled.put_nowait(cancel)
-            case Arrived(frame=Condemn() as order):
+            case Arrived(frame=frames.Condemn() as order):
                 self.condemned.put_nowait(order)
             case Arrived(frame=frame, body=body):
-                assert isinstance(frame, Request)
+                assert isinstance(frame, frames.Request)
                 rule = self.rules.get(type(frame))
                 if rule is None:
                     self.asked.put_nowait((frame, body))
@@ -143,9 +129,9 @@ class PlayedWorker:
                 raise AssertionError(f"the played worker heard {event}")
 
 
-def opens(worker: PlayedWorker, request: Open, body: bytes) -> None:
+def opens(worker: PlayedWorker, request: frames.Open, body: bytes) -> None:
     """A rule: the server is greeted."""
-    msgspec.json.decode(body, type=OpenOrder)
+    msgspec.json.decode(body, type=frames.OpenOrder)
     worker.answer(request, msgspec.json.encode(CARD), era=CARD.era)
 
 
@@ -153,13 +139,13 @@ def lists(*names: str) -> Rule:
     """A rule: these tools."""
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
 
-    def rule(worker: PlayedWorker, request: List, _: bytes) -> None:
+    def rule(worker: PlayedWorker, request: frames.List, _: bytes) -> None:
         worker.answer(request, msgspec.json.encode(tools))
 
     return rule
 
 
-def closes(worker: PlayedWorker, request: Close, _: bytes) -> None:
+def closes(worker: PlayedWorker, request: frames.Close, _: bytes) -> None:
     """A rule: the server stops, then the worker exits."""
     worker.answer(request, msgspec.json.encode(Dossier()))
     asyncio.get_running_loop().call_soon(worker.dies, 0)
@@ -172,10 +158,10 @@ class PlayedSession:
 
     def __init__(self, *, fault: ProtocolFault | None = None) -> None:
         self.worker = PlayedWorker()
-        self.worker.rules = {Open: opens, List: lists(), Close: closes}
+        self.worker.rules = {frames.Open: opens, frames.List: lists(), frames.Close: closes}
         self.eras: list[str] = []
         self.older_eras = 0
-        self.limited: list[ServerStart] = []
+        self.limited: list[frames.ServerStart] = []
         self.ended = 0
         self.may_end = asyncio.Event()
         self.may_end.set()
@@ -189,9 +175,9 @@ class PlayedSession:
         await handle.greeted
         return handle
 
-    def order(self) -> OpenOrder:
+    def order(self) -> frames.OpenOrder:
         """See `Session`."""
-        return OpenOrder("{}")
+        return frames.OpenOrder("{}")
 
     def remember_era(self, era: str) -> None:
         """See `Session`."""
@@ -202,7 +188,7 @@ class PlayedSession:
         self.older_eras += 1
         return self.older_eras == 1
 
-    def enforce_limits(self, start: ServerStart) -> None:
+    def enforce_limits(self, start: frames.ServerStart) -> None:
         """See `Session`: nobody looks."""
         self.limited.append(start)
 

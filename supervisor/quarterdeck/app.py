@@ -65,11 +65,13 @@ class Product:
 
     Attributes:
         directory: its runtime directory, gone at the end.
+        settings: what it runs; another value after `reload`.
         fleet: the servers that run.
         approvals: what is trusted of them.
         gate: the servers as clients may see them.
         box: their tools, as they are at each moment.
         decks: the native tools, one deck for each client; None without any.
+        announce_url: tells who wants to serve the same where this does.
     """
 
     def __init__(
@@ -84,11 +86,8 @@ class Product:
         *,
         serves: bool = False,
     ) -> None:
-        self._settings = settings
+        self._take(settings)
         self._lock = lock
-        self._announce = announce
-        self._broken: tuple[Settings | None, dict[str, EndpointStatus]] = (None, {})
-        self._redactor = (settings, Redactor(settings.secrets))
         self._serves = serves
         self._is_live = False
         self._scopes: dict[str, str] = {}
@@ -100,18 +99,20 @@ class Product:
         self.gate: Final = GatedFleet(fleet, approvals, note)
         self.box: Final = LiveBox(self.gate)
         self.decks: Final = self._make_decks()
+        self.announce_url: Final = announce
 
-    @property
-    def settings(self) -> Settings:
-        """What it runs; another value after `reload`."""
-        return self._settings
+    def _take(self, settings: Settings) -> None:
+        self.settings = settings
+        # Made once: who watches tells what is new by its identity.
+        self._broken = {row.id: _broken_status(row) for row in settings.broken}
+        self._redactor = Redactor(settings.secrets)
 
     async def reload(self, settings: Settings) -> None:
         """Run these settings from now on: only what changed is stopped or started.
 
         Native tools follow with each client's next session; what else was wished on the command line stays.
         """
-        self._settings = settings
+        self._take(settings)
         await self._apply()
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
@@ -136,11 +137,11 @@ class Product:
         For `settle_s` at most, from now or from `since` on, monotonic seconds.
         """
         waited_s = 0.0 if since is None else monotonic() - since
-        return await self.until(lambda: not self._starting(), max(0.0, self._settings.settle_s - waited_s))
+        return await self.until(lambda: not self._starting(), max(0.0, self.settings.settle_s - waited_s))
 
-    async def finished(self) -> None:
+    async def finished(self, within_s: float | None = None) -> None:
         """Wait until every server has been asked and judged, or has failed: each has deadlines of its own."""
-        await self.until(lambda: all(self.is_final(row.id) for row in self.approvals.rows), None)
+        await self.until(lambda: all(self.is_final(row.id) for row in self.approvals.rows), within_s)
 
     async def until(self, is_so: Callable[[], bool], within_s: float | None) -> bool:
         """Wait until it is so, looking after each change of a server or of what is trusted; whether it is."""
@@ -150,10 +151,7 @@ class Product:
         """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""
         running = self.fleet.status()
         rows = {gate.config.id: running.get(gate.config.id) or gate.status() for gate in self.gate.endpoints()}
-        if self._broken[0] is not self._settings:
-            # Made once: who watches tells what is new by its identity.
-            self._broken = (self._settings, {row.id: _broken_status(row) for row in self._settings.broken})
-        return MappingProxyType(rows | self._broken[1])
+        return MappingProxyType(rows | self._broken)
 
     def reserve_server_home(self, server: str) -> None:
         """Have the directory of a server that starts be that of whose row it is.
@@ -166,7 +164,7 @@ class Product:
 
     def config(self, server: str) -> ServerConfig | None:
         """The configuration of a server that can be started."""
-        return next((config for config in self._settings.servers if config.id == server), None)
+        return next((config for config in self.settings.servers if config.id == server), None)
 
     def log_path(self, server: str) -> Path:
         """The file that keeps this server's standard error; there is none before it writes."""
@@ -174,13 +172,7 @@ class Product:
 
     def redact(self, text: str) -> str:
         """`text` without the secrets of the present configuration."""
-        if self._redactor[0] is not self._settings:
-            self._redactor = (self._settings, Redactor(self._settings.secrets))
-        return self._redactor[1].clean_text(text)
-
-    def announce_url(self, url: str) -> None:
-        """Tell who wants to serve the same where this does."""
-        self._announce(url)
+        return self._redactor.clean_text(text)
 
     def create_host(self, *, portable_schemas: bool = False, greeted_at: float | None = None) -> "ProviderHostImpl":
         """The product as an MCP server; its first list of tools waits for `settled`.
@@ -202,7 +194,7 @@ class Product:
             instructions=self.instructions,
             decks=self.decks,
         )
-        return host.within(self._settings.names) if self._settings.names is not None else host
+        return host if self.settings.names is None else host.within(self.settings.names)
 
     def instructions(self) -> str:
         """What clients are told at their start: what is held, and who still starts; empty when there is nothing."""
@@ -215,7 +207,7 @@ class Product:
     async def _apply(self) -> None:
         """Have the approvals judge the present settings, and the fleet run what it lets start."""
         async with self._applying:
-            settings, is_live = self._settings, self._is_live
+            settings, is_live = self.settings, self._is_live
             await asyncio.to_thread(self.directory.announce_trusted, settings.trusted)
             found = await asyncio.to_thread(configured, settings, self._lock)
             await self.approvals.set_rows(found.rows, is_live=is_live)
@@ -226,9 +218,9 @@ class Product:
             await asyncio.to_thread(record_exposure, state_dir(), places)
             self._is_live = True
             self._scopes = {row.id: row.scope for row in found.rows}
-            if self._serves and not self._settings.unread:
-                scopes = covered_scopes(self._settings.candidates, is_found=self._settings.is_found)
-                await self.approvals.withdraw_unconfigured(scopes, self._settings.ids)
+            if self._serves and not self.settings.unread:
+                scopes = covered_scopes(self.settings.candidates, is_found=self.settings.is_found)
+                await self.approvals.withdraw_unconfigured(scopes, self.settings.ids)
             await self.fleet.reconfigure(BridgeConfig(servers=self.approvals.startable))
 
     def is_presentable(self, server: str) -> bool:
@@ -242,7 +234,7 @@ class Product:
         return self.fleet.has_settled(server) and self.approvals.is_judged(server)
 
     def _make_decks(self) -> "Decks | None":
-        if self._settings.native is None:
+        if self.settings.native is None:
             return None
         from quarterdeck.host.decks import Decks
 
@@ -252,13 +244,13 @@ class Product:
             await asyncio.to_thread(import_module, "quarterdeck.tools.session")
             from quarterdeck.tools.session import open_deck_session
 
-            assert self._settings.native is not None
-            wish = replace(self._settings.native, settings=self._native_settings)
+            assert self.settings.native is not None
+            wish = replace(self.settings.native, settings=self._native_settings)
             async with open_deck_session(
                 wish,
-                allow_unsandboxed=self._settings.allow_unsandboxed,
-                open_port=self._settings.open_port,
-                trusted=lambda: self._settings.trusted,
+                allow_unsandboxed=self.settings.allow_unsandboxed,
+                open_port=self.settings.open_port,
+                trusted=lambda: self.settings.trusted,
             ) as session:
                 yield session
 
@@ -292,7 +284,14 @@ async def open_quarterdeck(
         stack.push_async_callback(carried_through, runtime.release)
         if settings.servers:
             runtime.warm_up()  # the zygote imports while the ledger is read
-        holder = _holder(settings, runtime.directory, serves=serves)
+        holder = Holder(
+            pid=os.getpid(),
+            digest=settings.digest,
+            config_paths=tuple(str(path.resolve()) for path in settings.config_paths),
+            command=SERVE if serves else "command",
+            runtime_directory=str(runtime.directory.path),
+            started_at=audit_time(),
+        )
         wait_s = COMMAND_WAIT_S if serves else 0.0
         recorder = await stack.enter_async_context(open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s))
         calls = CallLog(recorder.record_calls)
@@ -334,17 +333,6 @@ async def open_quarterdeck(
         approvals.start()
         await product._apply()  # noqa: SLF001 - its other half
         yield product
-
-
-def _holder(settings: Settings, directory: RuntimeDirectory, *, serves: bool) -> Holder:
-    return Holder(
-        pid=os.getpid(),
-        digest=settings.digest,
-        config_paths=tuple(str(path.resolve()) for path in settings.config_paths),
-        command=SERVE if serves else "command",
-        runtime_directory=str(directory.path),
-        started_at=audit_time(),
-    )
 
 
 def _broken_status(row: BrokenRow) -> EndpointStatus:

@@ -44,18 +44,6 @@ def read_text(
     private: bool = False,
     is_own_word: bool = False,
     within: Callable[[str], bool] | None = None,
-) -> str:
-    """The text of a regular file, without its byte order mark; see `read_text_file`."""
-    return read_text_file(path, limit_bytes, private=private, is_own_word=is_own_word, within=within).text
-
-
-def read_text_file(
-    path: Path,
-    limit_bytes: int,
-    *,
-    private: bool = False,
-    is_own_word: bool = False,
-    within: Callable[[str], bool] | None = None,
 ) -> TextFile:
     """Read a regular file.
 

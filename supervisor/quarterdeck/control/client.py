@@ -43,7 +43,7 @@ class NoAnswerError(ConnectionError):
 def _key(directory: Path) -> bytes:
     """The line by which a serve knows that we may read what is its user's; nothing where there is none."""
     try:
-        return read_text(directory / KEY_NAME, MAX_KEY_BYTES, private=True).encode()
+        return read_text(directory / KEY_NAME, MAX_KEY_BYTES, private=True).text.encode()
     except TextFileError:
         return b""  # it has just ended, or is of a version that asks for none: it answers, or does not
 

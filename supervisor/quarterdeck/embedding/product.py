@@ -93,7 +93,7 @@ class Quarterdeck:
         settings = await asyncio.to_thread(self._load) if self._settings is None else self._settings
         async with AsyncExitStack() as stack:
             product = await stack.enter_async_context(open_quarterdeck(settings))
-            await product.until(lambda: all(product.is_final(row.id) for row in product.approvals.rows), self._ready_s)
+            await product.finished(self._ready_s)
             self._stack = stack.pop_all()
         self._product = product
         return self

@@ -36,7 +36,7 @@ def load_lock(path: Path, ignore_path: Path | None = None) -> DeckLock:
     if not os.path.lexists(path):
         raise MissingLockError(path)
     try:
-        return parse_lock(read_text(path, MAX_LOCK_BYTES), ignores)
+        return parse_lock(read_text(path, MAX_LOCK_BYTES).text, ignores)
     except (TextFileError, LockError) as error:
         raise LockFileError(path, str(error)) from None
 
@@ -51,7 +51,7 @@ def load_ignores(lock_path: Path, ignore_path: Path | None = None) -> Ignores:
     if ignore_path is None and not os.path.lexists(path):
         return Ignores()
     try:
-        return Ignores.parse(read_text(path, MAX_IGNORE_BYTES))
+        return Ignores.parse(read_text(path, MAX_IGNORE_BYTES).text)
     except (TextFileError, IgnoreError) as error:
         raise LockFileError(path, str(error)) from None
 

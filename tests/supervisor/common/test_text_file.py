@@ -11,7 +11,7 @@ from quarterdeck.common.text_file import TextFileError, read_text
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     """A file saved by a Windows editor would be no JSON."""
     (tmp_path / "f").write_bytes(b"\xef\xbb\xbfabc")
-    assert read_text(tmp_path / "f", 10) == "abc"
+    assert read_text(tmp_path / "f", 10).text == "abc"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
     """Somebody else could choose the token that we send."""
     (tmp_path / "f").write_text("s")
     (tmp_path / "f").chmod(0o600)
-    assert read_text(tmp_path / "f", 100, private=True) == "s"
+    assert read_text(tmp_path / "f", 100, private=True).text == "s"
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
     with pytest.raises(TextFileError, match=r"^belongs to another user$"):
@@ -89,4 +89,4 @@ def test_a_file_counts_by_where_it_really_is(tmp_path: Path) -> None:
     with pytest.raises(TextFileError, match="lies outside of the project"):
         read_text(tmp_path / "link", 10, within=note)
     assert seen == [str((tmp_path / "f").resolve())]
-    assert read_text(tmp_path / "link", 10, within=lambda _: True) == "abc"
+    assert read_text(tmp_path / "link", 10, within=lambda _: True).text == "abc"

@@ -72,7 +72,7 @@ def test_root_reads_no_word_of_another_users_and_is_told_how_it_could(path: Path
     """Any user whose file root names would have a program run as root."""
     read_text(path, 100, is_own_word=True)
     os.chown(path, 4242, -1)
-    assert read_text(path, 100) == "{}"
+    assert read_text(path, 100).text == "{}"
     with pytest.raises(TextFileError, match=rf"^is not read as root: .* uid 4242, .* run `chown root {path}`$"):
         read_text(path, 100, is_own_word=True)
     os.chown(path, 0, -1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.common.file_changes import replace_entry, replacing
-from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text_file
+from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Claude Code keeps its history in the file that names servers; files of tens of megabytes have been seen."""
@@ -48,7 +48,7 @@ def read_user_file(path: Path) -> UserFile:
     """
     target = Path(os.path.realpath(path))
     try:
-        read = read_text_file(target, MAX_BYTES)
+        read = read_text(target, MAX_BYTES)
     except MissingFileError:
         return UserFile(path, target)
     except TextFileError as error:

@@ -135,7 +135,7 @@ def load_config_file(
         base = path.absolute().parent
         within = bounds.holds if bounds is not None and bounds.root is not None else None
         is_own_word = standing is not Standing.PROJECT
-        text = read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within)
+        text = read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within).text
         document = parse_document(to_plain(text))
         if not isinstance(document, JsonObject):
             raise DocumentError('expected an object, as in {"mcpServers": {…}}')

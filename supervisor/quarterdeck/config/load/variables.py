@@ -95,7 +95,7 @@ class Variables:
         self._refuse_to_project()
         self.files.add(self.locate(path))
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, is_own_word=True)
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, is_own_word=True).text
         except TextFileError as error:
             raise VariableError(f"{shown!r} {error}") from error
         values: dict[str, str] = {}
@@ -154,7 +154,7 @@ class Variables:
         self._refuse_to_project()
         self.files.add(self.locate(path))
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True, is_own_word=True)
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True, is_own_word=True).text
         except TextFileError as error:
             raise VariableError(f"the file {path!r} {error}") from error
         value = text.removesuffix("\n").removesuffix("\r")

@@ -89,46 +89,28 @@ class ServerPaths:
         return self
 
 
-@dataclass(frozen=True, slots=True)
 class SessionPaths:
-    """What one session of native tools has on disk, below one directory of its own."""
+    """What one session of native tools has on disk, below one directory of its own.
 
-    directory: Path
+    Attributes:
+        outputs: full texts of which a model was shown a part; gone with the session, as `captures` and `tmp` are.
+        captures: what background processes write.
+        tmp: TMPDIR of its commands; bounded, so nobody else's files may count.
+        checkpoints: what files held before they were changed; kept.
+        plans: plan files; kept.
+        memory: the note of the `memory` tool; kept.
+        lock: held by the process whose session it is.
+    """
 
-    @property
-    def outputs(self) -> Path:
-        """Full texts of which a model was shown a part; gone with the session, as `captures` and `tmp` are."""
-        return self.directory / "outputs"
-
-    @property
-    def captures(self) -> Path:
-        """What background processes write."""
-        return self.directory / ".indusvx-bg"
-
-    @property
-    def tmp(self) -> Path:
-        """TMPDIR of its commands; bounded, so nobody else's files may count."""
-        return self.directory / "tmp"
-
-    @property
-    def checkpoints(self) -> Path:
-        """What files held before they were changed; kept."""
-        return self.directory / "checkpoints"
-
-    @property
-    def plans(self) -> Path:
-        """Plan files; kept."""
-        return self.directory / "plans"
-
-    @property
-    def memory(self) -> Path:
-        """The note of the `memory` tool; kept."""
-        return self.directory / "memory.md"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the process whose session it is."""
-        return self.directory / "lock"
+    def __init__(self, directory: Path) -> None:
+        self.directory: Final = directory
+        self.outputs: Final = directory / "outputs"
+        self.captures: Final = directory / ".indusvx-bg"
+        self.tmp: Final = directory / "tmp"
+        self.checkpoints: Final = directory / "checkpoints"
+        self.plans: Final = directory / "plans"
+        self.memory: Final = directory / "memory.md"
+        self.lock: Final = directory / "lock"
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ def find_live(root: Path | None = None) -> frozenset[str]:
 def read_serving(path: Path) -> Serving | None:
     """What the process of the runtime directory `path` says about itself; None when it does not serve (yet)."""
     try:
-        text = read_text(path / SERVING_NAME, _MAX_SERVING_BYTES, private=True)
+        text = read_text(path / SERVING_NAME, _MAX_SERVING_BYTES, private=True).text
         return msgspec.json.decode(text, type=Serving)
     except (TextFileError, msgspec.MsgspecError):
         return None

@@ -82,7 +82,7 @@ class SecretStore:
         place = self._place_of(name)
         if place is SecretStorage.FILE:
             try:
-                return read_text(self._path(name, place), MAX_SECRET_BYTES, private=True)
+                return read_text(self._path(name, place), MAX_SECRET_BYTES, private=True).text
             except TextFileError as error:
                 raise SecretError(f"the secret {name!r}: {self._path(name, place)} {error}") from error
         try:

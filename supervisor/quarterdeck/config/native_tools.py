@@ -34,10 +34,6 @@ class NativeSettings(FrozenModel):
     sandbox: SandboxPolicy | None = None
     webfetch: FetchPolicy | None = None
 
-    def over(self, later: "NativeSettings") -> "NativeSettings":
-        """These, and what they leave open from `later`."""
-        return NativeSettings(sandbox=self.sandbox or later.sandbox, webfetch=self.webfetch or later.webfetch)
-
 
 NO_SETTINGS: Final = NativeSettings()
 
@@ -101,15 +97,16 @@ def examine_native(value: object, variables: Variables) -> tuple[NativeSettings 
 
 def merge_native(parts: Mapping[Path, NativeSettings]) -> tuple[NativeSettings, tuple[str, ...]]:
     """The settings of several files together, the earlier one of each member, and a line for each set aside."""
-    merged, owners, warnings = NO_SETTINGS, dict[str, Path](), []
+    merged, owners, warnings = NO_SETTINGS, dict[str, Path](), list[str]()
     for path, part in parts.items():
-        for member in NativeSettings.model_fields:
-            if getattr(part, member) is None:
-                continue
-            if member in owners:
-                warnings.append(f"{path}: '{NATIVE_KEY}.{member}' is ignored: {owners[member]} defines it first")
-            owners.setdefault(member, path)
-        merged = merged.over(part)
+        said = {member: value for member, value in part if value is not None}
+        warnings += [
+            f"{path}: '{NATIVE_KEY}.{member}' is ignored: {owners[member]} defines it first"
+            for member in said
+            if member in owners
+        ]
+        merged = merged.model_copy(update={member: value for member, value in said.items() if member not in owners})
+        owners = dict.fromkeys(said, path) | owners
     return merged, tuple(warnings)
 
 

@@ -104,8 +104,9 @@ def _state() -> Path:
 
 def _find(state: Path, config: list[Path] | None) -> "list[Leftover]":
     """What there is; of a configuration only its servers'."""
-    from quarterdeck.config.places.kept_state import find_leftovers, live_digests
+    from quarterdeck.config.places.kept_state import find_leftovers
     from quarterdeck.config.places.paths import configuration_digest, runtime_roots
+    from quarterdeck.config.places.runtime_directory import live_digests
     from quarterdeck.ledger.open import ledger_dir
     from quarterdeck.ledger.store.lease import read_holder
 

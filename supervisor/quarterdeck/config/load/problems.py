@@ -135,27 +135,20 @@ def describe(value: object, *, secret: bool = False) -> str:
 
 
 def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[M | None, tuple[Problem, ...]]:
-    """The values as the model has them, None unless they are right; and what is wrong, what a person sees first first.
+    """The values as the model has them, None unless they are right; and what is wrong, unknown keys last.
 
     Beyond the model, a number that is written as true or false is wrong: to the model it is 1 or 0.
     """
-    try:
-        value = model.model_validate(fields)
-    except ValidationError as error:
-        found = complaints(error, location)
-    else:
-        found = tuple(_booleans(fields, location))
-        return (value, ()) if not found else (None, found)
+    # The model stops at an unknown key, and does not say which key is near.
     rest, unknown = _without_unknown_keys(model, fields, location)
+    value, found = None, unknown
     try:
-        model.model_validate(rest)
+        value = model.model_validate(rest)
     except ValidationError as error:
-        unknown += complaints(error, location)
-    # The model's own words for an unknown key do not say which key is near.
-    by_text = {str(problem): problem for problem in unknown}
-    found = tuple(by_text.pop(str(problem), problem) for problem in found) + tuple(by_text.values())
+        found = complaints(error, location) + unknown
     places = {problem.location for problem in found}
-    return None, found + tuple(each for each in _booleans(rest, location) if each.location not in places)
+    found += tuple(each for each in _booleans(rest, location) if each.location not in places)
+    return (None if found else value), found
 
 
 def _without_unknown_keys(

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,7 +26,6 @@ from quarterdeck.common.locks import is_held
 from quarterdeck_sandbox import DiskUse, measure_disk_use, remove_tree
 
 from .paths import STATE_DIR_VARIABLE, SessionPaths, make_private_dir, server_paths, state_dir, writing_below
-from .runtime_directory import find_live
 
 RECORDS: Final = re.compile(r"ledger.*|token|secrets")
 """Names in the state directory of what cannot be made again."""
@@ -109,11 +108,6 @@ def _folder_left(kind: LeftoverKind, path: Path, digest: str, used_by: str) -> L
     if _TAKEN_AWAY.fullmatch(path.name):
         return Leftover(LeftoverKind.REST, path, path.name, digest)
     return Leftover(kind, path, path.name, digest, used_by)
-
-
-def live_digests(roots: Iterable[Path]) -> frozenset[str]:
-    """The configurations that a process uses whose runtime directory is in one of `roots`."""
-    return frozenset().union(*(find_live(root) for root in roots))
 
 
 def remove_leftover(leftover: Leftover, state: Path) -> None:

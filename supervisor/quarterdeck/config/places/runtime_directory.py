@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -162,9 +161,7 @@ class RuntimeDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -223,9 +220,10 @@ def announced_files(root: Path | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def find_live(root: Path | None = None) -> frozenset[str]:
-    """The digests of all configurations that a live process uses, whether it serves or not."""
-    return frozenset(match["digest"] for path, match in _entries(root or runtime_dir()) if is_held(path / LOCK_NAME))
+def live_digests(roots: Iterable[Path]) -> frozenset[str]:
+    """The configurations that a process uses whose runtime directory is in one of `roots`, whether it serves or not."""
+    entries = (entry for root in roots for entry in _entries(root))
+    return frozenset(match["digest"] for path, match in entries if is_held(path / LOCK_NAME))
 
 
 def read_serving(path: Path) -> Serving | None:

@@ -15,12 +15,11 @@ from quarterdeck.config.places.kept_state import (
     LeftoverKind,
     RemovalError,
     find_leftovers,
-    live_digests,
     remove_leftover,
     warn_of_gaps,
 )
 from quarterdeck.config.places.paths import make_private_dir, server_paths
-from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory, live_digests
 from quarterdeck_sandbox.hostile_files import remove_tree
 
 A, B = "0123456789ab", "ba9876543210"

@@ -10,8 +10,8 @@ from support.processes.running import python_child
 from quarterdeck.config.places import paths, runtime_directory
 from quarterdeck.config.places.runtime_directory import (
     RuntimeDirectory,
-    find_live,
     find_serving,
+    live_digests,
     read_serving,
     sweep_stale,
 )
@@ -238,5 +238,5 @@ def test_the_live_are_found_whether_they_serve_or_not(root: Path) -> None:
     """The home of a server would be removed while a command uses it."""
     abandon(RuntimeDirectory.create("ba9876543210", root))
     with RuntimeDirectory.create(DIGEST, root):
-        assert find_live(root) == {DIGEST}
-    assert find_live(root) == frozenset()
+        assert live_digests([root]) == {DIGEST}
+    assert live_digests([root]) == frozenset()

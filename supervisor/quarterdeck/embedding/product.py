@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -197,16 +198,14 @@ class SyncQuarterdeck:
                 raise RuntimeError("a SyncQuarterdeck is started once: make another one")
             thread = self._thread = _LoopThread()
         try:
-            thread.run(self._product.__aenter__())
+            thread.run(self._product.__aenter__)
         except BaseException:
             thread.stop()
             raise
         _close_at_exit(thread, self._product)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the servers and the thread; calls of other threads end in a fault."""
         self.close()
 
@@ -218,34 +217,32 @@ class SyncQuarterdeck:
                 return
             _running.pop(thread, None)
             try:
-                thread.run(self._product.__aexit__(None, None, None))
+                thread.run(partial(self._product.__aexit__, None, None, None))
             finally:
                 thread.stop()
 
     def tools(self) -> tuple[ToolDescriptor, ...]:
         """See `Quarterdeck.tools`."""
-        return self._run(self._on_loop(self._product.tools))
+        return self._run(partial(self._on_loop, self._product.tools))
 
     def servers(self) -> dict[str, EndpointStatus]:
         """See `Quarterdeck.servers`."""
-        return self._run(self._on_loop(self._product.servers))
+        return self._run(partial(self._on_loop, self._product.servers))
 
     def call(
         self, name: str, arguments: Mapping[str, object] | None = None, *, timeout_s: float | None = None
     ) -> RemoteCallResult:
         """See `Quarterdeck.call`; an exception that interrupts the wait, as Ctrl-C does, cancels the call."""
-        return self._run(self._product.call(name, arguments, timeout_s=timeout_s))
+        return self._run(partial(self._product.call, name, arguments, timeout_s=timeout_s))
 
     @staticmethod
     async def _on_loop(look: Callable[[], T]) -> T:
         return look()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        thread = self._thread
-        if thread is None:
-            work.close()
+    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._thread is None:
             raise not_running()
-        return thread.run(work)
+        return self._thread.run(work)
 
 
 class _LoopThread:
@@ -262,21 +259,19 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._serve, name="quarterdeck", daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, done on the loop; whoever is interrupted cancels it.
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work()`, done on the loop; whoever is interrupted cancels it.
 
         Raises:
             ProtocolFault: the loop is stopped, before or meanwhile.
             RuntimeError: the loop itself would have to wait for it.
         """
         if threading.current_thread() is self._thread:
-            work.close()
             raise RuntimeError("a SyncQuarterdeck cannot be used from its own thread: it would wait for itself")
         with self._lock:
             if self.is_stopped:
-                work.close()
                 raise not_running()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:

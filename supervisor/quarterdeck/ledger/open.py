@@ -195,16 +195,10 @@ class VisitingRecorder:
 async def open_recorder(
     state: Path, holder: Holder, *, must_write: bool, wait_s: float = 0.0
 ) -> AsyncIterator[LedgerWriter | VisitingRecorder]:
-    """Open the recorder of the ledger below the directory `state`.
-
-    Args:
-        state: the state directory.
-        holder: who we are.
-        must_write: whether another writer is an error; else we only read.
-        wait_s: how long to wait for another writer to end.
+    """Open the recorder of the ledger below the directory `state`; beside another writer it only reads.
 
     Raises:
-        LeaseHeldError: another process writes it, and we must.
+        LeaseHeldError: another process writes it, also after `wait_s`, and we must.
         LedgerError: the ledger cannot be used.
     """
     directory = ledger_dir(state)
@@ -282,11 +276,7 @@ class _Note(NamedTuple):
 
 
 class CallLog:
-    """Notes of one process, from the event loop.
-
-    Args:
-        keep: takes the rows of a batch.
-    """
+    """Notes of one process, from the event loop; `keep` takes the rows of a batch."""
 
     def __init__(self, keep: Callable[[Sequence[CallRow]], Awaitable[None]]) -> None:
         self._keep = keep

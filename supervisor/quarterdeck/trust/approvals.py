@@ -45,7 +45,11 @@ _log = logging.getLogger("quarterdeck.trust")
 
 
 class Approvals:
-    """What is approved of the servers of one fleet, which it watches from `start` to `close`."""
+    """What is approved of the servers of one fleet, which it watches from `start` to `close`.
+
+    `home_of` gives the private home of a server, where package runners keep what they resolved; no server's tool may
+    look like one of `native_names`; `redact` takes secrets out of a text.
+    """
 
     def __init__(
         self,
@@ -56,15 +60,6 @@ class Approvals:
         native_names: frozenset[str] = frozenset(),
         redact: Callable[[str], str] = str,
     ) -> None:
-        """Watch nothing yet.
-
-        Args:
-            recorder: where events go.
-            fleet: whose servers they are about.
-            home_of: the private home of a server, where package runners keep what they resolved.
-            native_names: names that no server's tool may look like.
-            redact: takes secrets out of a text.
-        """
         self._recorder = recorder
         self._fleet = fleet
         self._states: dict[str, ServerState] = {}
@@ -85,13 +80,10 @@ class Approvals:
     # Rows
 
     async def set_rows(self, rows: Iterable[ServerRow], *, is_live: bool = False) -> None:
-        """Judge how these servers would be launched, in place of the rows before; `startable` says the outcome.
+        """Judge how these servers, all that there are now, would be launched; `startable` says the outcome.
 
         What is unchanged keeps its offer.  A server that was not looked at yet offers its last approved tools.
-
-        Args:
-            rows: all that there are now.
-            is_live: whether a person started us to have them, or they came while we run.
+        `is_live` says that the rows came while we run, so that nobody started us to have them.
         """
         states: dict[str, ServerState] = {}
         old_states = list(self._states.values())
@@ -155,9 +147,7 @@ class Approvals:
     async def withdraw_unconfigured(self, scopes: Iterable[str], ids: Iterable[str]) -> None:
         """Have nothing live of servers that these files configured once, and do not any more.
 
-        Args:
-            scopes: the files, all of whose servers are known.
-            ids: their servers, those that cannot be used included.
+        `ids` are of all servers of the files `scopes`, those that cannot be used included.
         """
         scopes, ids = set(scopes), set(ids)
         events: list[LedgerEvent] = []

@@ -119,13 +119,7 @@ def configured(settings: Settings, lock: Locks | None = None) -> Configured:
 
 
 def row_of(config: ServerConfig, origin: Origin | None, around: Surroundings = ALONE) -> ServerRow:
-    """The row of one server; one without an origin is an embedding program's.  Looks where its files lie.
-
-    Args:
-        config: the server.
-        origin: where it is written down.
-        around: by what it is looked at.
-    """
+    """The row of one server; one without an origin is an embedding program's.  Looks where its files lie."""
     standing = origin.standing if origin is not None else Standing.CODE
     path = origin.path if origin is not None else None
     raw: Mapping[str, object] | None = origin.row if origin is not None and path is not None else None
@@ -152,14 +146,7 @@ def row_of(config: ServerConfig, origin: Origin | None, around: Surroundings = A
 
 
 def native_row(settings: NativeSettings, files: Sequence[Path], named: Sequence[Path], before: Exposure) -> NativeRow:
-    """What the configuration says of native tools.  Looks where its files lie.
-
-    Args:
-        settings: what they say together.
-        files: those that say it.
-        named: every file that was named on the command line; none when they were found.
-        before: what could be written before now.
-    """
+    """What these files say of native tools; `named` on the command line, or found.  Looks where they lie."""
     scope = scope_of(named[0]) if named else USER_SCOPE
     options = command_options(os.path.abspath(path) for path in named)
     return NativeRow(settings, scope, native_document(settings), _first_covered(before, files), options)

@@ -47,16 +47,9 @@ _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
 
 class GatedFleet(LiveFleet):
-    """The servers of a fleet, and those that are held, behind what is trusted of them."""
+    """The servers of a fleet, and those that are held, behind what is trusted of them; `note` is told how calls end."""
 
     def __init__(self, fleet: ServerFleetImpl, approvals: Approvals, note: NoteCall = lambda *_: None) -> None:
-        """Behind what `approvals` trusts.
-
-        Args:
-            fleet: the servers.
-            approvals: what is trusted of them.
-            note: told of every call that has ended.
-        """
         self._note = note
         self._fleet = fleet
         self._approvals = approvals

@@ -52,18 +52,11 @@ held_log: Final = logging.getLogger("quarterdeck.trust.held")
 
 
 class ListReview:
-    """Judges the lists of all servers of one `Approvals`."""
+    """Judges the lists of all servers of one `Approvals`; `states` are those of this moment, by server."""
 
     def __init__(
         self, recorder: Recorder, states: Callable[[], Mapping[str, ServerState]], native_names: frozenset[str]
     ) -> None:
-        """Judge nothing yet.
-
-        Args:
-            recorder: where events go.
-            states: those of this moment, by server.
-            native_names: names that no server's tool may look like.
-        """
         self._recorder = recorder
         self._states = states
         self._native_names = native_names

@@ -157,13 +157,7 @@ def _options(words: list[str], valued: frozenset[str], package: frozenset[str]) 
 
 
 def resolved_package(command: str, args: Sequence[str], home: Path) -> str | None:
-    """Such as `mcp-server-time 2.2.0 (PyPI)`; None when it cannot be told.  Never raises.
-
-    Args:
-        command: what the server is started by.
-        args: its arguments.
-        home: the home that the server sees.
-    """
+    """Such as `mcp-server-time 2.2.0 (PyPI)`, None when it cannot be told; `home` is the server's.  Never raises."""
     try:
         request = request_of(command, args)
         if request is None:
@@ -180,13 +174,7 @@ def resolved_package(command: str, args: Sequence[str], home: Path) -> str | Non
 
 
 def has_to_install(command: str, args: Sequence[str], home: Path) -> bool:
-    """Whether this command line fetches a package that is not in the server's home yet.  Never raises.
-
-    Args:
-        command: what the server is started by.
-        args: its arguments.
-        home: the home that the server sees.
-    """
+    """Whether this command line fetches a package that is not in the server's home yet.  Never raises."""
     runner = runner_of(command, args)
     if runner is None:
         return False

@@ -30,15 +30,11 @@ MAX_MESSAGE_CHARS: Final = 500
 
 
 class Recorder(Protocol):
-    """Where events go.
-
-    Attributes:
-        book: what they amount to so far; changed by `record` alone.
-    """
+    """Where events go."""
 
     @property
     def book(self) -> Book:
-        """See the class."""
+        """What they amount to so far; changed by `record` alone."""
         ...
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
@@ -113,12 +109,7 @@ class ServerState:
 
 
 class RunningServers:
-    """Which start of each server is under way: each start and each end is recorded exactly once.
-
-    Args:
-        home_of: the private home of a server.
-        redact: takes secrets out of a text.
-    """
+    """Which start of each server is under way: each start and each end is recorded exactly once."""
 
     def __init__(self, home_of: Callable[[str], Path], redact: Callable[[str], str] = str) -> None:
         self._home_of = home_of

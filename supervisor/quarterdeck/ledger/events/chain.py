@@ -135,18 +135,14 @@ def link(previous: Head, at: str, bodies: Iterable[bytes]) -> Iterator[ChainRow]
 
 
 class Checker:
-    """Takes the events of a chain one by one, each only when it is what was written.
-
-    Attributes:
-        tip: the last one that was.
-    """
+    """Takes the events of a chain one by one, each only when it is what was written."""
 
     def __init__(self, start: Head) -> None:
         self._count, self._digest, self._at = start.count, start.digest, ""
 
     @property
     def tip(self) -> Head:
-        """See the class."""
+        """The last one that was."""
         return Head(self._count, self._digest.hex())
 
     def take(self, row: ChainRow) -> LedgerEvent:

@@ -313,12 +313,8 @@ _MAX_BYTES: Final = 1024
 def read_head(directory: Path, count: int) -> Head | None:
     """The head that `directory` keeps; None when there is none.
 
-    Args:
-        directory: of the ledger.
-        count: how many events there are; told with the error.
-
     Raises:
-        MissingHeadError: what is there is no head.
+        MissingHeadError: what is there is no head, beside `count` events.
         OSError: it cannot be read.
     """
     path = directory / HEAD_NAME

@@ -99,11 +99,7 @@ def take_lease(
 ) -> Lease:
     """Take the lease of the ledger in `directory`, which is made where there is none.
 
-    Args:
-        directory: of the ledger.
-        holder: what others are told of this process.
-        wait_s: how long to wait for another to let go.
-        given_up: set when nobody wants it any more.
+    Another writer is waited for, `wait_s` at most, and until `given_up` is set.
 
     Raises:
         LeaseHeldError: another holds it.

@@ -110,13 +110,7 @@ def head_at(connection: sqlite3.Connection, seq: int, start: Head) -> Head:
 
 
 def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = False) -> Iterator[ChainRow]:
-    """All rows beyond number `after`.
-
-    Args:
-        connection: to the database.
-        after: the last number that is not wanted.
-        compare: also see that each is found by what it says.
-    """
+    """All rows beyond number `after`; with `compare` each is seen to be found by what it says."""
     columns = "seq, at, body, hash" + (", kind, scope, server, tool" if compare else "")
     statement = f"SELECT {columns} FROM events WHERE seq > ? ORDER BY seq LIMIT {PAGE_ROWS}"  # noqa: S608  # ours
     while page := connection.execute(statement, (after,)).fetchall():

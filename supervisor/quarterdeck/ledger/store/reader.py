@@ -29,12 +29,7 @@ _DOCUMENTS: Final = 16
 
 
 class LedgerReader:
-    """See the module; a context manager, or `close` it.
-
-    Attributes:
-        directory: where the ledger is.
-        connection: to its database; the ledger's own modules use it.
-    """
+    """See the module; a context manager, or `close` it.  The ledger's own modules use its `connection`."""
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory: Final = directory
@@ -113,11 +108,9 @@ class LedgerReader:
         return archive.archived_book(self.directory, start, when)
 
     def verify(self, hash_of: Callable[[bytes], str] | None = None, *, anchored: bool = True) -> Verification:
-        """Look at every event, here and in the archives that are there, and hold them against the head.
+        """Look at every event, here and in the archives that are there, and hold them against the head, if `anchored`.
 
-        Args:
-            hash_of: gives the hash that a document should be kept under; without it documents are not looked at.
-            anchored: whether the head is looked at.
+        Documents are looked at where `hash_of` is given: the hash that one should be kept under.
         """
         nothing = Verification(Verdict.BROKEN, Head())
         try:

@@ -229,12 +229,8 @@ def _scalar(value: object) -> str:
 
 
 def _escape(character: str) -> str:
-    match character:
-        case "\n":
-            return "\\n"
-        case "\t":
-            return "\\t"
-        case "\r":
-            return "\\r"
     number = ord(character)
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    return _ESCAPES.get(character) or (f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}")
+
+
+_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}

@@ -167,14 +167,7 @@ def redacted_launch(body: bytes, key: bytes) -> bytes:
 
 
 def revealed(stored: object, clear: object, shown: object, key: bytes) -> object:
-    """A stored value in which each text that describes the one in `clear` reads as that in `shown`.
-
-    Args:
-        stored: the value of a document.
-        clear: the value that it may describe.
-        shown: that value as it is shown; of the same shape.
-        key: of the stand-ins in `stored`.
-    """
+    """A stored value in which each text that describes the one in `clear` reads as that in `shown`, of one shape."""
     if isinstance(stored, str):
         return shown if isinstance(clear, str) and _describes(stored, clear, key) else stored
     if isinstance(stored, dict) and isinstance(clear, dict) and isinstance(shown, dict):

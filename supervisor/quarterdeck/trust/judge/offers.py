@@ -127,14 +127,7 @@ def snapshot_offer(row: ServerRow, documents: Iterable[tuple[str, str, bytes]]) 
 
 
 def enrolments(row: ServerRow, entry: Entry, offer: Offer, hashes: Mapping[str, str]) -> list[LedgerEvent]:
-    """The events after which the live set of this server is what it offers.
-
-    Args:
-        row: the server.
-        entry: what is known of it.
-        offer: what it offers.
-        hashes: of each tool's document, by the tool's own name.
-    """
+    """The events after which the live set of this server is what it offers; `hashes` are by each tool's own name."""
     wanted = {
         str(key_of_qualified(tool.descriptor.name, tool.descriptor.parameters)): tool.ref.name for tool in offer.tools
     }
@@ -228,29 +221,23 @@ def _launch_reason(verdict: Verdict, exposed: str, loosened: Sequence[str]) -> s
     return _LAUNCH_REASONS.get(verdict, "it was blocked")
 
 
-_WHY: Final = MappingProxyType(
-    {
-        Verdict.NEW: "new",
-        Verdict.CHANGED: "changed",
-        Verdict.UNDER_INSTRUCTIONS: "under changed instructions",
-        Verdict.DRIFTED: "not in deck.lock",
-    }
-)
+_WHY: Final = {
+    Verdict.NEW: "new",
+    Verdict.CHANGED: "changed",
+    Verdict.UNDER_INSTRUCTIONS: "under changed instructions",
+    Verdict.DRIFTED: "not in deck.lock",
+}
 
-_REASONS: Final = MappingProxyType(
-    {
-        Verdict.NEW: "it was never approved",
-        Verdict.CHANGED: "its definition is not the one that was approved",
-        Verdict.UNDER_INSTRUCTIONS: "its server's instructions are not the ones that were approved",
-    }
-)
+_REASONS: Final = {
+    Verdict.NEW: "it was never approved",
+    Verdict.CHANGED: "its definition is not the one that was approved",
+    Verdict.UNDER_INSTRUCTIONS: "its server's instructions are not the ones that were approved",
+}
 
-_LAUNCH_REASONS: Final = MappingProxyType(
-    {
-        Verdict.NEW: "its command line was never approved",
-        Verdict.CHANGED: "its command line, environment names, URL or policy are not the ones that were approved",
-    }
-)
+_LAUNCH_REASONS: Final = {
+    Verdict.NEW: "its command line was never approved",
+    Verdict.CHANGED: "its command line, environment names, URL or policy are not the ones that were approved",
+}
 
 
 def _key_of(tool: RemoteTool) -> ItemKey:
@@ -264,10 +251,8 @@ MAX_SERVERS = 8
 def notice(held: Mapping[str, int], launches: Sequence[str], starting: Sequence[str] = ()) -> str:
     """How many tools are held, of which servers, which servers are not started, and which are; empty when all is well.
 
-    Args:
-        held: how many tools of each server are held.
-        launches: the servers whose launch is.
-        starting: the servers whose tools are not known yet.
+    `held` counts by server, `launches` are the servers whose launch is held, the tools of those `starting` are not
+    known yet.
     """
     held = {server: count for server, count in held.items() if count}
     parts = []

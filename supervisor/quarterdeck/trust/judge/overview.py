@@ -105,10 +105,7 @@ def survey(
 ) -> tuple[ServerMatters, ...]:
     """Every server of the book, and those of `rows`, with the launch that they are configured with now.
 
-    Args:
-        book: what is recorded.
-        rows: what is configured.
-        read: finds an approved launch that was kept in another form than today's.
+    `read` finds an approved launch that was kept in another form than today's.
     """
     configured = {(row.scope, row.id): row for row in rows}
     keys = [*configured, *(tuple(key) for key in book.entries if tuple(key) not in configured)]
@@ -236,12 +233,7 @@ class Rename:
 
 
 def suspect_renames(vanished: Mapping[str, object], appeared: Mapping[str, object]) -> tuple[Rename, ...]:
-    """Pairs of one definition and its likely successor, by the old name; no tool is in two.
-
-    Args:
-        vanished: definitions that are gone, by name.
-        appeared: definitions that are new, by name.
-    """
+    """Pairs of a definition that is gone and its likely successor, both by name; no tool is in two."""
     found = _equals(vanished, appeared)
     gone = sorted(vanished.keys() - {rename.old for rename in found})
     come = sorted(appeared.keys() - {rename.new for rename in found})
@@ -313,11 +305,8 @@ def _share(one: frozenset[str], other: frozenset[str]) -> float | None:
 
 def _words(document: object) -> frozenset[str]:
     text = document.get("description") if isinstance(document, dict) else None
-    return (
-        frozenset(_WORD.findall(text[: _MAX_WORDS * 8].casefold())[:_MAX_WORDS])
-        if isinstance(text, str)
-        else frozenset()
-    )
+    words = _WORD.findall(text[: _MAX_WORDS * 8].casefold()) if isinstance(text, str) else []
+    return frozenset(words[:_MAX_WORDS])
 
 
 def _arguments(document: object) -> frozenset[str]:

@@ -53,11 +53,7 @@ class ListScan:
 
 
 class ScanCache:
-    """What was found in a server's documents beside the same names, so that it is looked for once.
-
-    Attributes:
-        names: those names; None before the first scan.
-    """
+    """What was found in a server's documents beside the same `names` (None at first), so that it is looked for once."""
 
     def __init__(self) -> None:
         self.names: KnownNames | None = None
@@ -78,14 +74,9 @@ def scan_list(
     recorded: Callable[[str], Scanned | None] = lambda _: None,
     cache: ScanCache | None = None,
 ) -> ListScan:
-    """Scan what a server lists, and tell what was not found before.
+    """Scan what a server lists beside the names around it, and tell what was not found before.
 
-    Args:
-        row: whose they are.
-        documents: its instructions and tools.
-        names: what they are held against.
-        recorded: what was found in the document of a hash; None for nothing.
-        cache: what was found before in this process.
+    `recorded` says what was found in the document of a hash, `cache` what was found before in this process.
     """
     documents = tuple(documents)
     found = (cache or ScanCache()).beside(names, documents)
@@ -137,10 +128,7 @@ def scan_recorded(
 ) -> tuple[FoundInHistory, ...]:
     """What the rules find in each document, once for each server that offered it, in the order of first sight.
 
-    Args:
-        sightings: records of what was offered.
-        book: what is offered now.
-        read: the document of a hash; None for one that is not kept any more.
+    `sightings` tell what was offered, `book` what is now; `read` gives None for a document that is not kept any more.
     """
     seen: set[tuple[str, str, ItemKey, str]] = set()
     beside: dict[tuple[str, str], KnownNames] = {}

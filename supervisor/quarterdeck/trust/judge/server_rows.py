@@ -101,11 +101,9 @@ class ServerRow:
         return self.config.id
 
     def todays_hash(self, approved: str, body: bytes | None) -> str:
-        """The hash that an approved launch has in today's form; its own where it is another launch.
+        """The hash that a launch, approved by this hash and kept in this document, has in today's form.
 
-        Args:
-            approved: the hash that it was approved by.
-            body: its document; None where there is none.
+        Its own where it is another launch.
         """
         forms = [form for form in (self.start, self.other_start) if form is not None]
         if any(form.document.hash == approved for form in forms):
@@ -168,12 +166,7 @@ _TRUST: Final = {TrustMode.STRICT: 0, TrustMode.BASELINE: 1, TrustMode.OPEN: 2}
 
 
 def loosens(old: ServerConfig | None, new: ServerConfig) -> tuple[str, ...]:
-    """The keys by which a server's row asks for more than before.
-
-    Args:
-        old: the row before; None for a row that is new, which is held against the defaults.
-        new: the row now.
-    """
+    """The keys by which a server's row asks for more than before; a new one is held against the defaults."""
     return tuple(dict.fromkeys(_of_servers(old, new)))
 
 

@@ -61,10 +61,10 @@ class Judgement:
 def judge_launch(
     row: ServerRow, entry: Entry, *, loosened: Sequence[str] = (), was_open: bool = False, today: str = ""
 ) -> Judgement:
-    """Whether a server may be started as it is configured now.
+    """Whether a server may be started as it is configured now.  A lock does not matter: paths differ between machines.
 
     Args:
-        row: the server.  A lock says nothing of launches: paths differ from machine to machine.
+        row: the server.
         entry: what is known of it.
         loosened: by what a row that came while a `serve` runs asks for more than before.
         was_open: whether the launch that is approved was open, too: a row does not open itself.
@@ -92,11 +92,8 @@ def judge_launch(
 def judge_native(row: NativeRow, entry: Entry, loosened: Sequence[str], *, is_live: bool) -> Judgement:
     """Whether what the configuration says of native tools is used.
 
-    Args:
-        row: what it says.
-        entry: what is known of that.
-        loosened: by what it asks for more than what was approved last, or than the default.
-        is_live: whether a `serve` runs already.
+    `loosened` tells by what it asks for more than what was approved last, or than the default; `is_live` that a `serve`
+    runs.
     """
     item = entry.items.get(row.launch.key, Item())
     found: Authority | Verdict | None = Authority.NAMED
@@ -112,10 +109,7 @@ def judge_native(row: NativeRow, entry: Entry, loosened: Sequence[str], *, is_li
 def judge_listing(row: ServerRow, entry: Entry, documents: Iterable[Document]) -> Judgement:
     """Which of the tools that a server lists may be offered.
 
-    Args:
-        row: the server.
-        entry: what is known of it.
-        documents: its instructions and all its tools; what is not among them is not offered any more.
+    What is not among `documents`, its instructions and all its tools, is not offered any more.
     """
     judged: dict[Document, Authority | Verdict | None] = {}
     lock, is_first = row.rules.lock, not entry.has_listed

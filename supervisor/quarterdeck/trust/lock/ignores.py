@@ -128,16 +128,12 @@ def _remove(value: object, place: Sequence[str]) -> None:
     for step in place[:-1]:
         parents = [child for parent in parents for child in _children(parent, step)]
     for parent in parents:
-        if isinstance(parent, dict):
-            if place[-1] == ANY:
-                parent.clear()
-            else:
-                parent.pop(place[-1], None)
-        elif isinstance(parent, list):
-            if place[-1] == ANY:
-                parent.clear()
-            elif (index := _index(place[-1], parent)) is not None:
-                del parent[index]
+        if place[-1] == ANY and isinstance(parent, dict | list):
+            parent.clear()
+        elif isinstance(parent, dict):
+            parent.pop(place[-1], None)
+        elif isinstance(parent, list) and (index := _index(place[-1], parent)) is not None:
+            del parent[index]
 
 
 def _children(parent: object, step: str) -> Sequence[object]:

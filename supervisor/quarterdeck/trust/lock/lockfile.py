@@ -197,12 +197,9 @@ def parse_lock(text: str, ignores: Ignores | None = None) -> DeckLock:
 def _drifts(server: str, before: Mapping[ItemKey, str], after: Mapping[ItemKey, str]) -> list[Drift]:
     found = []
     for key in sorted({*before, *after}):
-        if key not in after:
-            found.append(Drift(server, key, LockChange.MISSING))
-        elif key not in before:
-            found.append(Drift(server, key, LockChange.ADDED))
-        elif before[key] != after[key]:
-            found.append(Drift(server, key, LockChange.CHANGED))
+        if before.get(key) != after.get(key):
+            what = LockChange.ADDED if key not in before else LockChange.CHANGED
+            found.append(Drift(server, key, what if key in after else LockChange.MISSING))
     return found
 
 

@@ -93,11 +93,7 @@ def phrase(text: str) -> Phrase:
 
 
 class Phrasebook:
-    """Phrases of many rules, found in one walk over a text.
-
-    Args:
-        phrases: what to look for, and the id of the rule that looks for it.
-    """
+    """Phrases, each with the id of its rule, found in one walk over a text."""
 
     def __init__(self, phrases: Iterable[tuple[str, Phrase]]) -> None:
         self._by_first: dict[str, list[tuple[str, Phrase]]] = {}

@@ -71,12 +71,8 @@ class KnownNames:
         native: Collection[str] = (),
         others: Mapping[str, Collection[str]] | None = None,
     ) -> Self:
-        """The names around a server.
-
-        Args:
-            own: its own tools, by its own names.
-            native: native tools that are served beside it.
-            others: the tools of each other server by its id, by that server's own names.
+        """The names around a server: of its own tools and those of others, by each server's own names; `others` by
+        their ids.
         """
         owners: dict[str, list[NameOwner]] = {}
         for name in own:
@@ -154,12 +150,8 @@ def names_around(
 ) -> KnownNames:
     """The names that one server's definitions are held against.
 
-    Args:
-        names: those that are known.
-        scope: the file of the server's row.
-        server: its id; the server of this id in another file is the same to a person, and its names do not count.
-        own: its own tools; those that are known by default.
-        native: native tools that are served beside it.
+    A server of this id in another file is the same to a person, and its names do not count.  `own` are those of its own
+    tools, by default those that are known; `native` tools are served beside it.
     """
     others: dict[str, list[str]] = {}
     for key, found in names.items():

@@ -15,10 +15,10 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 from support.processes.leftovers import descendants, no_leftovers
 from support.processes.programs import server_argv
-from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_of, say, text_of
+from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_of, opened, say, text_of
 from support.waiting import eventually_async
 
-from quarterdeck.interop import ServerEndpointImpl, StdioServerConfig, create_server_endpoint
+from quarterdeck.interop import StdioServerConfig, create_server_endpoint
 from quarterdeck_protocol.configs import RestartPolicy
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ProgressNote
@@ -76,22 +76,10 @@ class OwnServer:
             tasks.cancel_scope.cancel()
 
 
-@asynccontextmanager
-async def embedded(factory: Factory) -> AsyncIterator[ServerEndpointImpl]:
-    endpoint = create_server_endpoint(CONFIG, factory)
-    try:
-        with anyio.fail_after(BACKSTOP_S):
-            await endpoint.open()
-        yield endpoint
-    finally:
-        with anyio.fail_after(BACKSTOP_S):
-            await endpoint.close()
-
-
 async def test_a_session_of_ones_own_serves_like_any_server() -> None:
     """Programs that embed us have servers in the same process."""
     before = descendants()
-    async with embedded(OwnServer().session) as endpoint:
+    async with opened(CONFIG, OwnServer().session) as endpoint:
         status = endpoint.status()
         assert (status.phase, status.isolated, status.worker_pid) == ("ready", False, None)
         assert [tool.ref.name for tool in await endpoint.list_tools()] == ["echo", "hang", "fail", "steps"]
@@ -103,7 +91,7 @@ async def test_a_session_of_ones_own_serves_like_any_server() -> None:
 async def test_its_progress_errors_and_deadlines_are_those_of_any_server() -> None:
     """Nobody should have to know which kind it is."""
     notes: list[ProgressNote] = []
-    async with embedded(OwnServer().session) as endpoint:
+    async with opened(CONFIG, OwnServer().session) as endpoint:
         with anyio.fail_after(BACKSTOP_S):
             await endpoint.call("steps", b"{}", on_progress=notes.append)
         assert notes == [ProgressNote(1, 2, "half")]
@@ -117,7 +105,7 @@ async def test_its_progress_errors_and_deadlines_are_those_of_any_server() -> No
 async def test_cancelling_a_call_cancels_it_there() -> None:
     """As for any server."""
     server = OwnServer()
-    async with embedded(server.session) as endpoint:
+    async with opened(CONFIG, server.session) as endpoint:
         with anyio.move_on_after(0.05):
             await endpoint.invoke("hang")
         await eventually_async(lambda: server.cancelled == ["hang"])
@@ -126,7 +114,7 @@ async def test_cancelling_a_call_cancels_it_there() -> None:
 
 async def test_a_lost_session_is_a_transport_fault_without_a_dossier() -> None:
     """No process died, so there is none to tell of."""
-    async with embedded(OwnServer().session) as endpoint:
+    async with opened(CONFIG, OwnServer().session) as endpoint:
         fault = await fault_of(endpoint.invoke("hang_up"))
         assert_fault(fault, "tool_error", "server_lost", "unknown")
         await eventually_async(lambda: endpoint.phase == "faulted")
@@ -179,7 +167,7 @@ async def test_closing_leaves_the_factorys_context_in_its_own_task() -> None:
         finally:
             tasks.append(asyncio.current_task())
 
-    async with embedded(factory):
+    async with opened(CONFIG, factory):
         pass
     assert len(tasks) == 2
     assert tasks[0] is tasks[1]
@@ -199,7 +187,7 @@ async def test_a_stock_stdio_session_may_be_lent() -> None:
             yield session
 
     with no_leftovers():
-        async with embedded(factory) as endpoint:
+        async with opened(CONFIG, factory) as endpoint:
             with anyio.fail_after(BACKSTOP_S):
                 assert len(await endpoint.list_tools()) == 15
                 assert text_of(await endpoint.invoke("add", {"a": 1, "b": 2})) == "3"

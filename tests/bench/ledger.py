@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import tempfile
 import time
 from collections.abc import Iterator
 from hashlib import sha256
@@ -10,6 +9,8 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Final
+
+from support.config.places import short_folder
 
 from bench.finding import Finding, Target
 from bench.rounds import Effort
@@ -57,8 +58,8 @@ async def measure(effort: Effort) -> list[Finding]:
 
 
 def _measure(effort: Effort) -> list[Finding]:
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as folder:
-        directory = Path(folder) / "ledger"
+    with short_folder() as folder:
+        directory = folder / "ledger"
         _plant(directory)
         looks = min(effort.rounds, LOOKS)
         opening = [_timed_opening(directory) for _ in range(looks)]

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Final
+
+from support.config.places import short_folder
 
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.policy.limits import ProcessTree
@@ -35,12 +35,12 @@ async def measure(effort: Effort) -> list[Finding]:
     """Rounds as long as it takes until each tree's files are due again."""
     if sys.platform != "linux":
         raise NotMeasuredError("the looks read /proc")
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as scratch, trees() as pids:
+    with short_folder() as scratch, trees() as pids:
         for number in range(FILES):
-            (Path(scratch) / str(number)).touch()
+            (scratch / str(number)).touch()
         monitor = TreeMonitor()
         for pid in pids:
-            tree = ProcessTree(pid, pid, root_pid=pid, scratch=(scratch,), tmpfs=("/tmp", "/dev/shm"))
+            tree = ProcessTree(pid, pid, root_pid=pid, scratch=(str(scratch),), tmpfs=("/tmp", "/dev/shm"))
             monitor.watch(tree, Limits(), lambda _: None)
         shares = [await _share_of_a_round(monitor) for _ in range(effort.rounds)]
     seen = f"{1 / MONITOR_TICK_S:g} looks a second, {TREES * 3} processes, {FILES} files each"

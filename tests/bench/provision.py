@@ -1,9 +1,10 @@
 """What a session waits for its tools: a deck of every profile, with its box, once the process is warm."""
 
-import tempfile
 import time
 from pathlib import Path
 from typing import Final
+
+from support.config.places import short_folder
 
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
@@ -20,7 +21,7 @@ DECKS_A_SAMPLE: Final = 50
 
 async def measure(effort: Effort) -> list[Finding]:
     """The mean of so many decks, each with a checkpoint store and a local context of its own; the median of those."""
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as folder:
+    with short_folder() as folder:
         started = time.perf_counter()
         _provision(Profile.ALL, folder)
         first_ms = (time.perf_counter() - started) * 1000
@@ -38,7 +39,7 @@ async def measure(effort: Effort) -> list[Finding]:
     ]
 
 
-def _sample(profile: Profile, folder: str) -> Sample:
+def _sample(profile: Profile, folder: Path) -> Sample:
     async def sample() -> float:
         started = time.perf_counter()
         for _ in range(DECKS_A_SAMPLE):
@@ -48,7 +49,7 @@ def _sample(profile: Profile, folder: str) -> Sample:
     return sample
 
 
-def _provision(profile: Profile, folder: str) -> None:
-    framework = DeckFramework(read_state=object(), checkpoint=FileCheckpointStore(Path(folder, "checkpoints")))
-    box = provision_deck(profile, DeckContext(folder, framework)).into_tool_box()
+def _provision(profile: Profile, folder: Path) -> None:
+    framework = DeckFramework(read_state=object(), checkpoint=FileCheckpointStore(folder / "checkpoints"))
+    box = provision_deck(profile, DeckContext(str(folder), framework)).into_tool_box()
     assert box.descriptors()

@@ -10,19 +10,20 @@ import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+import pytest
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from support.config.places import short_folder, use_places
 from support.processes.leftovers import no_leftovers
 
 from bench import bash, calls, faults, large, ledger, monitor, provision, reading, search, serve, spawn, workers
@@ -61,9 +62,8 @@ def main() -> None:
     console = Console(width=WIDTH)
     findings: list[Finding] = []
     console.print(_machine())
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as root, no_leftovers():
-        os.environ["QUARTERDECK_STATE_DIR"] = f"{root}/state"
-        os.environ["QUARTERDECK_RUNTIME_DIR"] = f"{root}/run"
+    with short_folder() as root, pytest.MonkeyPatch.context() as patch, no_leftovers():
+        use_places(patch, root)
         for name in options.only or BENCHES:
             Console(stderr=True).print(f"[dim]{name} …[/dim]")
             try:

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from support.config.places import short_folder
 from support.tools.file_tools import call
 from support.tools.searches import PlayedShell, session_in, with_shell
 
@@ -39,10 +39,10 @@ async def measure(effort: Effort) -> list[Finding]:
     """The whole tree by turns, each way."""
     if ripgrep_path() is None:
         raise NotMeasuredError("ripgrep is missing")
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as folder:
-        workspace = Path(folder) / "workspace"
+    with short_folder() as folder:
+        workspace = folder / "workspace"
         await asyncio.to_thread(_plant, workspace)
-        async with session_in(workspace, Path(folder) / "state", patience_s=None) as ctx:
+        async with session_in(workspace, folder / "state", patience_s=None) as ctx:
             matches = DIRECTORIES * FILES_EACH // NEEDLE_EVERY
             ours, bare = await alternate(effort.rounds, _ours(ctx, matches), await _bare(workspace, matches))
     note = f"{DIRECTORIES * FILES_EACH:,} files of {LINES} lines, {matches} matches"

@@ -7,8 +7,6 @@ the other, the echo server is one more process away, on stdio.
 import importlib.util
 import json
 import os
-import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,8 +17,10 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient
+from support.config.places import row, short_folder, write_config
+from support.processes.commands import command
 from support.processes.line_child import LineChild
-from support.processes.programs import SERVERS, running_http_server, server_argv
+from support.processes.programs import running_http_server
 from support.waiting import POLL_S, eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
@@ -52,7 +52,7 @@ async def measure(effort: Effort) -> list[Finding]:
 
 async def _over_stdio(rounds: int) -> Table:
     """The raw client blocks the loop, on which nothing else has work meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="qd-bench-") as folder, _serving(Path(folder)) as raw:
+    with short_folder() as folder, _serving(folder) as raw:
         raw.initialize()
         eventually(lambda: ECHO_NAME in [tool["name"] for tool in raw.list_tools()], START_S, "the echo server's tools")
 
@@ -64,8 +64,7 @@ async def _over_stdio(rounds: int) -> Table:
 
 
 async def _over_http(rounds: int) -> Table:
-    with tempfile.TemporaryDirectory(prefix="qd-bench-") as name:
-        folder = Path(name)
+    with short_folder() as folder:
         argv = [*_serve(folder), "--http", "127.0.0.1:0", "--json"]
         with (
             LineChild(argv, cwd=folder, deadline_s=START_S) as child,
@@ -100,10 +99,4 @@ def _serving(folder: Path) -> RawStdioClient:
 
 
 def _serve(folder: Path) -> list[str]:
-    command, *args = server_argv(ECHO)
-    config = folder / "servers.json"
-    config.write_text(
-        json.dumps({"mcpServers": {ECHO: {"command": command, "args": args, "sandbox": {"read": [str(SERVERS)]}}}}),
-        encoding="utf-8",
-    )
-    return [sys.executable, "-m", "quarterdeck.cli", "serve", "--config", str(config)]
+    return command("serve", "--config", str(write_config(folder / "servers.json", **{ECHO: row(ECHO)})))

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from support.processes.running import loaded_by
 from support.sandbox.machine_facts import LINUX_ONLY
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, eventually_async
 from watchfiles import _rust_notify
 
 from quarterdeck.config import file_watch
@@ -68,16 +68,9 @@ async def changing(*files: Path) -> AsyncIterator[AsyncGenerator[None, None]]:
             yield changes
 
 
-async def until(is_true: Callable[[], bool]) -> None:
-    """Wait for another thread to make it so."""
-    with anyio.fail_after(PATIENCE_S):
-        while not is_true():  # noqa: ASYNC110 - no event of ours tells
-            await anyio.sleep(0.001)
-
-
 async def is_watched(watchers: list[Notify], directory: Path) -> None:
     """Wait until hints of this directory are waited for."""
-    await until(lambda: any(str(directory) in made.paths and made.watching for made in watchers))
+    await eventually_async(lambda: any(str(directory) in made.paths and made.watching for made in watchers))
 
 
 def write(file: Path) -> None:
@@ -190,7 +183,7 @@ async def test_what_others_do_in_the_directory_is_no_change(
         await is_watched(watchers, tmp_path)
         before = len(looks)
         (tmp_path / "mcp.json.bak").write_text("a neighbour")
-        await until(lambda: len(looks) > before)
+        await eventually_async(lambda: len(looks) > before)
         await is_watched(watchers, tmp_path)
         assert not noticed.done()
         (tmp_path / "mcp.json").write_text("ours")
@@ -263,7 +256,7 @@ async def test_a_name_that_is_no_text_does_not_end_the_watch(
         noticed = asyncio.ensure_future(anext(changes))
         await is_watched(watchers, tmp_path)
         write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")))
-        await until(lambda: len(watchers) > 1)
+        await eventually_async(lambda: len(watchers) > 1)
         file.write_text("ours")
         await noticed
 
@@ -275,7 +268,7 @@ async def test_a_watch_that_is_cancelled_leaves_nothing(tmp_path: Path, watchers
     noticed.cancel()
     with pytest.raises(asyncio.CancelledError):
         await noticed
-    await until(lambda: all(made.is_closed and not made.watching for made in watchers))
+    await eventually_async(lambda: all(made.is_closed and not made.watching for made in watchers))
 
 
 async def test_a_watch_ends_with_its_task_group(
@@ -292,7 +285,7 @@ async def test_a_watch_ends_with_its_task_group(
         tasks.start_soon(consume)
         await is_watched(watchers, tmp_path)
         tasks.cancel_scope.cancel()
-    await until(lambda: all(made.is_closed and not made.watching for made in watchers))
+    await eventually_async(lambda: all(made.is_closed and not made.watching for made in watchers))
 
 
 async def test_nothing_is_held_while_the_caller_works(tmp_path: Path, watchers: list[Notify]) -> None:
@@ -303,7 +296,7 @@ async def test_nothing_is_held_while_the_caller_works(tmp_path: Path, watchers: 
         await is_watched(watchers, tmp_path)
         file.write_text("changed")
         await noticed
-        await until(lambda: all(made.is_closed and not made.watching for made in watchers))
+        await eventually_async(lambda: all(made.is_closed and not made.watching for made in watchers))
 
 
 def test_the_library_is_not_loaded_before_something_is_watched() -> None:

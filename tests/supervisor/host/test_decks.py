@@ -7,7 +7,7 @@ import anyio
 import pytest
 from support.tools.native_decks import DeckMaker, PlayedDeck
 from support.tools.tool_boxes import LiveBox
-from support.waiting import eventually_async
+from support.waiting import eventually_async, turns
 
 from quarterdeck.host import decks as module
 from quarterdeck.host.decks import Decks
@@ -102,8 +102,7 @@ async def test_a_deck_without_a_connection_ends_when_idle_and_never_during_a_cal
         await eventually_async(lambda: maker.opened)
         async with decks.borrow("a", is_bound=False):
             pass
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await turns(10)
         assert maker.closed == []
         gate.set()
     await eventually_async(lambda: maker.closed == [0])
@@ -230,8 +229,7 @@ async def test_the_end_waits_for_every_deck_and_opens_no_other():
     async with decks.borrow("a", is_bound=True):
         pass
     closing = asyncio.create_task(decks.close())
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns(5)
     assert not closing.done()
     gate.set()
     await closing

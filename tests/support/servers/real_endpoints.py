@@ -54,9 +54,9 @@ def python_config(server_id: str, program: str, **settings: Any) -> StdioServerC
 
 
 @asynccontextmanager
-async def opened(config: ServerConfig) -> AsyncIterator[ServerEndpointImpl]:
-    """An open endpoint, closed with the block whatever happened in it."""
-    endpoint = create_server_endpoint(config)
+async def opened(config: ServerConfig, *factory: Any) -> AsyncIterator[ServerEndpointImpl]:
+    """An open endpoint, by a session's factory where one is given; closed with the block whatever happened in it."""
+    endpoint = create_server_endpoint(config, *factory)
     try:
         with anyio.fail_after(BACKSTOP_S):
             await endpoint.open()

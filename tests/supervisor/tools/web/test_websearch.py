@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tools.contexts import inert_context
 from support.tools.file_tools import Answer, call
+from support.waiting import eventually_async
 
 from quarterdeck.tools.web.websearch import (
     MAX_QUERY_CHARS,
@@ -275,8 +276,7 @@ async def test_a_cancelled_search_returns_at_once(monkeypatch: pytest.MonkeyPatc
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(DdgsProvider().search, "cats", 5)
-            while not library.asked:  # noqa: ASYNC110 - a thread cannot set the event
-                await anyio.sleep(0.001)
+            await eventually_async(lambda: library.asked)
             tasks.cancel_scope.cancel()
     finally:
         over.set()

@@ -13,8 +13,6 @@ from quarterdeck.embedding import deck
 from quarterdeck.embedding.deck import (
     BuiltinCard,
     NativeCard,
-    ToolRegistry,
-    UnknownToolError,
     app_novel_cards,
     build_builtin,
     build_builtins_for_profile,
@@ -23,7 +21,6 @@ from quarterdeck.embedding.deck import (
     builtin_descriptors,
     builtin_ids,
     builtin_profiles,
-    builtin_registry,
     capability_index,
     card_profiles,
     cards_for_deck_profile,
@@ -40,27 +37,15 @@ from quarterdeck.tools.card_types import CapabilityCard, DeckContext, DeckFault,
 from quarterdeck.tools.catalogue import build_card, capability_cards, capability_ids, cards_for_profile, find_card
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, TextContentBlock, ToolResult
-from quarterdeck.tools.spec import DefinedTool, ToolSpec, define_tool
-from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, WireResult
+from quarterdeck.tools.spec import ToolSpec, define_tool
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolHints, WireResult
 
 CONTEXT = DeckContext("/work")
 
 READ_ONLY_NAMES = ("read", "ls", "grep", "find", "websearch", "webfetch", "todo_read")
 
-TITLES = {
-    "read": "Read file",
-    "ls": "List directory",
-    "grep": "Search file contents",
-    "find": "Find files by name",
-    "websearch": "Web search",
-    "webfetch": "Fetch URL",
-    "todo_read": "Read checklist",
-    "write": "Write file",
-    "edit": "Edit file",
-    "bash": "Run shell command",
-    "process": "Manage background processes",
-    "todo_set": "Update checklist",
-}
+TITLES = {str(card.id): card.title for card in capability_cards()[:12]}
+"""A test of the catalogue knows them one by one."""
 
 
 def card_of(result: ToolResult | Exception, seen: list[ToolContext] | None = None) -> BuiltinCard:
@@ -297,109 +282,6 @@ async def test_input_is_judged_and_texts_are_cut_as_for_any_native_tool() -> Non
     text = (await native_card_of().run({"path": "a"}, narrow)).content[0]
     assert isinstance(text, TextContentBlock)
     assert text.text == f"{'x' * 10}\n[90 bytes left out]\n"
-
-
-def tool(name: str, description: str = "", seen: list[ToolContext] | None = None) -> DefinedTool:
-    async def run(arguments: object, ctx: ToolContext) -> ToolResult:
-        if seen is not None:
-            seen.append(ctx)
-        return ToolResult.of_text(f"{name} ran")
-
-    return define_tool(ToolSpec(name, description, {"type": "object", "properties": {}}, run))
-
-
-def registry_of(*names: str) -> ToolRegistry:
-    registry = ToolRegistry()
-    registry.register_all(map(tool, names))
-    return registry
-
-
-def test_a_second_registration_replaces_and_keeps_the_position() -> None:
-    """A list of tools would change its order when one is replaced."""
-    registry = registry_of("a", "b")
-    registry.register(tool("a", "newer"))
-    assert registry.names() == ("a", "b")
-    assert registry.get("a").description == "newer"
-    assert registry.has("a")
-    assert not registry.has("c")
-
-
-def test_an_unknown_tool_is_named() -> None:
-    """A caller could not tell what was missing."""
-    with pytest.raises(UnknownToolError, match="no tool called 'x'") as caught:
-        ToolRegistry().get("x")
-    assert caught.value.missing == "x"
-
-
-def test_a_box_holds_the_tools_of_its_making() -> None:
-    """A session's tools would change under it without a notice."""
-    registry = registry_of("a", "b")
-    box = registry.to_tool_box(inert_context)
-    registry.register(tool("c"))
-    assert [descriptor.name for descriptor in box.descriptors()] == ["a", "b"]
-
-
-@pytest.mark.anyio
-async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
-    """A checklist set by one call would be empty for the next; or one cancelled call would stop all."""
-    seen: list[ToolContext] = []
-    made: list[ToolContext] = []
-
-    def make_context() -> ToolContext:
-        made.append(inert_context())
-        return made[-1]
-
-    registry = ToolRegistry()
-    registry.register(tool("a", seen=seen))
-    box = registry.to_tool_box(make_context)
-    tokens = [CancelToken(), CancelToken()]
-    for token in tokens:
-        await box.runner.run(ToolCall("1", "a", {}), token)
-    assert len(made) == 1
-    assert seen == [made[0], made[0]]
-    assert [context.cancel for context in seen] == tokens
-
-
-@pytest.mark.anyio
-async def test_a_call_runs_the_named_tool() -> None:
-    """Calls would go to another tool."""
-    outcome = await registry_of("a", "b").to_tool_box(inert_context).runner.run(ToolCall("9", "b", {}), CancelToken())
-    assert (outcome.id, outcome.output, outcome.is_error) == ("9", "b ran", False)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        ("reed", "There is no tool called 'reed': did you mean 'read'?"),
-        ("xyz", "There is no tool called 'xyz'."),
-        ("x" * 1000, f"There is no tool called '{'x' * 162}'."),
-    ],
-)
-async def test_an_unknown_name_is_an_outcome_with_suggestions(asked: str, text: str) -> None:
-    """A model could not correct a slip, or would be sent back a name of any length."""
-    box = registry_of("read", "write").to_tool_box(inert_context)
-    outcome = await box.runner.run(ToolCall("1", asked, {}), CancelToken())
-    assert (outcome.id, outcome.output, outcome.is_error) == ("1", text, True)
-
-
-def test_the_registry_holds_the_twelve_in_order() -> None:
-    """Whoever uses the tools without a deck would miss one."""
-    registry = builtin_registry()
-    names = [
-        *("read", "ls", "grep", "find", "websearch", "webfetch", "write", "edit", "bash"),
-        *("todo_set", "todo_read", "process"),
-    ]
-    assert registry.names() == tuple(names)
-    assert [registry.get(name).name for name in names] == names
-
-
-def test_registries_share_their_tools_and_nothing_else() -> None:
-    """One session's registration would change another's tools."""
-    first, second = builtin_registry(), builtin_registry()
-    first.register(second.get("todo_read"))
-    assert first is not second
-    assert first.get("todo_read") is second.get("todo_read")
 
 
 def test_the_index_says_where_each_stands() -> None:

@@ -1,6 +1,9 @@
 """How the demonstration says what confines its servers, and what it says when it goes wrong."""
 
+import sys
+
 import pytest
+from mcp.client.stdio import StdioServerParameters
 from support.processes.leftovers import no_leftovers
 
 from quarterdeck.control.protocol import SandboxView
@@ -35,7 +38,9 @@ async def test_a_serve_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPa
 @pytest.mark.anyio
 async def test_a_story_that_cannot_go_on_ends_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's task groups would hide them, and the user would read of a bug."""
-    monkeypatch.setattr(run, "SERVERS", ())
+    # Any server will do for the client, and a `serve` takes seconds to start.
+    tidy = StdioServerParameters(command=sys.executable, args=["-m", "quarterdeck.demo.servers", "tidy"])
+    monkeypatch.setattr(run, "StdioServerParameters", lambda **_: tidy)
     with no_leftovers(), pytest.raises(DemoError, match="enough"):
         async with open_setup():
             raise DemoError("enough")

@@ -82,7 +82,6 @@ def test_a_fault_without_a_code_says_its_message_alone():
     assert fault_result(ProtocolFault("transport", "gone"))["content"][0]["text"] == "gone"
 
 
-@settings(deadline=None)
 @given(RESULTS)
 def test_a_spliced_result_is_the_servers_own_for_a_legacy_client(result):
     """Not a byte changes."""
@@ -90,7 +89,6 @@ def test_a_spliced_result_is_the_servers_own_for_a_legacy_client(result):
     assert splice(WireResult(body, LEGACY), None) == (body,)
 
 
-@settings(deadline=None)
 @given(RESULTS)
 def test_a_spliced_result_is_the_servers_own_under_the_modern_envelope(result):
     """A client of either server must see the same members."""
@@ -105,7 +103,6 @@ def test_a_spliced_result_is_the_servers_own_under_the_modern_envelope(result):
     assert answer == {key: value for key, value in result.items() if key != "_meta"}
 
 
-@settings(deadline=None)
 @given(RESULTS)
 def test_both_ways_give_the_same_members(result):
     """Which way a call took must not show."""
@@ -117,7 +114,6 @@ def test_both_ways_give_the_same_members(result):
     assert under_envelope({"content": []}, whole_result(wire, is_modern=False)) == joined(splice(wire, None))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_whatever_is_spliced_is_one_line_of_one_object(noise):
     """Anything else would let a server speak in our name."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.host.stdio.raw_calls import (
@@ -256,7 +256,6 @@ def test_an_unreadable_line_says_what_it_is(line, code):
     assert caught.value.code == code
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode))
 def test_no_line_breaks_the_reader(line):
     """One client's noise must not reach the loop as an exception."""

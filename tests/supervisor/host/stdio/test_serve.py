@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -291,7 +292,7 @@ async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
 
 
 SERVE = """
-import asyncio, sys
+import asyncio, os, sys
 sys.path.insert(0, {tests!r})
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio.serve import serve_stdio
@@ -307,12 +308,14 @@ async def main():
     await serve_stdio(create_provider_host(box))
 
 asyncio.run(main())
+os.dup2(os.open({requests!r}, os.O_RDONLY), 0)
+os.dup2(os.open({answers!r}, os.O_WRONLY | os.O_CREAT), 1)
+asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("is_file", [True, False], ids=["files", "pipes"])
-async def test_a_process_serves_on_its_own_standard_streams(is_file, tmp_path):
-    """Whatever they are; and what else is printed must not reach the client."""
+async def test_a_process_serves_on_its_own_standard_streams(tmp_path):
+    """Pipes or files; and what else is printed must not reach the client."""
     client = LineClient(None, None, None)
     info = {"name": "raw", "version": "1"}
     lines = [
@@ -320,20 +323,14 @@ async def test_a_process_serves_on_its_own_standard_streams(is_file, tmp_path):
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         *(client.call(number, "s__t", number=number) for number in range(1, 50)),
     ]
-    requests = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    command = [sys.executable, "-c", SERVE.format(tests=str(Path(__file__).parents[3]))]
-
-    def run():
-        if not is_file:
-            return output(*command, given=requests)
-        (tmp_path / "in").write_bytes(requests)
-        with open(tmp_path / "in", "rb") as stdin, open(tmp_path / "out", "wb") as stdout:
-            output(*command, given=None, stdin=stdin, stdout=stdout)
-        return (tmp_path / "out").read_bytes()
-
-    answers = [json.loads(line) for line in (await anyio.to_thread.run_sync(run)).splitlines()]
-    assert sorted(answer["id"] for answer in answers) == list(range(50))
-    assert all("result" in answer for answer in answers)
+    requests, answers = tmp_path / "requests", tmp_path / "answers"
+    requests.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    source = SERVE.format(tests=str(Path(__file__).parents[3]), requests=str(requests), answers=str(answers))
+    run = partial(output, sys.executable, "-c", source, given=requests.read_bytes())
+    for told in (await anyio.to_thread.run_sync(run), answers.read_bytes()):
+        said = [json.loads(line) for line in told.splitlines()]
+        assert sorted(answer["id"] for answer in said) == list(range(50))
+        assert all("result" in answer for answer in said)
 
 
 async def test_a_large_result_passes_whole():

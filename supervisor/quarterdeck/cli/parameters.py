@@ -55,15 +55,17 @@ class Argument:
 class Combined:
     """A parameter that `function` makes of options of its own: `Annotated[Source, Combined(source_of)]`.
 
-    `defaults` are taken in place of the function's.
+    `defaults` are taken in place of the function's; the options of `without` are not offered.
     """
 
     function: Callable[..., object]
     defaults: Mapping[str, object] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
 
     def take(self, values: dict[str, object]) -> object:
         """What the function makes of its options, which are taken out of `values`."""
-        return self.function(**{name: values.pop(name) for name in inspect.signature(self.function).parameters})
+        wanted = inspect.signature(self.function).parameters.keys() - self.without
+        return self.function(**{name: values.pop(name) for name in wanted})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +128,25 @@ def make_command(name: str, function: Callable[..., object], *, verbatim: bool =
     return HelpfulCommand(
         name,
         callback=call,
-        params=list(_parameters(function, {}, combined)),
+        params=list(_parameters(function, Combined(function), combined)),
         help=inspect.getdoc(function),
         context_settings={"allow_interspersed_args": not verbatim},
     )
 
 
 def _parameters(
-    function: Callable[..., object], defaults: Mapping[str, object], combined: dict[str, Combined]
+    function: Callable[..., object], taken: Combined, combined: dict[str, Combined]
 ) -> Iterator[click.Parameter]:
-    """What click makes of a function's parameters, those of combined ones in their place."""
+    """What click makes of a function's parameters as they are taken, those of combined ones in their place."""
     hints = get_type_hints(function, include_extras=True)
     for each in inspect.signature(function).parameters.values():
         annotation, declared = get_args(hints[each.name])
         if isinstance(declared, Combined):
             combined[each.name] = declared
-            yield from _parameters(declared.function, declared.defaults, combined)
-        else:
-            yield _parameter(each.replace(default=defaults.get(each.name, each.default)), annotation, declared)
+            yield from _parameters(declared.function, declared, combined)
+        elif each.name not in taken.without:
+            default = taken.defaults.get(each.name, each.default)
+            yield _parameter(each.replace(default=default), annotation, declared)
 
 
 class _ValueChoice(click.Choice[StrEnum]):

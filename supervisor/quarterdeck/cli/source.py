@@ -45,13 +45,13 @@ NO_CONFIGURATION: Final = (
 """The fix of a command that finds no configuration."""
 
 OR_NATIVE: Final = "; or add --profile, for native tools alone"
+"""Added for commands that take `--profile`."""
 
 _NOT_FOUND: Final = {
     "no_such_server": "quarterdeck ps lists its servers",
     "no_such_tool": "quarterdeck tools lists them, and says why a server offers none",
 }
 """What a `Refused` has not found, with the remedy."""
-"""Added for commands that take `--profile`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,14 @@ AskedQuietly = Annotated[Source, Combined(_asked, {"log_level": LogLevel.ERROR})
 
 AskedWithNative = Annotated[Source, Combined(_asked_with_native)]
 """Of a command that can also ask for native tools."""
+
+Served = Annotated[
+    Source,
+    Combined(
+        _asked_with_native, {"log_level": LogLevel.INFO, "log_format": LogFormat.AUTO}, without=frozenset({"own"})
+    ),
+]
+"""Of `serve`, which asks nobody."""
 
 
 def ask(source: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.log_setup import set_up_logging
 from quarterdeck.cli.output import print_json
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import closed_streams, run
-from quarterdeck.cli.source import Source, load, start_product
+from quarterdeck.cli.source import Served, Source, load, start_product
 from quarterdeck.cli.trust.context import directory
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck_sandbox import raise_open_files_limit
@@ -67,11 +67,7 @@ class Plan:
 
 
 def serve(
-    config: options.Config = None,
-    profile: options.Profile = None,
-    workspace: options.Workspace = None,
-    allow_dir: options.AllowDir = None,
-    tools: options.Tools = None,
+    source: Served,
     http: Annotated[
         bool,
         Option("--http", help="Serve streamable HTTP, at HOST:PORT or 127.0.0.1:8808, in place of stdio."),
@@ -109,25 +105,13 @@ def serve(
     lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
         "deck.lock"
     ),
-    allow_unsandboxed: options.Unsandboxed = False,
     json: Annotated[bool, Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
-    log_level: options.Level = LogLevel.INFO,
-    log_format: options.Format = LogFormat.AUTO,
 ) -> None:
     """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
 
     The end of stdin, SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of
     its files by itself.
     """
-    native = options.native_options(profile, workspace, allow_dir, tools)
-    source = Source(
-        tuple(config or ()),
-        log_level=log_level,
-        log_format=log_format,
-        allow_unsandboxed=allow_unsandboxed,
-        native=native,
-        knows_profile=True,
-    )
     if not http and (address or no_token or allow_remote or allow_host or json):
         raise CommandError(
             ExitCode.USAGE,

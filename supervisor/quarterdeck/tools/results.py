@@ -155,20 +155,13 @@ def project_content(content: Sequence[ContentBlock]) -> object:
     A lone text block is its text, a lone JSON block its value; none or many are a list of tagged fragments
     (`{"type": "text", "text": …}`, `{"type": "json", "value": …}`), so that none is lost.
     """
-    match content:
-        case [TextContentBlock(text=text)]:
-            return text
-        case [JsonContentBlock(value=value)]:
-            return value
-        case _:
-            return [_fragment(block) for block in content]
+    if len(content) == 1:
+        return _held(content[0])
+    return [
+        {"type": block.kind, "text" if isinstance(block, TextContentBlock) else "value": _held(block)}
+        for block in content
+    ]
 
 
 def _held(block: ContentBlock) -> object:
     return block.text if isinstance(block, TextContentBlock) else block.value
-
-
-def _fragment(block: ContentBlock) -> dict[str, object]:
-    if isinstance(block, TextContentBlock):
-        return {"type": block.kind, "text": block.text}
-    return {"type": block.kind, "value": block.value}

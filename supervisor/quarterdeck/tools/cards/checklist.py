@@ -4,6 +4,7 @@ A list is replaced whole and shown whole.  A session's lives as long as its cont
 card.  Nothing is written to disk.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -11,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Meta
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ContextId, ToolContext
 from quarterdeck.tools.results import ToolResult
@@ -28,20 +30,14 @@ _CHANGES: Final = ToolHints(destructive=False, idempotent=True, open_world=False
 _GLYPHS: Final = {"pending": "[ ]", "active": "[~]", "done": "[x]", "dropped": "[-]"}
 
 
-class TodoStatus(StrEnum):
-    """How far an item of a session's list is."""
-
-    PENDING = "pending"
-    ACTIVE = "active"
-    DONE = "done"
-
-
 class TodoRow(Arguments, frozen=True):
     """One item of a session's list."""
 
     id: Annotated[str, Meta(min_length=1, description="Its name within the list, unique.")]
     text: Annotated[str, Meta(min_length=1, description="What is to be done, in one line.")]
-    status: Annotated[TodoStatus, Meta(description="pending, active (being worked on) or done.")]
+    status: Annotated[
+        Literal["pending", "active", "done"], Meta(description="pending, active (being worked on) or done.")
+    ]
 
 
 class TodoSetArguments(Arguments, frozen=True):
@@ -177,10 +173,9 @@ def todo_tool(_: DeckContext) -> DefinedTool:
 
 
 def _render(items: Sequence[TodoRow]) -> str:
-    counts = {status: sum(item.status is status for item in items) for status in TodoStatus}
+    counts = Counter(item.status for item in items)
     heading = (
-        f"{len(items)} {'task' if len(items) == 1 else 'tasks'}: {counts[TodoStatus.ACTIVE]} active, "
-        f"{counts[TodoStatus.PENDING]} pending, {counts[TodoStatus.DONE]} done."
+        f"{counted(len(items), 'task')}: {counts['active']} active, {counts['pending']} pending, {counts['done']} done."
     )
     return _shown(heading, [f"{_GLYPHS[item.status]} ({item.id}) {_line(item.text)}" for item in items])
 

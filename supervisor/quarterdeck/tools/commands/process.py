@@ -5,8 +5,7 @@ long as its context's identity; `bg-process` answers with text, and its table la
 """
 
 import os
-from enum import StrEnum
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final, Literal, Protocol
 from weakref import WeakKeyDictionary
 
 from msgspec import Meta
@@ -30,13 +29,7 @@ MAX_COMMAND_CHARS: Final = 200
 _HINTS: Final = ToolHints(destructive=True, open_world=True)
 
 
-class Action(StrEnum):
-    """What to do."""
-
-    START = "start"
-    LIST = "list"
-    POLL = "poll"
-    STOP = "stop"
+Action = Literal["start", "list", "poll", "stop"]
 
 
 class ProcessArguments(Arguments, frozen=True):
@@ -130,22 +123,22 @@ async def _act(
     table: JobTable, arguments: ProcessArguments | BgProcessArguments, ctx: ToolContext, answers: _Answers
 ) -> ToolResult:
     match arguments.action:
-        case Action.START:
+        case "start":
             if not (arguments.command or "").strip():
                 return ToolResult.of_error("start needs a command: a command line for /bin/sh.")
             try:
                 return answers.started(await table.start(ctx.shell, arguments.command or "", ctx.cancel))
             except JobError as error:
                 return ToolResult.of_error(f"The process was not started: {error}")
-        case Action.LIST:
+        case "list":
             return answers.listed(table)
-        case Action.POLL | Action.STOP:
+        case "poll" | "stop":
             if not arguments.id:
                 return ToolResult.of_error(f"{arguments.action} needs an id. {_known(table)}")
             job = table.get(arguments.id)
             if job is None:
                 return ToolResult.of_error(f"There is no process {_short(arguments.id)!r}. {_known(table)}")
-            if arguments.action is Action.POLL:
+            if arguments.action == "poll":
                 return answers.polled(job, arguments)
             was_running = await table.stop(job)
             if answers.forgets_stopped:

@@ -181,9 +181,9 @@ class Roots:
         Raises:
             OSError: it may not.
         """
-        if spot.directory is None or self._leads_to_root(_place(spot)):
-            raise fault(errno.EBUSY, "it is a directory that this session works in, or holds one")
         place = _place(spot)
+        if spot.directory is None or self._leads_to_root(place):
+            raise fault(errno.EBUSY, "it is a directory that this session works in, or holds one")
         self._require(place, Access.WRITE, path)
         self._require(path_of_fd(spot.directory), Access.WRITE, path)
         if any(is_within(protected, place) for protected in self._known_protected()):
@@ -207,20 +207,18 @@ class Roots:
 
     def _require(self, place: str, wanted: Access, path: str) -> None:
         root = self._deciding(place)
-        reason = self._closed(place, root) if (wanted, root.access) == (Access.WRITE, Access.WRITE) else ""
+        reason = self._closed(place, root) if wanted is root.access is Access.WRITE else ""
         if root.access >= wanted and not reason:
             return
         # Of the session's own folders a model knows by the notices that name them.
         some = ", ".join(root.shown for root in self._named if root.access is Access.WRITE)
         if reason:
-            raise OutsideRootsError(
-                errno.EACCES, f"`{_cut(path)}` may be read, not changed: {reason}. Ask the user to change it.", path
-            )
-        if root.access is Access.READ:
-            text = f"`{_cut(path)}` may be read, not changed: this session may change {some}. "
+            text = f"may be read, not changed: {reason}. Ask the user to change it."
+        elif root.access is Access.READ:
+            text = f"may be read, not changed: this session may change {some}. Use a path inside one of these."
         else:
-            text = f"`{_cut(path)}` is outside of what this session may touch: {some}. "
-        raise OutsideRootsError(errno.EACCES, f"{text}Use a path inside one of these.", path)
+            text = f"is outside of what this session may touch: {some}. Use a path inside one of these."
+        raise OutsideRootsError(errno.EACCES, f"`{clipped(utf8(path), MAX_SHOWN_CHARS)}` {text}", path)
 
 
 _NOWHERE: Final = Root("", Access.NONE, "")
@@ -266,7 +264,3 @@ def _is_same_name(place: str, path: str) -> bool:
     if sys.platform == "darwin":  # without regard to case, or to how accents are composed
         place, path = (unicodedata.normalize("NFC", each).casefold() for each in (place, path))
     return place == path
-
-
-def _cut(path: str) -> str:
-    return clipped(utf8(path), MAX_SHOWN_CHARS)

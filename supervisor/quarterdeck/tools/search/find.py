@@ -5,8 +5,7 @@ walked through `Fs` for what ripgrep does not list: links, and directories witho
 """
 
 import os
-from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -49,13 +48,6 @@ _MAX_COMPLAINT_CHARS: Final = 300
 _GIT: Final = ".git"
 
 
-class FindKind(StrEnum):
-    """What is looked for."""
-
-    FILE = "file"
-    DIRECTORY = "dir"
-
-
 class FindArguments(Arguments, frozen=True):
     """What to look for, and where."""
 
@@ -70,7 +62,9 @@ class FindArguments(Arguments, frozen=True):
     path: (
         Annotated[str, Meta(min_length=1, description="Directory to look in; the working directory if absent.")] | None
     ) = None
-    type: Annotated[FindKind, Meta(description="file (links are files) or dir; both if absent.")] | None = None
+    type: (
+        Annotated[Literal["file", "dir"], Meta(description="file (links are files) or dir; both if absent.")] | None
+    ) = None
 
 
 def find_tool() -> DefinedTool:
@@ -101,8 +95,8 @@ async def _run(arguments: FindArguments, ctx: ToolContext) -> ToolResult:
         NameQuery(arguments.query),
         os.fsencode(place.real),
         MAX_SHOWN,
-        wants_files=arguments.type is not FindKind.DIRECTORY,
-        wants_directories=arguments.type is not FindKind.FILE,
+        wants_files=arguments.type != "dir",
+        wants_directories=arguments.type != "file",
     )
     looked = await with_progress(ctx, lambda: f"{counted(listing.files, 'file')} so far", _look(ctx, place, listing))
     if ctx.cancel.cancelled:
@@ -191,7 +185,7 @@ async def _without_files(ctx: ToolContext, directory: str) -> list[str]:
 
 
 def _render(arguments: FindArguments, place: SearchTarget, listing: Listing, notes: list[str]) -> str:
-    what = {FindKind.FILE: "files", FindKind.DIRECTORY: "directories", None: "files and directories"}[arguments.type]
+    what = {"file": "files", "dir": "directories", None: "files and directories"}[arguments.type]
     manner = "named" if "*" in arguments.query or "?" in arguments.query else "with a name that contains"
     asked = f"{what} {manner} '{spell(arguments.query)}' in {place.spelled}"
     if not listing.total:

@@ -126,7 +126,7 @@ async def run(project: Project, tier_home: TierHome, script: str) -> str:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tier_home.home), "TMPDIR": str(tmp)}
     setup = CommandSetup(policy, requester, env, lambda: project.trusted)
     with anyio.fail_after(DEADLINE_S):
-        async with SandboxedShell.open(setup, str(project.folder)) as shell:
+        async with SandboxedShell.open(lambda: setup, str(project.folder)) as shell:
             ended = await shell.exec(script)
     return ended.stdout + ended.stderr
 

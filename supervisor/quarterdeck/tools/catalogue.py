@@ -13,15 +13,7 @@ from typing import Final, Self
 
 from quarterdeck.common.tool_names import Profile
 
-from .card_types import (
-    Capability,
-    CapabilityCard,
-    CapabilityId,
-    DeckContext,
-    DeckFault,
-    DeckFaultKind,
-    capability_id,
-)
+from .card_types import Capability, CapabilityCard, CapabilityId, DeckContext, DeckFault, DeckFaultKind, capability_id
 from .context import Framework, ToolContext
 from .runner import DeckToolBox, unknown_name_text
 
@@ -93,13 +85,7 @@ context's identity.  That of an app card takes the `DeckContext`.
 def capability_cards() -> tuple[CapabilityCard, ...]:
     """The twelve built-in tools, then the seven app cards; the same tuple each time."""
     return tuple(
-        CapabilityCard(
-            capability_id(name),
-            title,
-            summary,
-            profiles,
-            partial(_build, factory, profiles is _APP),
-        )
+        CapabilityCard(capability_id(name), title, summary, profiles, partial(_build, factory, profiles is _APP))
         for name, title, summary, profiles, factory in _TABLE
     )
 
@@ -233,12 +219,7 @@ def base_context(ctx: DeckContext) -> ToolContext:
 INSTALL: Final = "pip install 'quarterdeck[native]'"
 """What installs all of it, in the environment that quarterdeck runs in."""
 
-_LIBRARIES: Final = {
-    "ddgs": "websearch",
-    "httpcore2": "webfetch",
-    "httpx2": "webfetch",
-    "justhtml": "webfetch",
-}
+_LIBRARIES: Final = {"ddgs": "websearch", "httpcore2": "webfetch", "httpx2": "webfetch", "justhtml": "webfetch"}
 """Each library, and the tool that needs it."""
 
 

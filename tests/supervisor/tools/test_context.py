@@ -78,8 +78,7 @@ def verbs(protocol: type) -> set[str]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("protocol", "backend", "name"),
-    [(Shell, UnavailableShell(), name) for name in sorted(verbs(Shell))],
+    ("protocol", "backend", "name"), [(Shell, UnavailableShell(), name) for name in sorted(verbs(Shell))]
 )
 async def test_an_inert_backend_raises_on_every_use(protocol: type, backend: object, name: str) -> None:
     """A tool that runs elsewhere could touch our files, or fail with an AttributeError that explains nothing."""

@@ -37,7 +37,7 @@ async def session_in(workspace: Path, state: Path, patience_s: float | None = PA
     policy = SandboxPolicy(read=(str(workspace), str(ripgrep_path())), network=NetworkMode.NONE)
     setup = CommandSetup(policy, requester, {"PATH": "/usr/bin:/bin"})
     with anyio.fail_after(patience_s):
-        async with SandboxedShell.open(setup, str(workspace)) as shell:
+        async with SandboxedShell.open(lambda: setup, str(workspace)) as shell:
             yield replace(context_in(workspace, budget=UNLIMITED_BUDGET), shell=shell)
 
 

@@ -268,10 +268,6 @@ class FileCheckpointStore:
         kept for an undo of this is left as it is.  The same again after an interruption does the rest.  Files that a
         node made are deleted, directories that it made are not.
 
-        Args:
-            node: the oldest call to undo.
-            fs: what may be read and written, by absolute paths.
-
         Raises:
             UnknownNodeError: there is no such node.
             OSError: the store cannot be read.

@@ -5,7 +5,7 @@ long as its context's identity; `bg-process` answers with text, and its table la
 """
 
 import os
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Final, Literal
 from weakref import WeakKeyDictionary
 
 from msgspec import Meta
@@ -108,19 +108,8 @@ def bg_process_tool(ctx: DeckContext) -> DefinedTool:
     )
 
 
-class _Answers(Protocol):
-    """How a tool tells what was done."""
-
-    forgets_stopped: bool
-
-    def started(self, job: Job) -> ToolResult: ...
-    def listed(self, table: JobTable) -> ToolResult: ...
-    def polled(self, job: Job, arguments: Arguments) -> ToolResult: ...
-    def stopped(self, job: Job, was_running: bool) -> ToolResult: ...
-
-
 async def _act(
-    table: JobTable, arguments: ProcessArguments | BgProcessArguments, ctx: ToolContext, answers: _Answers
+    table: JobTable, arguments: ProcessArguments | BgProcessArguments, ctx: ToolContext, answers: "_AsValues | _AsText"
 ) -> ToolResult:
     match arguments.action:
         case "start":

@@ -83,25 +83,19 @@ class SandboxedShell:
 
     @classmethod
     @asynccontextmanager
-    async def open(
-        cls, setup: CommandSetup | Callable[[], CommandSetup], cwd: str, monitor: TreeMonitor | None = None
-    ) -> AsyncIterator[Self]:
+    async def open(cls, setup: Callable[[], CommandSetup], cwd: str) -> AsyncIterator[Self]:
         """A shell for as long as the block lasts; what runs or starts at its end is ended with all that it started.
 
         Args:
-            setup: what its commands run under; a function is called in a thread, before the first command, and may
-                raise `LaunchError`.
+            setup: says what its commands run under; called in a thread, before the first, and may raise `LaunchError`.
             cwd: where they run unless told otherwise.
-            monitor: holds them to their limits, and is run by the caller; None for one of its own.
         """
-        find = (lambda: setup) if isinstance(setup, CommandSetup) else setup
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            if monitor is None:
-                monitor = TreeMonitor()
-                tasks.start_soon(monitor.run)
+            monitor = TreeMonitor()
+            tasks.start_soon(monitor.run)
             async with anyio.create_task_group() as commands:
-                shell = cls(find, cwd, monitor, commands)
+                shell = cls(setup, cwd, monitor, commands)
                 try:
                     yield shell
                 except Exception as error:

@@ -215,22 +215,11 @@ class Page:
 
 
 def read_page(
-    file: BinaryIO,
-    head: bytes,
-    encoding: TextEncoding,
-    size_bytes: int,
-    request: PageRequest,
-    should_stop: ShouldStop,
+    file: BinaryIO, head: bytes, encoding: TextEncoding, size_bytes: int, request: PageRequest, should_stop: ShouldStop
 ) -> Page:
-    """The lines that `request` wants, as many as fit.
+    """The lines that `request` wants, as many as fit, of a file whose `head`, by `SNIFF_BYTES` or whole, has been read.
 
-    Args:
-        file: a text of which `head` has been read.
-        head: its first `SNIFF_BYTES`, or all of it.
-        encoding: what they tell of it.
-        size_bytes: of the whole file, as far as known.
-        request: which lines.
-        should_stop: asked before each block.
+    `size_bytes` is that of the whole file, as far as known; `should_stop` is asked before each block.
 
     Raises:
         StoppedError: `should_stop` said so.

@@ -17,17 +17,7 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .file_access import (
-    NamedFile,
-    ShouldStop,
-    StoppedError,
-    explain,
-    read_state_of,
-    read_up_to,
-    size,
-    spell,
-    with_file,
-)
+from .file_access import NamedFile, ShouldStop, StoppedError, explain, read_state_of, read_up_to, size, spell, with_file
 from .file_content import CRLF, SNIFF_BYTES, Binary, Media, TextEncoding, kind_of
 from .paging import MAX_LINE_CHARS, Page, PageRequest, read_page
 

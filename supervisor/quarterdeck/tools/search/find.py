@@ -18,16 +18,7 @@ from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .names import MAX_QUERY_CHARS, Listing, NameQuery
-from .ripgrep import (
-    Ending,
-    NotRun,
-    Search,
-    SearchTarget,
-    find_target,
-    run_ripgrep,
-    what_is_missing,
-    with_progress,
-)
+from .ripgrep import Ending, NotRun, Search, SearchTarget, find_target, run_ripgrep, what_is_missing, with_progress
 from .ripgrep_output import PathReader
 
 MAX_SHOWN: Final = 500

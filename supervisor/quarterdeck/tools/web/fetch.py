@@ -126,15 +126,9 @@ class Fetcher:
         self._ssl_context = ssl_context
 
     async def fetch(self, url: str, most_bytes: int, most_image_bytes: int, tell: Tell) -> Fetched:
-        """GET `url`, and what it redirects to.
+        """GET `url`, and what it redirects to: of the body at most so many bytes, decoded.
 
         A response that was begun is returned with what came of it, also when the rest did not.
-
-        Args:
-            url: as a model wrote it.
-            most_bytes: of the body, decoded.
-            most_image_bytes: the same for an image.
-            tell: takes notes of progress.
 
         Raises:
             FetchError: there is no response.
@@ -172,11 +166,7 @@ class Fetcher:
         try:
             async with (
                 GuardedNetwork(
-                    self._allowed,
-                    meter,
-                    resolve=self._resolve,
-                    dial=self._dial,
-                    judges=self._policy.proxy is None,
+                    self._allowed, meter, resolve=self._resolve, dial=self._dial, judges=self._policy.proxy is None
                 ) as network,
                 await self._pool(network, url) as pool,
                 pool.stream(

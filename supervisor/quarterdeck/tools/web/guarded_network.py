@@ -113,13 +113,7 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
     """The network of one fetch; it ends its connections with its block, whatever became of them."""
 
     def __init__(
-        self,
-        allowed: Sequence[Allowed],
-        meter: Meter,
-        *,
-        resolve: Resolve,
-        dial: Dial = dial,
-        judges: bool = True,
+        self, allowed: Sequence[Allowed], meter: Meter, *, resolve: Resolve, dial: Dial = dial, judges: bool = True
     ) -> None:
         """A network; without `judges` all that it reaches is the user's own proxy."""
         self._allowed = allowed

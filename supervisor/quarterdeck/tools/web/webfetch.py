@@ -162,9 +162,5 @@ def _show_image(fetched: "Fetched", notes: list[str]) -> ToolResult:
     header = _header(fetched, notes)
     if fetched.is_cut or fetched.trouble:
         return ToolResult.of_error(f"{header}\n\nThe image is incomplete, so it is not shown.")
-    image = {
-        "type": "image",
-        "data": b64encode(fetched.body).decode("ascii"),
-        "mimeType": image_type(fetched.body),
-    }
+    image = {"type": "image", "data": b64encode(fetched.body).decode("ascii"), "mimeType": image_type(fetched.body)}
     return ToolResult.of_mcp({"type": "text", "text": header}, image)

@@ -126,10 +126,7 @@ class WebSearchArguments(Arguments, frozen=True):
 
     query: Annotated[str, Meta(min_length=1, description="What to search for, as typed into a search engine.")]
     max_results: (
-        Annotated[
-            int,
-            Meta(ge=1, description=f"How many results (default {DEFAULT_RESULTS}, at most {MAX_RESULTS})."),
-        ]
+        Annotated[int, Meta(ge=1, description=f"How many results (default {DEFAULT_RESULTS}, at most {MAX_RESULTS}).")]
         | None
     ) = None
 

@@ -28,8 +28,9 @@ async def shell(folder: Path, machine: Machine | None = None, **policy: Any) -> 
         place.chmod(0o755)
     requester = Requester(Places(home, tmp, folder / "user"), {}, machine or known_machine(), allow_unsandboxed=True)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(tmp)}
+    setup = CommandSetup(SandboxPolicy(**policy), requester, env)
     with anyio.fail_after(PATIENCE_S):
-        async with SandboxedShell.open(CommandSetup(SandboxPolicy(**policy), requester, env), str(home)) as opened:
+        async with SandboxedShell.open(lambda: setup, str(home)) as opened:
             yield opened
 
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from .names import is_server_id
 from .policy import FrozenModel, SandboxPolicy, Text, VariableName
@@ -154,6 +154,11 @@ class _ServerConfig(FrozenModel):
     call_timeout_s: float = Field(default=CALL_TIMEOUT_S, gt=0, le=86_400)
     max_result_bytes: int = Field(default=MAX_RESULT_BYTES, ge=1024, le=1024 * 1024 * 1024)
 
+    @field_validator("args", "env", "headers", mode="before", check_fields=False)
+    @classmethod
+    def _none_is_nothing(cls, value: Any, info: ValidationInfo) -> Any:
+        return cls.model_fields[info.field_name or ""].default if value is None else value
+
     @field_validator("id")
     @classmethod
     def _legal_id(cls, value: str) -> str:
@@ -182,13 +187,6 @@ class StdioServerConfig(_ServerConfig):
     inherit_env: tuple[VariableName, ...] = ()
     sandbox: SandboxPolicy = SandboxPolicy()
 
-    @field_validator("args", "env", mode="before")
-    @classmethod
-    def _none_is_nothing(cls, value: Any, info: Any) -> Any:
-        if value is None:
-            return () if info.field_name == "args" else {}
-        return value
-
 
 class _RemoteConfig(_ServerConfig):
     """A server behind a URL."""
@@ -202,11 +200,6 @@ class _RemoteConfig(_ServerConfig):
         if isinstance(data, Mapping) and "sandbox" in data:
             raise ValueError("unknown key 'sandbox': a remote server has no process to confine")
         return data
-
-    @field_validator("headers", mode="before")
-    @classmethod
-    def _none_is_nothing(cls, value: Any) -> Any:
-        return {} if value is None else value
 
 
 class SseServerConfig(_RemoteConfig):

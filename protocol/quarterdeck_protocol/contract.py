@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from .configs import ServerConfig
-from .faults import FaultKind, ProtocolFault
+from .faults import ProtocolFault
 from .names import RemoteToolRef
 from .phases import EndpointPhase
 from .tools import Deliver, PendingCall, RawCall, ToolBox, ToolDescriptor, WireResult
@@ -218,11 +218,6 @@ class MountedBridge:
     fleet: ServerFleet
     tool_box: ToolBox
     tool_count: int
-
-
-def no_such_server(server: str) -> ProtocolFault:
-    """The fault of a call that names no server of the fleet."""
-    return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, f"there is no server {server!r}", "not_connected")
 
 
 _object: Final = msgspec.json.Decoder(dict[str, object])

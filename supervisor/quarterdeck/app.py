@@ -46,7 +46,7 @@ from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.package import has_to_install
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.secrets import Redactor
 
@@ -336,5 +336,5 @@ async def open_quarterdeck(
 
 
 def _broken_status(row: BrokenRow) -> EndpointStatus:
-    fault = ProtocolFault(FaultKind.SPAWN_FAILED, row.message, code=row.code, delivery=Delivery.NOT_SENT)
+    fault = ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, row.message, row.code)
     return EndpointStatus(row.id, EndpointPhase.FAULTED, 0, fault)

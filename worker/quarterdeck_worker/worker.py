@@ -45,11 +45,12 @@ class LinkEnd(Protocol):
 class Worker:
     """Serves one link; `finished` is set when there is nothing left to serve."""
 
+    _end: LinkEnd
+
     def __init__(self, tasks: anyio.abc.TaskGroup, run_server: RunServer, clock: Callable[[], float]) -> None:
         self._tasks = tasks
         self._run_server = run_server
         self._clock = clock
-        self._end: LinkEnd | None = None
         self._run: ServerRun | None = None
         self._run_scope = anyio.CancelScope()
         self._server: OpenServer | None = None
@@ -149,15 +150,14 @@ class Worker:
     async def _serve(self, request: frames.Open, body: bytes) -> None:
         order = msgspec.json.decode(body, type=frames.OpenOrder)
         self._redactor = Redactor(order.secrets)
-        end = self._link_end()
-        notifier = Notifier(end.post, self._clock)
+        notifier = Notifier(self._end.post, self._clock)
 
         def on_open(server: OpenServer) -> None:
             self._server = server
             self._answer(frames.Answer(request.request_id, server.card.era), msgspec.json.encode(server.card))
 
         def on_started(started: frames.ServerStart) -> None:
-            end.post(frames.Started(), msgspec.json.encode(started))
+            self._end.post(frames.Started(), msgspec.json.encode(started))
 
         self._run = ServerRun(notifier, on_open, self._lose, on_started)
         with self._run_scope:
@@ -179,7 +179,7 @@ class Worker:
         was_open, self._server = self._server is not None, None
         self._fail_all(fault)
         if was_open:
-            self._link_end().post(frames.Lost(self._redacted(fault)))
+            self._end.post(frames.Lost(self._redacted(fault)))
 
     def _fail_all(self, fault: FaultRecord) -> None:
         """End everything that is asked of the server; only a `Close` still gets its answer."""
@@ -232,11 +232,11 @@ class Worker:
 
     def _answer(self, answer: frames.Answer, body: bytes) -> None:
         if self._requests.pop(answer.request_id, None) is not None:
-            self._link_end().reply(answer, body)
+            self._end.reply(answer, body)
 
     def _fail(self, request_id: int, record: FaultRecord) -> None:
         if self._requests.pop(request_id, None) is not None:
-            self._link_end().reply(frames.Failed(request_id, self._redacted(record)))
+            self._end.reply(frames.Failed(request_id, self._redacted(record)))
 
     def _redacted(self, record: FaultRecord) -> FaultRecord:
         """The fault without what the server was given in confidence: it is shown, logged and written down."""
@@ -247,10 +247,6 @@ class Worker:
             dossier = replace(dossier, hints=tuple(map(clean, dossier.hints)))
         redacted = replace(record, message=clean(record.message), cause=cause, dossier=dossier)
         return record if redacted == record else redacted
-
-    def _link_end(self) -> LinkEnd:
-        assert self._end is not None
-        return self._end
 
 
 def _timeout(code: str, message: str, dossier: Dossier | None = None) -> FaultRecord:

@@ -181,10 +181,6 @@ class Deadlines(dict[int, float]):
         """End the wait; False when there was none."""
         return self.pop(request_id, None) is not None
 
-    def left_s(self, request_id: int, now: float) -> float:
-        """Seconds until the deadline."""
-        return self[request_id] - now
-
     def due(self, now: float) -> list[int]:
         """The requests whose deadline passes now, each told once, in the order in which they were added."""
         if now < self.soonest:

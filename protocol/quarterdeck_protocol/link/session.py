@@ -267,7 +267,7 @@ class Link:
         while (entry := self._outbox.pop()) is not None:
             frame, body = entry
             if isinstance(frame, frames.Request):
-                left_s = self._asked.left_s(frame.request_id, now) - self._terms.backstop_s
+                left_s = self._asked[frame.request_id] - now - self._terms.backstop_s
                 if left_s <= 0:
                     self._asked.remove(frame.request_id)
                     told.append(events.Overdue(frame.request_id, was_sent=False))

@@ -82,9 +82,7 @@ def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:
     of_server = [each for each in names if each.startswith(f"{server}{QUALIFIER}")] if found else []
     whose = f"tools of {server}" if of_server else "tools"
     hint = did_you_mean(name, names, near=nearest_tool) or listed(of_server or names, whose)
-    return ProtocolFault(
-        FaultKind.TOOL_ERROR, f"there is no tool {name!r}{hint}", code=NO_TOOL, delivery=Delivery.NOT_SENT
-    )
+    return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, f"there is no tool {name!r}{hint}", NO_TOOL)
 
 
 async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCallResult:

@@ -165,12 +165,8 @@ class Quarterdeck:
 
 def not_running() -> ProtocolFault:
     """The fault of a use outside the `with` block."""
-    return ProtocolFault(
-        FaultKind.NOT_CONNECTED,
-        "this Quarterdeck is not running: use it inside its `with` block",
-        code="closed",
-        delivery=Delivery.NOT_SENT,
-    )
+    why = "this Quarterdeck is not running: use it inside its `with` block"
+    return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "closed")
 
 
 class SyncQuarterdeck:

@@ -80,11 +80,7 @@ class EmbeddedSession(Session):
         handle.attach(driver)
         owner = self._owner = asyncio.create_task(self._work(token, to_worker, to_supervisor))
         owner.add_done_callback(lambda task: handle.on_exit(0 if not task.cancelled() else 1))
-
-        def kill() -> None:
-            owner.cancel()
-
-        handle.kill = kill
+        handle.kill = owner.cancel
         await handle.greeted
         return handle
 

@@ -77,7 +77,7 @@ class WorkerHandle:
         self.greeted: asyncio.Future[None] = self._loop.create_future()
         self.exited = asyncio.Event()
         self.pid: int | None = None
-        self.kill: Callable[[], None] = lambda: None
+        self.kill: Callable[[], object] = lambda: None
         self.forget: Callable[[], None] = lambda: None
 
     def attach(self, driver: LinkDriver) -> None:

@@ -22,7 +22,6 @@ from quarterdeck_protocol.contract import (
     LiveFleet,
     RemoteCallResult,
     RemoteTool,
-    no_such_server,
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
@@ -249,17 +248,16 @@ class GatedEndpoint(LiveEndpoint):
     def _unknown_tool(self, tool: str) -> ProtocolFault:
         hint = did_you_mean(tool, self._approvals.offer(self._config.id).names)
         message = f"{self._config.id} offers no tool {tool[:_MAX_NAME_CHARS]!r}{hint}"
-        return ProtocolFault(FaultKind.TOOL_ERROR, message, code="unknown_tool", delivery=Delivery.NOT_SENT)
+        return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, message, "unknown_tool")
 
     def _not_ready(self) -> ProtocolFault:
         status = self.status()
         if status.fault is None and status.phase is EndpointPhase.IDLE and self._config.id not in self._fleet.status():
-            return no_such_server(self._config.id)
+            why = f"there is no server {self._config.id!r}"
+            return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
         phase = "still being installed" if status.installing else status.phase
         message = f"{self._config.id} is {phase}" + (f": {status.fault}" if status.fault else ", not ready")
-        return ProtocolFault(
-            FaultKind.NOT_CONNECTED, message, status.fault, code="not_connected", delivery=Delivery.NOT_SENT
-        )
+        return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, "not_connected", status.fault)
 
 
 class _NotedCall:

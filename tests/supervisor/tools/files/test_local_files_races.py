@@ -13,7 +13,6 @@ from support.tools.path_races import Flip, alternation, flipping, meanwhile, swa
 from quarterdeck.common.file_changes import DRAFT_PREFIX
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files.local_files import LocalFs
-from quarterdeck.tools.files.roots import Roots
 
 from .races_at_calls import answer, at_every_moment
 
@@ -32,11 +31,6 @@ def work(tmp_path: Path) -> Path:
         (base / place / "f").write_text(text)
         (base / place / text).write_text("")
     return base / "work"
-
-
-@pytest.fixture
-def files(work: Path) -> LocalFs:
-    return LocalFs(Roots(work), str(work))
 
 
 def outside_of(work: Path) -> dict[str, str]:

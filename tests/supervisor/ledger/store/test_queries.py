@@ -1,12 +1,23 @@
-"""Calls beside the chain: found again, newest first, and never more than there is room for."""
+"""Events are found by what they say; calls beside the chain newest first, and never more than there is room for."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.ledger.ledgers import AT, enrolled, opened
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.ledger.ledgers import (
+    AT,
+    EVENTS,
+    SCOPE,
+    approved,
+    enrolled,
+    opened,
+)
 
+from quarterdeck.ledger.events.events import Began, Seen, Subject
 from quarterdeck.ledger.store import queries
-from quarterdeck.ledger.store.queries import CallRow, insert_calls
+from quarterdeck.ledger.store.queries import CallRow, Selection, insert_calls
 from quarterdeck.ledger.store.rewrite import compact
 
 
@@ -51,3 +62,66 @@ def test_calls_are_no_part_of_the_chain(tmp_path: Path) -> None:
         assert (store.head, store.verify().is_intact) == (head, True)
         compact(store)
         assert len(list(store.calls())) == 1
+
+
+def test_events_are_found_by_what_they_say(tmp_path: Path) -> None:
+    """`ledger log --server` would show another's, or not all."""
+    times = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 9)]
+    with opened(tmp_path / "l", AT, *times) as store:
+        store.append([enrolled(1, "a"), enrolled(1, "b")])
+        store.append([approved(1, "a"), Began(scope=SCOPE, server="a", pid=1)])
+        store.append([Seen(scope="/other", server="a", subject=Subject.LAUNCH, hash="h", name="tool_1")])
+        store.append([enrolled(2, "a"), approved(2, "b")])
+
+        def seqs(limit: int | None = None, newest_first: bool = False, **wanted: Any) -> list[int]:
+            found = store.events(Selection(**wanted), limit=limit, newest_first=newest_first)
+            return [each.seq for each in found]
+
+        assert seqs() == [1, 2, 3, 4, 5, 6, 7]
+        assert seqs(newest_first=True, limit=3) == [7, 6, 5]
+        assert seqs(server="a") == [1, 3, 4, 5, 6]
+        assert seqs(server="a", scope=SCOPE) == [1, 3, 4, 6]
+        assert seqs(tool="tool_1") == [1, 2, 3]  # a launch has no tool
+        assert seqs(tool="tool_1", server="b") == [2]
+        assert seqs(kinds=["approve"]) == [3, 7]
+        assert seqs(kinds=["approve", "began"], newest_first=True) == [7, 4, 3]
+        assert seqs(kinds=["enroll"], server="a") == [1, 6]
+        assert seqs(kinds=[]) == []
+        assert seqs(since=times[1], until=times[2]) == [3, 4, 5]
+        assert seqs(since="2026-01-01T12:00:00.000Z", until="2026-01-02T12:00:00.000Z") == [3, 4]
+        assert seqs(since="2027") == seqs(until="2025") == []
+        assert seqs(after_seq=5) == [6, 7]
+        assert seqs(after_seq=2, limit=2, server="a") == [3, 4]
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(EVENTS, max_size=25), st.data())
+def test_any_question_is_answered_as_looking_at_each_event_would(tmp_path_factory, events, data) -> None:
+    """An index would hide what is there."""
+    with opened(tmp_path_factory.mktemp("l") / "l", *(f"2026-01-{day:02}" for day in range(1, 29))) as store:
+        stored = [each for event in events for each in store.append([event])]
+        days = st.none() | st.sampled_from([f"2026-01-{day:02}" for day in range(1, 29)])
+        kinds = st.none() | st.lists(st.sampled_from(["enroll", "retire", "seen", "approve", "scan"]), max_size=3)
+        selection = Selection(
+            scope=data.draw(st.none() | st.sampled_from([SCOPE, "/w/mcp\udcff.json"])),
+            server=data.draw(st.none() | st.sampled_from(["fs", "web", "x\udc80"])),
+            tool=data.draw(st.none() | st.sampled_from(["a", "b", "ä\udcff", "\ud83d", ""])),
+            kinds=data.draw(kinds),
+            since=data.draw(days),
+            until=data.draw(days),
+            after_seq=data.draw(st.integers(0, 10)),
+        )
+        newest_first = data.draw(st.booleans())
+        wanted = [each for each in stored if selection.matches(each)]
+        assert list(store.events(selection, newest_first=newest_first)) == (wanted[::-1] if newest_first else wanted)
+
+
+def test_more_events_than_a_page_holds_are_all_found(tmp_path: Path) -> None:
+    """A history would end, or begin anew, where a page does."""
+    with opened(tmp_path / "l") as store:
+        store.append([enrolled(number, "ab"[number % 2]) for number in range(2_000)])
+        assert [each.seq for each in store.events()] == list(range(1, 2_001))
+        found = store.events(Selection(server="b"), newest_first=True)
+        assert [each.seq for each in found] == list(range(2_000, 0, -2))
+        assert store.book_at(1_500).last_seq == 1_500
+        assert len(store.book.entry(SCOPE, "a").live) == 1_000

@@ -6,6 +6,7 @@ offered, and a call of one waits for it.  Every call goes one way, `begin`, whet
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Final
@@ -260,22 +261,20 @@ class GatedEndpoint(LiveEndpoint):
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, "not_connected", status.fault)
 
 
+@dataclass(slots=True, eq=False)
 class _NotedCall:
     """A call that is noted when it ends."""
 
-    __slots__ = ("_began", "_deliver", "_note", "_tool", "call")
-
-    def __init__(self, note: Note, tool: str, deliver: Deliver) -> None:
-        self.call: PendingCall | None = None
-        self._note = note
-        self._tool = tool
-        self._deliver = deliver
-        self._began: float | None = monotonic()
+    note: Note
+    tool: str
+    deliver: Deliver
+    call: PendingCall | None = None
+    began: float | None = field(default_factory=monotonic)
 
     def settle(self, end: CallEnd) -> None:
         """It has ended."""
         self._end(end)
-        self._deliver(end)
+        self.deliver(end)
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
@@ -283,9 +282,9 @@ class _NotedCall:
         return self.call.cancel(reason) if self.call is not None else Delivery.NOT_SENT
 
     def _end(self, end: CallEnd | None) -> None:
-        if self._began is not None:
-            self._note(self._tool, monotonic() - self._began, end)
-            self._began = None
+        if self.began is not None:
+            self.note(self.tool, monotonic() - self.began, end)
+            self.began = None
 
 
 class _WaitingCall:

@@ -148,9 +148,9 @@ class LedgerStore(LedgerReader):
             self._insert(zip(added, events, strict=True))
         self._move_to(added)
         if is_durable:
-            self._keep_head()
+            self._quietly(self._write_head)
         elif end.tip.count - (end.anchor or Head()).count >= MAX_LAG:
-            self._sync_quietly()
+            self._quietly(self.sync)
         return tuple(Stored(row.seq, at, event) for row, event in zip(added, events, strict=True))
 
     def stand_for(
@@ -187,7 +187,7 @@ class LedgerStore(LedgerReader):
             )
             self._insert_documents(instead)
         self._move_to(added)
-        self._keep_head()
+        self._quietly(self._write_head)
         with suppress(sqlite3.Error):  # the room is used again, if not given back
             self.connection.execute("VACUUM")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -228,7 +228,7 @@ class LedgerStore(LedgerReader):
                     batch.clear()
             self._insert(batch)
         self._move_to(last)
-        self._keep_head()
+        self._quietly(self._write_head)
         self._forget_book()
 
     def record_calls(self, calls: Iterable[CallRow]) -> None:
@@ -244,20 +244,19 @@ class LedgerStore(LedgerReader):
         Raises:
             LedgerWriteError: that failed; events are safe from this process's death, not from the machine's.
         """
-        end = self._writing()
+        self._writing()
         try:
             with suppress(FileNotFoundError), open(self.directory / f"{DATABASE_NAME}-wal", "rb") as pending:
                 os.fsync(pending.fileno())
             sync_directory(self.directory)
-            write_head(self.directory, end.tip)
         except OSError as error:
             raise LedgerWriteError(error.strerror or str(error)) from error
-        end.anchor = end.tip
+        self._write_head()
 
     def close(self) -> None:
         """Bring everything to the disk and let go of it.  Repeatable."""
         if self._end is not None and self._end.anchor != self._end.tip:
-            self._sync_quietly()
+            self._quietly(self.sync)
         self._end = None
         super().close()
 
@@ -268,7 +267,7 @@ class LedgerStore(LedgerReader):
         if anchor is None:
             self.sync()  # before the first event: from now on a missing head is one that was taken away
         elif anchor != tip:
-            self._sync_quietly()
+            self._quietly(self.sync)
         _ = self.book
 
     def _writing(self) -> _End:
@@ -276,23 +275,21 @@ class LedgerStore(LedgerReader):
             raise LedgerWriteError("it is closed", "open it again")
         return self._end
 
-    def _sync_quietly(self) -> None:
-        """`sync`; a failure is logged, and made good by the next."""
-        try:
-            self.sync()
-        except LedgerWriteError as error:
-            _logger.warning("the ledger's head file could not be updated: %s", error)
-
-    def _keep_head(self) -> None:
-        """Write the head of what a commit has brought to the disk."""
+    def _write_head(self) -> None:
+        """Write the head of what is on the disk."""
         end = self._writing()
         try:
             write_head(self.directory, end.tip)
         except OSError as error:
-            # The events are safe; only a cut at their end would not show until the next one.
-            _logger.warning("the ledger's head file could not be updated: %s", error)
-        else:
-            end.anchor = end.tip
+            raise LedgerWriteError(error.strerror or str(error)) from error
+        end.anchor = end.tip
+
+    def _quietly(self, work: Callable[[], None]) -> None:
+        """Log a failure, which the next one makes good: events are safe, only a cut at their end would not show."""
+        try:
+            work()
+        except LedgerWriteError as error:
+            _logger.warning("the ledger's head file could not be updated: %s", error.__cause__ or error)
 
     def _move_to(self, added: Sequence[ChainRow]) -> None:
         if added:

@@ -9,7 +9,7 @@ import pytest
 from support.config.places import short_folder, use_places
 from support.processes.commands import forks as our_forks
 from support.processes.forks import Forks
-from support.processes.leftovers import descendants, running_with
+from support.processes.leftovers import Newcomers, running_with
 from support.servers.real_endpoints import BACKSTOP_S, pretend
 from support.waiting import eventually_async
 
@@ -54,7 +54,7 @@ async def neighbour(own_directories: Path, anyio_backend: str) -> AsyncIterator[
 @pytest.fixture
 async def undisturbed(neighbour: ServerEndpointImpl, tmp_path: Path) -> AsyncIterator[ServerEndpointImpl]:
     """Require that the neighbour answers all through the test, and that no process of the test is left."""
-    before = set(descendants())
+    newcomers = Newcomers()
     done = asyncio.Event()
 
     async def chat() -> int:
@@ -72,5 +72,5 @@ async def undisturbed(neighbour: ServerEndpointImpl, tmp_path: Path) -> AsyncIte
     done.set()
     async with asyncio.timeout(BACKSTOP_S):
         assert await chatting > 0
-    await eventually_async(lambda: not set(descendants()) - before, what=f"the end of all but {before}")
+    await eventually_async(newcomers.are_gone, what="the end of what the test started")
     assert not running_with(str(tmp_path))

@@ -42,11 +42,26 @@ def descendants(pid: int | None = None) -> dict[int, str]:
 def running_with(text: str) -> dict[int, str]:
     """All running processes with `text` in their command line, as pid -> command line; finds orphans too."""
     found = {}
-    for process in psutil.process_iter(["cmdline", "status"]):
+    for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or ())
-        if text in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+        if text in line and is_running(process.pid):
             found[process.pid] = line
     return found
+
+
+class Newcomers:
+    """The processes below this one that were not there when this was made: `left` are those that were found last."""
+
+    def __init__(self) -> None:
+        """Look at those that are there."""
+        self._before = frozenset(descendants())
+        self.left: dict[int, str] = {}
+
+    def are_gone(self) -> bool:
+        """Whether none runs; known ones are asked after first, for to look at all takes a hundred times as long."""
+        if not any(map(is_running, self.left)):
+            self.left = {pid: line for pid, line in descendants().items() if pid not in self._before}
+        return not self.left
 
 
 def assert_gone(pids: Iterable[int], within_s: float = PATIENCE_S) -> None:
@@ -68,16 +83,9 @@ def no_leftovers(within_s: float = PATIENCE_S) -> Iterator[None]:
     """
     # It forks for all tests, and is not taken for something that the first of them left.
     fork_server()
-    before = descendants()
+    newcomers = Newcomers()
     yield
-    left: dict[int, str] = {}
-
-    def none_left() -> bool:
-        nonlocal left
-        left = {pid: line for pid, line in descendants().items() if pid not in before}
-        return not left
-
     try:
-        eventually(none_left, within_s)
+        eventually(newcomers.are_gone, within_s)
     except AssertionError:
-        raise AssertionError(f"left behind: {left}") from None
+        raise AssertionError(f"left behind: {newcomers.left}") from None

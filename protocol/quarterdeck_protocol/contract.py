@@ -1,11 +1,13 @@
-"""What the bridge's parts hand to one another: endpoints, fleets, and the values that they return.
+"""What the bridge's parts hand to one another: endpoints and their life, fleets, and the values that they return.
 
-Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.tools.bridge` implement them.
+Declares shapes, and an endpoint's life as a table; `quarterdeck.fleet` and `quarterdeck.tools.bridge` implement them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -13,8 +15,57 @@ import msgspec
 from .configs import ServerConfig
 from .faults import ProtocolFault
 from .names import RemoteToolRef
-from .phases import EndpointPhase
 from .tools import Deliver, PendingCall, RawCall, ToolBox, ToolDescriptor, WireResult
+
+
+class EndpointPhase(StrEnum):
+    """Where an endpoint is in its single life."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    READY = "ready"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAULTED = "faulted"
+
+
+class PhaseStep(StrEnum):
+    """What moves an endpoint."""
+
+    OPEN = "open"
+    CONNECTED = "connected"
+    FAILED = "failed"
+    LOST = "lost"
+    CLOSE = "close"
+    RELEASED = "released"
+
+
+TRANSITIONS: Final[Mapping[tuple[EndpointPhase, PhaseStep], EndpointPhase]] = MappingProxyType(
+    {
+        (EndpointPhase.IDLE, PhaseStep.OPEN): EndpointPhase.CONNECTING,
+        (EndpointPhase.IDLE, PhaseStep.CLOSE): EndpointPhase.CLOSED,
+        (EndpointPhase.CONNECTING, PhaseStep.CONNECTED): EndpointPhase.READY,
+        (EndpointPhase.CONNECTING, PhaseStep.FAILED): EndpointPhase.FAULTED,
+        (EndpointPhase.CONNECTING, PhaseStep.CLOSE): EndpointPhase.CLOSED,
+        (EndpointPhase.READY, PhaseStep.LOST): EndpointPhase.FAULTED,
+        (EndpointPhase.READY, PhaseStep.CLOSE): EndpointPhase.CLOSING,
+        (EndpointPhase.CLOSING, PhaseStep.LOST): EndpointPhase.CLOSING,
+        (EndpointPhase.CLOSING, PhaseStep.RELEASED): EndpointPhase.CLOSED,
+    }
+)
+"""Every legal step; another is a KeyError: a bug of ours.
+
+Closing releases what a faulted endpoint still holds, but moves it nowhere."""
+
+
+def is_usable_phase(phase: EndpointPhase) -> bool:
+    """Whether an endpoint in `phase` takes calls."""
+    return phase == EndpointPhase.READY
+
+
+def is_terminal_phase(phase: EndpointPhase) -> bool:
+    """Whether `phase` is never left."""
+    return phase in (EndpointPhase.CLOSED, EndpointPhase.FAULTED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,8 @@ from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.package import has_to_install
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
-from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.secrets import Redactor
 
 if TYPE_CHECKING:

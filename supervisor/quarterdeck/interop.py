@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TransportKind as TransportKind,
     )
     from quarterdeck_protocol.contract import (
+        EndpointPhase as EndpointPhase,
         EndpointStatus as EndpointStatus,
         FleetStatus as FleetStatus,
         MountedBridge as MountedBridge,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
         RemoteTool as RemoteTool,
         ServerEndpoint as ServerEndpoint,
         ServerFleet as ServerFleet,
+        is_terminal_phase as is_terminal_phase,
+        is_usable_phase as is_usable_phase,
     )
     from quarterdeck_protocol.faults import (
         Delivery as Delivery,
@@ -53,11 +56,6 @@ if TYPE_CHECKING:
         QUALIFIER as QUALIFIER,
         RemoteToolRef as RemoteToolRef,
         qualify_tool_name as qualify_tool_name,
-    )
-    from quarterdeck_protocol.phases import (
-        EndpointPhase as EndpointPhase,
-        is_terminal_phase as is_terminal_phase,
-        is_usable_phase as is_usable_phase,
     )
     from quarterdeck_protocol.schema.canonical import normalize_schema as normalize_schema
     from quarterdeck_protocol.schema.portable import portable_schema as portable_schema

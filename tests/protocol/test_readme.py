@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck_protocol.contract import TRANSITIONS
 from quarterdeck_protocol.faults import REMEDIES
-from quarterdeck_protocol.phases import TRANSITIONS
 
 ROWS = (Path(__file__).parents[2] / "protocol" / "README.md").read_text().splitlines()
 

@@ -22,10 +22,9 @@ from quarterdeck.trust.judge.offers import describe_held
 from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
-from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
-from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox import MONITOR_TICK_S, Usage

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from quarterdeck.common.tool_names import may_be_alias, public_names
-from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
+from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, is_usable_phase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool
-from quarterdeck_protocol.phases import is_usable_phase
 from quarterdeck_protocol.tools import ToolDescriptor, WireResult
 
 if TYPE_CHECKING:

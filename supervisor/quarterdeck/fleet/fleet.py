@@ -16,9 +16,8 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.fleet.core import supervision
 from quarterdeck.fleet.core.member import SLOW_START, Member
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
-from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 
 from .endpoint import ServerEndpointImpl, create_server_endpoint
 from .runtime import Runtime

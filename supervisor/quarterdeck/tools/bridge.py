@@ -14,10 +14,9 @@ import anyio.lowlevel
 import msgspec
 
 from quarterdeck_protocol.configs import BridgeConfig
-from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, RemoteCallResult, RemoteTool
+from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, RemoteCallResult, RemoteTool, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER
-from quarterdeck_protocol.phases import is_usable_phase
 from quarterdeck_protocol.tools import (
     CancelToken,
     Deliver,

@@ -17,16 +17,17 @@ from quarterdeck.fleet.requests import arguments_json, ended, refuse
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (
+    EndpointPhase,
     EndpointStatus,
     FleetStatus,
     LiveEndpoint,
     LiveFleet,
     RemoteCallResult,
     RemoteTool,
+    is_usable_phase,
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
-from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall
 
 from .approvals import Approvals

@@ -13,9 +13,8 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.contract import EndpointPhase, RemoteTool, is_terminal_phase
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase, is_terminal_phase
 
 from .judge.offers import NOTHING, Offer, launch_held
 from .judge.server_rows import ServerRow

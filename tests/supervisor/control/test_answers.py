@@ -38,9 +38,8 @@ from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
-from quarterdeck_protocol.contract import RemoteCallResult
+from quarterdeck_protocol.contract import EndpointPhase, RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio

@@ -17,9 +17,9 @@ from quarterdeck.control.answers import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, a
 from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, Restart, Restarted, SandboxView
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import ServerStart
-from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.limits import ProcessTree, Usage
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength

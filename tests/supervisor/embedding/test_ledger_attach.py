@@ -22,7 +22,7 @@ from quarterdeck.tools import bridge
 from quarterdeck.tools.card_types import DeckContext, DeckFaultKind
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.contract import EndpointPhase
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig, ToolFilter
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Close, Open
-from quarterdeck_protocol.phases import EndpointPhase
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 

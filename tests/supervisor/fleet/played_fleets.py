@@ -12,9 +12,9 @@ from support.waiting import PATIENCE_S, until
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import List, Open
-from quarterdeck_protocol.phases import EndpointPhase
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 

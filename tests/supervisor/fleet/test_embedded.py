@@ -24,8 +24,8 @@ from quarterdeck.fleet import embedded as embedded_module
 from quarterdeck.fleet.embedded import EmbeddedSession, MemoryWay, SessionFactory
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 
 pytestmark = pytest.mark.anyio
 

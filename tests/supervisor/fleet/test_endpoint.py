@@ -9,10 +9,9 @@ from support.waiting import turns
 
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.worker_session import WorkerSession
-from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Close, List, Lost
-from quarterdeck_protocol.phases import EndpointPhase
 
 from .endpoints import (
     CLOSED,

@@ -9,9 +9,9 @@ from support.fleet.workers import CARD, PlayedWorker
 from support.waiting import turns
 
 from quarterdeck_protocol.configs import Revision, ServerConfig
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Open, Progress
-from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 from .endpoints import (

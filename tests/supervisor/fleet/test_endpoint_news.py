@@ -8,8 +8,8 @@ from support.fleet.workers import lists
 from support.waiting import turns
 
 from quarterdeck.fleet import requests
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.link.frames import List, ListChanged, Log
-from quarterdeck_protocol.phases import EndpointPhase
 
 from .endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
 

@@ -14,9 +14,9 @@ from quarterdeck.fleet.core.member import INSTALL_PATIENCE
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import List, ListChanged, Open
-from quarterdeck_protocol.phases import EndpointPhase
 
 from .played_fleets import (
     CLOSED,

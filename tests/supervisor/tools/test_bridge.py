@@ -13,8 +13,8 @@ from quarterdeck.tools import bridge
 from quarterdeck.tools.bridge import LiveBox, fault_text, mount_protocol_bridge, project_answer
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolOutcome
 
 

@@ -29,7 +29,7 @@ from quarterdeck.trust.judge.documents import native_document
 from quarterdeck.trust.judge.server_rows import NativeRow
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
-from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.policy import Preset, SandboxPolicy
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from quarterdeck.config.load.origin import Standing
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust import gate as module
 from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import CallEnd, CancelToken, ProgressNote, RawCall, ToolCall, WireResult
 
 pytestmark = pytest.mark.anyio

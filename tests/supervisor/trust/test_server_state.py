@@ -9,8 +9,8 @@ from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
 from quarterdeck.trust import server_state as module
 from quarterdeck.trust.server_state import MAX_MESSAGE_CHARS, RunningServers
 from quarterdeck_protocol.configs import StreamableHttpServerConfig
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 
 pytestmark = pytest.mark.anyio
 

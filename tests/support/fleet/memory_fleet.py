@@ -10,10 +10,9 @@ from types import MappingProxyType
 import msgspec
 
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
-from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
-from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, ToolDescriptor, WireResult
 
 Answer = Callable[[str, object], Awaitable[RemoteCallResult]]

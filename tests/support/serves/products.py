@@ -13,9 +13,8 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.trust.approvals import Approvals
-from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.trust.approvals import TrustingApprovals
 

@@ -14,9 +14,8 @@ from quarterdeck.cli.trust.views import describe_key
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.trust.lock.lockfile import Drift, LockChange, drift, listed_documents
-from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings

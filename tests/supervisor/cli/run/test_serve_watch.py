@@ -24,8 +24,8 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import DeckLock, listed_documents, lock_of
+from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import REMEDIES, FaultKind, ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 
 LOST = ProtocolFault(FaultKind.TRANSPORT, "it died", code="exited")
 

@@ -25,8 +25,7 @@ EVERY: Final = tuple(Provider)
 
 def beside_strictness(schema: dict[str, Any], provider: Provider) -> set[Rule]:
     """The rules that a schema breaks by something else than what makes it fit for strict modes."""
-    strictness = {(one.rule, one.pointer) for one in outside(STRICT, provider)}
-    return {one.rule for one in outside(schema, provider) if (one.rule, one.pointer) not in strictness}
+    return {one.rule for one in {*outside(schema, provider)} - {*outside(STRICT, provider)}}
 
 
 def holding(schema: Any, **words: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 Below `check`, which walks the schema and notes each node here once.  Pure.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
@@ -41,17 +40,16 @@ class Totals:
             applied.append(id(target))
         self._applied[id(node)] = applied
 
-    def exceeded(self, subset: Subset) -> Iterator[str]:
-        """A sentence for each limit that is exceeded."""
-        for what, count, most in (
-            ("properties", self._properties, subset.most_properties),
-            ("optional properties", self._optional, subset.most_optional),
-            ("properties of several types", self._unions, subset.most_unions),
-            ("choices", self._choices, subset.most_choices),
-            ("characters of names and choices", self._text, subset.most_text),
-        ):
-            if most is not None and count > most:
-                yield f"It has {count} {what}, and {most} are allowed."
+    def exceeded(self, subset: Subset) -> int:
+        """How many limits are exceeded."""
+        limits = (
+            (self._properties, subset.most_properties),
+            (self._optional, subset.most_optional),
+            (self._unions, subset.most_unions),
+            (self._choices, subset.most_choices),
+            (self._text, subset.most_text),
+        )
+        return sum(most is not None and count > most for count, most in limits)
 
     def recurses(self) -> bool:
         """Whether a schema applies itself by way of others: take away, again and again, what nothing left applies."""

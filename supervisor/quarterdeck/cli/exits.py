@@ -63,6 +63,13 @@ class CommandError(Exception):
         self.remedy = remedy
 
 
+class UsageError(CommandError):
+    """What was typed or configured is wrong: what it is, and what to do about it."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(ExitCode.USAGE, message, remedy)
+
+
 @contextmanager
 def as_command_error(
     *errors: type[Exception], remedy: str, code: ExitCode = ExitCode.USAGE, what: str = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.config.places.paths import native_fingerprint
 
-from .exits import CommandError, ExitCode
+from .exits import UsageError
 from .log_setup import LogFormat, LogLevel
 from .parameters import Option
 
@@ -157,8 +157,7 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
     from quarterdeck.common.tool_names import MAX_NAME_CHARS, MIN_LIMIT, NameBudget
 
     if limit is not None and prefix is not None:
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             "--name-budget and --client-prefix set the same thing in two ways",
             f"give one of them; behind {prefix!r} {MAX_NAME_CHARS - len(prefix)} characters are left",
         )
@@ -170,11 +169,8 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
         return NameBudget() if limit is None else NameBudget(limit)
     except ValueError as error:
         if prefix is None:
-            raise CommandError(
-                ExitCode.USAGE, f"--name-budget: {error}", "or give 0, to leave names as they are"
-            ) from None
-        raise CommandError(
-            ExitCode.USAGE,
+            raise UsageError(f"--name-budget: {error}", "or give 0, to leave names as they are") from None
+        raise UsageError(
             f"--client-prefix: of {MAX_NAME_CHARS} characters {len(prefix)} are its own: {error}",
             f"give our entry in the client's configuration a shorter name, {MAX_NAME_CHARS - MIN_LIMIT} characters "
             "with all that the client adds",
@@ -216,10 +212,8 @@ class NativeOptions:
             try:
                 check_tools(profile, self.tools)
             except DeckFault as fault:
-                raise CommandError(
-                    ExitCode.USAGE,
-                    f"--tools: {fault.message}",
-                    f"quarterdeck tools --profile {self.profile} lists them",
+                raise UsageError(
+                    f"--tools: {fault.message}", f"quarterdeck tools --profile {self.profile} lists them"
                 ) from None
         return NativeWish(profile=profile, workspace=self.workspace, allow_dirs=self.allow_dirs, tools=self.tools)
 
@@ -235,8 +229,7 @@ def native_options(
     if profile is None:
         given = {"--workspace": workspace, "--allow-dir": allow_dirs, "--tools": tools}
         if lonely := [name for name, value in given.items() if value]:
-            raise CommandError(
-                ExitCode.USAGE,
+            raise UsageError(
                 f"{lonely[0]} needs --profile, which chooses the native tools",
                 "add --profile read-only, workspace or all; or leave it out",
             )
@@ -256,18 +249,16 @@ def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
         is_directory = real.is_dir() or (or_file and real.is_file())
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CommandError(
-            ExitCode.USAGE,
-            f"{option} {path}: {reason}",
-            f"name a directory that exists, and that you may enter: {option} DIR",
+        raise UsageError(
+            f"{option} {path}: {reason}", f"name a directory that exists, and that you may enter: {option} DIR"
         ) from None
     if not is_directory:
-        raise CommandError(ExitCode.USAGE, f"{option} {path}: is not a directory", f"name a directory: {option} DIR")
+        raise UsageError(f"{option} {path}: is not a directory", f"name a directory: {option} DIR")
     return real
 
 
 def _names(tools: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for part in tools.split(",") if (name := part.strip())))
     if not names:
-        raise CommandError(ExitCode.USAGE, "--tools lists no tools", "for example --tools read,grep,bash")
+        raise UsageError("--tools lists no tools", "for example --tools read,grep,bash")
     return names

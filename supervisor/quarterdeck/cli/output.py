@@ -11,7 +11,7 @@ import msgspec
 
 from quarterdeck.common.words import printable_json
 
-from .exits import CommandError, ExitCode
+from .exits import UsageError
 
 WIDEST: Final = 110
 """Columns that a paragraph may fill and still be read with ease."""
@@ -37,8 +37,7 @@ def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
     import click
 
     if not (can_ask and sys.stdin.isatty()):
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             "confirmation needed, and there is no terminal to ask on: nothing was changed",
             "look at what is shown, then add --yes",
         )

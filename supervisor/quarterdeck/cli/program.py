@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from quarterdeck.common.words import printable
 
 from .commands import BY_NAME, ENTRIES, PROGRAM, Entry, print_exit_codes, print_program_help
-from .exits import CommandError, ExitCode
+from .exits import CommandError, ExitCode, UsageError
 from .process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ def _run(arguments: list[str]) -> int:
             return _run([*path, "--help"])
     name = rest[0]
     if name.startswith("-"):
-        raise CommandError(
-            ExitCode.USAGE, f"there is no option {name} before a command", "options follow the command's name"
-        )
+        raise UsageError(f"there is no option {name} before a command", "options follow the command's name")
     entry = BY_NAME.get(name)
     if entry is None:
         raise _unknown(name)
@@ -124,9 +122,7 @@ def _invoke(entry: Entry, arguments: list[str]) -> int:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         path = context.command_path if context is not None else f"{PROGRAM} {entry.name}"
-        raise CommandError(
-            ExitCode.USAGE, plain_words(error.format_message().rstrip(".")), f"see {path} --help"
-        ) from None
+        raise UsageError(plain_words(error.format_message().rstrip(".")), f"see {path} --help") from None
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
@@ -154,7 +150,7 @@ def _take_state_dir(arguments: list[str]) -> list[str]:
         option, has_value, value = rest.pop(0).partition("=")
         if not has_value:
             if not rest:
-                raise CommandError(ExitCode.USAGE, f"{option} needs a directory", f"give one: {option} DIR")
+                raise UsageError(f"{option} needs a directory", f"give one: {option} DIR")
             value = rest.pop(0)
         from quarterdeck.config.places.paths import name_state_dir
 
@@ -166,7 +162,7 @@ def _unknown(name: str) -> CommandError:
     from quarterdeck_protocol.names import did_you_mean
 
     hint = did_you_mean(name, BY_NAME)
-    return CommandError(ExitCode.USAGE, f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
+    return UsageError(f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
 
 
 def _end_unforeseen(error: Exception) -> int:

@@ -23,7 +23,7 @@ from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import options
-from .exits import CommandError, ExitCode, as_command_error, ledger_error
+from .exits import CommandError, ExitCode, UsageError, as_command_error, ledger_error
 from .log_setup import LogFormat, LogLevel, set_up_logging
 from .options import NativeOptions, native_options
 from .output import print_line
@@ -182,7 +182,7 @@ def only_serving() -> Path | None:
         told = "; ".join(
             f"process {each.pid}: {', '.join(each.config_paths) or 'native tools'}" for each in found.values()
         )
-        raise CommandError(ExitCode.USAGE, f"several serves run: {told}", "name one by its file: -c FILE")
+        raise UsageError(f"several serves run: {told}", "name one by its file: -c FILE")
     for directory, serving in found.items():
         files = ", ".join(serving.config_paths) or "native tools alone"
         print_line(f"asking the serve of process {serving.pid}: {printable(files)}", "dim", stderr=True)
@@ -216,9 +216,7 @@ def _answer_of(directory: Path, request: Request) -> Answer | None:
     except NotServingError:
         return None
     except TooLargeError as error:
-        raise CommandError(
-            ExitCode.USAGE, str(error), "give it less at a time, or let the tool read it from a file"
-        ) from None
+        raise UsageError(str(error), "give it less at a time, or let the tool read it from a file") from None
     except NoAnswerError as error:
         raise CommandError(
             ExitCode.NO_ANSWER, str(error), "see its log, or start the servers for this command alone: --own"
@@ -287,10 +285,8 @@ async def start_product(
         except LedgerError as error:
             raise ledger_error(error) from error
         except (UnsafePathError, OSError) as error:
-            raise CommandError(
-                ExitCode.USAGE,
-                plain_words(error),
-                "make it a folder of your own that can be written, or name another: --state-dir DIR",
+            raise UsageError(
+                plain_words(error), "make it a folder of your own that can be written, or name another: --state-dir DIR"
             ) from error
         yield product
 
@@ -300,12 +296,11 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandEr
     state, holder = state_dir(), error.holder
     beside = f"{state.parent / state.name}-{settings.digest}"
     if holder is None:
-        return CommandError(ExitCode.USAGE, str(error), f"or run beside it: quarterdeck --state-dir {beside} …")
+        return UsageError(str(error), f"or run beside it: quarterdeck --state-dir {beside} …")
     who = f"process {holder.pid} (since {holder.started_at})"
     if holder.digest != settings.digest:
         files = ", ".join(holder.config_paths) or "native tools alone"
-        return CommandError(
-            ExitCode.USAGE,
+        return UsageError(
             f"{who} serves another configuration from the state directory {state}: {files}",
             f"give this one a state directory of its own: quarterdeck serve --state-dir {beside} …",
         )
@@ -314,8 +309,7 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandEr
         if holder.url
         else "stop it, and start one that many clients can use: quarterdeck serve --http"
     )
-    return CommandError(
-        ExitCode.USAGE,
+    return UsageError(
         f"{who} serves this configuration already"
         + (f", at {holder.url}" if holder.url else ", to the client that started it"),
         f"{join}; or run beside it: quarterdeck serve --state-dir {beside} …",
@@ -334,7 +328,7 @@ def load(source: Source, *, may_be_empty: bool = False) -> "Settings":
         settings = read_settings(source)
     if not (may_be_empty or settings.config_paths or settings.native):
         remedy = NO_CONFIGURATION + (OR_NATIVE if source.knows_profile else "")
-        raise CommandError(ExitCode.USAGE, "no configuration is given, and none is found", remedy)
+        raise UsageError("no configuration is given, and none is found", remedy)
     set_up_logging(source.log_level, source.log_format, settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, check_server, load
@@ -103,23 +103,19 @@ def _find_target(source: Source, server: str) -> _Target:
     config = next((each for each in settings.servers if each.id == server), None)
     if config is None:
         [problem] = [row.message for row in settings.broken if row.id == server][:1]
-        raise CommandError(ExitCode.USAGE, problem, "correct the row first")
+        raise UsageError(problem, "correct the row first")
     if not isinstance(config, StdioServerConfig):
-        raise CommandError(
-            ExitCode.USAGE,
-            f"{server} is a remote server: it has no process to confine",
-            "leave it as it is: its row needs no paths",
+        raise UsageError(
+            f"{server} is a remote server: it has no process to confine", "leave it as it is: its row needs no paths"
         )
     if not config.sandbox.confines_files:
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             f"{server} is trusted, and sees all files: there is nothing to allow",
             'leave it as it is; to confine it, take the preset "trusted" out of its row',
         )
     origin = settings.origin(server)
     if origin.standing is Standing.PROJECT:
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             f"{server} is in a project's file, {origin.path}, which may give it only what lies in the project",
             "write the row into a file of your own; or change it there, and run quarterdeck trust approve --project",
         )
@@ -135,13 +131,10 @@ def _refuse_unapproved(source: Source, row: "ServerRow") -> None:
     with open_context(source) as context:
         [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
     if launch.state is State.BLOCKED:
-        raise CommandError(
-            ExitCode.USAGE, f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}"
-        )
+        raise UsageError(f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}")
     is_known_form = row.other_form is not None and launch.approved == row.other_form.hash
     if launch.state not in {State.APPROVED, State.UNSTARTED} and not is_known_form:
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             f"how {row.id} is started waits for your approval: review the rest of its row first",
             f"{row.command('diff')}, then {row.command('approve', '--all')}",
         )
@@ -193,11 +186,11 @@ def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:
         return _Change(path, file.text, new, sandbox, show_change(str(path), file.text, new))
     except (DocumentError, EditError) as error:
         shown = json.dumps({"sandbox": sandbox}, ensure_ascii=False)[1:-1]
-        raise CommandError(
-            ExitCode.USAGE, f"{path} is not changed: {error}", f"write this into {target.origin.location}: {shown}"
+        raise UsageError(
+            f"{path} is not changed: {error}", f"write this into {target.origin.location}: {shown}"
         ) from error
     except UserFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error), f"make {path} a file of your own that can be read") from error
+        raise UsageError(str(error), f"make {path} a file of your own that can be read") from error
 
 
 def _write_change(change: _Change) -> Path | None:
@@ -206,9 +199,7 @@ def _write_change(change: _Change) -> Path | None:
     with as_command_error(UserFileError, remedy=f"make {change.path} a file of your own that can be written"):
         file = read_user_file(change.path)
         if file.text != change.old:
-            raise CommandError(
-                ExitCode.USAGE, f"{change.path} has changed meanwhile, and is not changed", "run the command again"
-            )
+            raise UsageError(f"{change.path} has changed meanwhile, and is not changed", "run the command again")
         return write_user_file(file, change.new, datetime.now(UTC))
 
 

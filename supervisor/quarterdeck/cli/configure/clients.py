@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
@@ -60,10 +60,8 @@ def link(
     locations = [_choose_location(_client(each), dirs, create=create) for each in dict.fromkeys(clients)]
     for location in locations:
         if profile is not None and workspace is None and not location.client.has_workspace:
-            raise CommandError(
-                ExitCode.USAGE,
-                f"{location.client.title} has no folder open that tools could work in",
-                "add --workspace DIR",
+            raise UsageError(
+                f"{location.client.title} has no folder open that tools could work in", "add --workspace DIR"
             )
     plans = _plan(
         lambda: [
@@ -116,7 +114,7 @@ def _client(name: str) -> "Client":
     client = find_client(name)
     if client is None:
         known = ", ".join(client.name for client in CLIENTS)
-        raise CommandError(ExitCode.USAGE, f"there is no client {name!r}", f"the clients are {known}")
+        raise UsageError(f"there is no client {name!r}", f"the clients are {known}")
     return client
 
 
@@ -140,10 +138,8 @@ def _choose_location(client: "Client", dirs: "UserDirectories", *, create: bool)
         )
     present = [location for location in locations if location.is_across and location.is_present]
     if chosen.is_across and len({_profile(location, dirs) for location in present}) > 1:
-        raise CommandError(
-            ExitCode.USAGE,
-            f"several users of Windows have {client.title}",
-            "choose one with USERPROFILE=/mnt/c/Users/NAME",
+        raise UsageError(
+            f"several users of Windows have {client.title}", "choose one with USERPROFILE=/mnt/c/Users/NAME"
         )
     return chosen
 
@@ -166,7 +162,7 @@ def _serve_arguments(
     arguments: list[str] = []
     for path in config or ():
         if not path.is_file():
-            raise CommandError(ExitCode.USAGE, f"{path} is not a file", "give a file that lists servers")
+            raise UsageError(f"{path} is not a file", "give a file that lists servers")
         arguments += ["--config", os.path.abspath(path)]
     if profile is not None:
         arguments += ["--profile", str(profile.shown)]
@@ -339,7 +335,7 @@ def _check_found(taken: "FoundServers", source: str, wanted: list[str], target: 
             "name its file in place of the client: quarterdeck config import FILE",
         )
     if any(path.resolve() == target.resolve() for path in taken.read):
-        raise CommandError(ExitCode.USAGE, f"{target} would be imported into itself", "name another file with --to")
+        raise UsageError(f"{target} would be imported into itself", "name another file with --to")
     known = {each.name for each in taken.left_out} | {name for each in taken.found for name in (each.name, each.id)}
     missing = [name for name in wanted if name not in known]
     if missing:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import ExitCode, UsageError
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.common.words import flat, printable, utf8
@@ -147,8 +147,8 @@ def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
     try:
         cwd = Path.cwd()
     except OSError as error:
-        raise CommandError(
-            ExitCode.USAGE, f"the working directory cannot be used: {error.strerror}", "name a file with --config"
+        raise UsageError(
+            f"the working directory cannot be used: {error.strerror}", "name a file with --config"
         ) from error
     return load_found(cwd, os.environ)
 

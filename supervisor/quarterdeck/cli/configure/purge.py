@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import Cell, is_confirmed, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import printable, size, utf8
@@ -50,11 +50,9 @@ def purge(
     What a running serve uses is never removed.
     """
     if server is not None and everything:
-        raise CommandError(ExitCode.USAGE, "SERVER and --all exclude each other", "leave one of them out")
+        raise UsageError("SERVER and --all exclude each other", "leave one of them out")
     if ledger and (not everything or config):
-        raise CommandError(
-            ExitCode.USAGE, "--ledger needs --all, and cannot be combined with -c", "quarterdeck purge --all --ledger"
-        )
+        raise UsageError("--ledger needs --all, and cannot be combined with -c", "quarterdeck purge --all --ledger")
     state = _state()
     found = _find(state, config)
     wanted = _choose(found, server, everything=everything, ledger=ledger)
@@ -96,9 +94,7 @@ def _state() -> Path:
 
     state = state_dir()
     if state.exists() and (problem := privacy_problem(Path(state).resolve())):
-        raise CommandError(
-            ExitCode.USAGE, f"{state} {problem}", "make it a folder of your own, or name another: --state-dir DIR"
-        )
+        raise UsageError(f"{state} {problem}", "make it a folder of your own, or name another: --state-dir DIR")
     return state
 
 

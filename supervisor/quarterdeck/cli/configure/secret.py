@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Group, Option
 
@@ -87,17 +87,15 @@ def _read_value(name: str) -> str:
                 warnings.simplefilter("error", getpass.GetPassWarning)
                 return getpass.getpass(f"{name}: ")
         except (EOFError, getpass.GetPassWarning):
-            raise CommandError(
-                ExitCode.USAGE, "nothing was typed, or the terminal cannot hide the input", "pipe the value in instead"
+            raise UsageError(
+                "nothing was typed, or the terminal cannot hide the input", "pipe the value in instead"
             ) from None
     data = sys.stdin.buffer.read(MAX_SECRET_BYTES + 3)
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise CommandError(
-            ExitCode.USAGE,
-            "the value is not UTF-8 text: nothing was changed",
-            "encode it first, with base64 for example",
+        raise UsageError(
+            "the value is not UTF-8 text: nothing was changed", "encode it first, with base64 for example"
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
 

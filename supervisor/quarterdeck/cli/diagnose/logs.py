@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, BinaryIO, Final, NamedTuple
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Source, check_server, load, only_serving
@@ -144,9 +144,7 @@ def _open(path: Path) -> BinaryIO:
     except FileNotFoundError:
         return open(os.devnull, "rb")
     except OSError as error:
-        raise CommandError(
-            ExitCode.USAGE, f"{path}: {error.strerror or error}", "make it a file of your own that can be read"
-        ) from error
+        raise UsageError(f"{path}: {error.strerror or error}", "make it a file of your own that can be read") from error
 
 
 def _is_replaced(path: Path, file: BinaryIO) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run
@@ -133,7 +133,7 @@ async def _restore(
         raise CommandError(ExitCode.NOT_FOUND, f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
     if len(owners) > 1:
         names = ", ".join(each.name for each in owners[-MAX_NAMED:])
-        raise CommandError(ExitCode.USAGE, f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
+        raise UsageError(f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
     roots = Roots(workspace, allow_dirs, closed=(state_dir(), runtime_dir()), protected=never_written)
     fs = LocalFs(roots, str(workspace))
     with as_command_error(
@@ -156,7 +156,7 @@ async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
     except FileNotFoundError:
         names = []
     except OSError as error:
-        raise CommandError(ExitCode.USAGE, plain_words(error), f"make {paths.sessions} readable") from error
+        raise UsageError(plain_words(error), f"make {paths.sessions} readable") from error
     if session is not None and session not in names:
         raise CommandError(
             ExitCode.NOT_FOUND,
@@ -177,7 +177,7 @@ async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
 def _place(workspace: Path | None) -> Path:
     place = (workspace or Path()).expanduser().absolute()
     if not place.is_dir():
-        raise CommandError(ExitCode.USAGE, f"{place} is not a directory", "name the workspace with --workspace")
+        raise UsageError(f"{place} is not a directory", "name the workspace with --workspace")
     return place
 
 

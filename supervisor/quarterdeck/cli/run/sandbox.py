@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run as run_work
@@ -63,9 +63,7 @@ def run(
 
     wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
     if unset := [name for name in env or () if "=" not in name and name not in os.environ]:
-        raise CommandError(
-            ExitCode.USAGE, f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE"
-        )
+        raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
     # Opened before anything runs: it can be written, and no program can put a link in its place.
     report = _open(json) if json is not None else None
     code: int = _REFUSALS["sandbox_refused"]
@@ -111,7 +109,7 @@ async def _run(
     machine, user_home = known_machine(), _user_home()
     if tier is not None:
         if tier not in tuple(Tier):
-            raise CommandError(ExitCode.USAGE, f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
+            raise UsageError(f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
         machine = machine.capped(Tier(tier))
     with temporary_folder("quarterdeck-run-") as base:
         os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
@@ -176,7 +174,7 @@ def _policy(
         with as_command_error(OSError, ValueError, remedy=_POLICY_HELP, what=f"{file}: "):
             fields = json_module.loads(file.read_text())
         if not isinstance(fields, dict):
-            raise CommandError(ExitCode.USAGE, f"{file}: a policy is a JSON object", _POLICY_HELP)
+            raise UsageError(f"{file}: a policy is a JSON object", _POLICY_HELP)
         for key in _PATHS:
             if isinstance(paths := fields.get(key), list):
                 fields[key] = [_locate(path, file.parent) if isinstance(path, str) else path for path in paths]
@@ -192,13 +190,9 @@ def _policy(
     for item in limit or ():
         name, equals, value = item.partition("=")
         if not equals:
-            raise CommandError(
-                ExitCode.USAGE, f"--limit {item}: is not KEY=VALUE", "for example --limit memory_bytes=1G"
-            )
+            raise UsageError(f"--limit {item}: is not KEY=VALUE", "for example --limit memory_bytes=1G")
         if name in _OF_STREAMS:
-            raise CommandError(
-                ExitCode.USAGE, f"--limit {item}: a command's streams are yours; it limits servers only", "leave it out"
-            )
+            raise UsageError(f"--limit {item}: a command's streams are yours; it limits servers only", "leave it out")
         fields.setdefault("limits", {})[name] = None if value in ("", "none", "null") else value
     with as_command_error(ValidationError, remedy=_POLICY_HELP, what="the policy is wrong: "):
         return SandboxPolicy.model_validate(fields)
@@ -257,9 +251,7 @@ def _open(path: Path) -> "FileIO":
     try:
         report = path.open("wb", buffering=0)
     except OSError as error:
-        raise CommandError(
-            ExitCode.USAGE, f"--json {path}: {error.strerror}", "name a file that you may write"
-        ) from error
+        raise UsageError(f"--json {path}: {error.strerror}", "name a file that you may write") from error
     if report.seekable():
         _write(report, None, None)
     return report
@@ -274,9 +266,7 @@ def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None
             report.truncate()
         report.write(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
     except OSError as error:
-        raise CommandError(
-            ExitCode.USAGE, f"--json {report.name}: {error.strerror}", "name a file on a disk that has room"
-        ) from error
+        raise UsageError(f"--json {report.name}: {error.strerror}", "name a file on a disk that has room") from error
 
 
 OPTIONS: Final = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.log_setup import set_up_logging
 from quarterdeck.cli.output import print_json
 from quarterdeck.cli.parameters import Argument, Option
@@ -113,15 +113,13 @@ def serve(
     its files by itself.
     """
     if not http and (address or no_token or allow_remote or allow_host or json):
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http",
             "add --http, or leave them out",
         )
     if not http and (closed := closed_streams() & {0, 1}):
         names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             f"no client can be served: these streams were closed at the start: {names_closed}",
             "an MCP client starts it with pipes; for a server that keeps running use serve --http",
         )
@@ -217,8 +215,7 @@ def check_networks(settings: "Settings", port: int) -> None:
         if reaches(choice.network, port):
             found.append(name)
     if found:
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             f"--no-token would let {', '.join(found)} call every tool: their network can reach this machine's loopback",
             'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that needs) or '
             '"none" in its "sandbox"',
@@ -263,7 +260,7 @@ async def _serve(plan: Plan) -> None:
                     await serve_locked(product, plan.lock, serving)
     except UnsafePathError as error:
         remedy = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
-        raise CommandError(ExitCode.USAGE, str(error), remedy) from error
+        raise UsageError(str(error), remedy) from error
     except ProtocolFault as fault:
         raise _cannot_serve(fault) from None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error, ledger_errors
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, ledger_errors
 from quarterdeck.cli.source import Source, load
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck_protocol.names import did_you_mean
@@ -76,8 +76,8 @@ def leased(command: str = "ledger", wait_s: float = 0.0) -> Iterator[Path]:
         except LeaseHeldError as error:
             other = error.holder
             who = f"quarterdeck {other.command} (process {other.pid})" if other is not None else "another process"
-            raise CommandError(
-                ExitCode.USAGE, f"{who} writes the ledger {directory()}", "end it first, or name another --state-dir"
+            raise UsageError(
+                f"{who} writes the ledger {directory()}", "end it first, or name another --state-dir"
             ) from None
         with lease:
             yield directory()
@@ -149,10 +149,8 @@ class TrustContext:
         if found:
             files = ", ".join(each.scope for each in found)
             named = [shlex.join(["-c", each.scope]) for each in found if each.scope.startswith("/")]
-            raise CommandError(
-                ExitCode.USAGE,
-                f"several files configure a server {name!r}: {files}",
-                f"name one: {' or '.join(named) or '-c FILE'}",
+            raise UsageError(
+                f"several files configure a server {name!r}: {files}", f"name one: {' or '.join(named) or '-c FILE'}"
             )
         known = list(dict.fromkeys(each.server for each in self.servers))
         hint = did_you_mean(name, known, "servers") if known else ": no server is configured or recorded"

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted, printable
@@ -151,7 +151,7 @@ def diff(
     with reading() as reader:
         before, after = _book(reader, old), _book(reader, new)
         if before.last_seq > after.last_seq:
-            raise CommandError(ExitCode.USAGE, f"{new!r} is before {old!r}", "name the earlier moment first")
+            raise UsageError(f"{new!r} is before {old!r}", "name the earlier moment first")
         steps = difference(before, after)
         places = tuple(dict.fromkeys(step.place for step in steps))
         texts = {place: _texts(reader, before, after, place) for place in places}

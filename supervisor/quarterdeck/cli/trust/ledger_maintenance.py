@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import counted, printable
@@ -77,12 +77,11 @@ def export(
                 sys.stdout.buffer.flush()
                 return
             if file.exists() or file.is_symlink():
-                raise CommandError(ExitCode.USAGE, f"{file} is there already", "name a new file")
+                raise UsageError(f"{file} is there already", "name a new file")
             write_file(file, reader.export())
         except OSError as error:
             where = file if file is not None else "stdout"
-            raise CommandError(
-                ExitCode.USAGE,
+            raise UsageError(
                 f"{where} cannot be written: {error.strerror or error}",
                 "name another FILE, in a folder that you may write",
             ) from None
@@ -100,8 +99,7 @@ def import_(
         try:
             head = import_ledger(file, place)
         except OSError as error:
-            raise CommandError(
-                ExitCode.USAGE,
+            raise UsageError(
                 f"{file} cannot be read: {error.strerror or error}",
                 "name a FILE that ledger export wrote, and that you may read",
             ) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, UsageError
 from quarterdeck.cli.output import Cell, print_table
 from quarterdeck.common.words import flat
 
@@ -65,7 +65,7 @@ def parse_time(text: str, now: datetime) -> str:
             raise ValueError(text)  # a year, a day, an event? nothing is guessed
         return _audit(datetime.fromisoformat(word.upper()))
     except (ValueError, KeyError, OverflowError):
-        raise CommandError(ExitCode.USAGE, f"{text!r} is not a time that can be read", EXAMPLES) from None
+        raise UsageError(f"{text!r} is not a time that can be read", EXAMPLES) from None
 
 
 def parse_moment(text: str, now: datetime) -> int | str:
@@ -80,10 +80,8 @@ def parse_moment(text: str, now: datetime) -> int | str:
     try:
         return parse_time(text, now)
     except CommandError:
-        raise CommandError(
-            ExitCode.USAGE,
-            f"{text!r} is neither an event's number nor a time",
-            f"name an event by its number, or {EXAMPLES}",
+        raise UsageError(
+            f"{text!r} is neither an event's number nor a time", f"name an event by its number, or {EXAMPLES}"
         ) from None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import Cell, is_confirmed, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.source import Named
@@ -152,9 +152,7 @@ def approve(
         wanted = _Wanted(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
         chosen, spared = _chosen(context, server, wanted)
         if not (json or _print_all(context, chosen, whole=whole)):
-            raise CommandError(
-                ExitCode.USAGE, "nothing is approved: some of it could not be shown", "add --whole, and read it all"
-            )
+            raise UsageError("nothing is approved: some of it could not be shown", "add --whole, and read it all")
         question = "start these servers as shown?" if project else "approve this?"
         is_asked = bool(chosen) and not yes and (project or sys.stdin.isatty())
         if is_asked and not is_confirmed(question):
@@ -187,8 +185,7 @@ def block(
     from quarterdeck.trust.judge.verdicts import Decision
 
     if bool(tools) == everything:
-        raise CommandError(
-            ExitCode.USAGE,
+        raise UsageError(
             "name the tools to block, or the whole server: --all",
             f"quarterdeck trust block {flat(server)} TOOL…, or quarterdeck trust block {flat(server)} --all",
         )
@@ -245,8 +242,7 @@ def _chosen(
 
 
 def _unclear() -> CommandError:
-    return CommandError(
-        ExitCode.USAGE,
+    return UsageError(
         "nothing to approve was given",
         "name SERVER TOOL…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
     )

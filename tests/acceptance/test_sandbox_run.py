@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.processes.commands import quarterdeck
+from support.processes.commands import OURSELVES, forks, quarterdeck
 from support.processes.forks import Forks
 from support.processes.identities import Identity
 from support.sandbox.confinements import TIERS
@@ -36,7 +36,18 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(environ: dict[str, str]) -> Run:
-    """Type a command line; its end."""
+    """Run a command line in a fork; its end."""
+
+    def run_it(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+        ended = forks().run(OURSELVES, ("sandbox", "run", *words), environ, given=stdin.encode())
+        return subprocess.CompletedProcess(words, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+    return run_it
+
+
+@pytest.fixture
+def typed(environ: dict[str, str]) -> Run:
+    """The same, started as whoever types it does."""
 
     def type_it(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         return quarterdeck("sandbox", "run", *words, stdin=stdin, env=environ, cwd="/")
@@ -45,9 +56,10 @@ def run(environ: dict[str, str]) -> Run:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, run: Run) -> None:
+def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, typed: Run) -> None:
     """A policy could not be tried on what speaks over its streams."""
-    ended = run("--tier", tier, "--allow-unsandboxed", "--", "sh", "-c", "cat; echo oops >&2; exit 7", stdin="hello\n")
+    script = "cat; echo oops >&2; exit 7"
+    ended = typed("--tier", tier, "--allow-unsandboxed", "--", "sh", "-c", script, stdin="hello\n")
     assert (ended.returncode, ended.stdout) == (7, "hello\n"), ended.stderr
     assert "oops\n" in ended.stderr
     assert f"sandbox {tier}" in ended.stderr

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from .policy.mounts import is_within as is_within
     from .policy.mounts import is_within_any as is_within_any
     from .policy.promises import Receipt as Receipt
+    from .program.installations import SYSTEM_FOLDERS as SYSTEM_FOLDERS
+    from .program.installations import Prefix as Prefix
+    from .program.installations import environment_of as environment_of
+    from .program.installations import is_environment as is_environment
+    from .program.installations import is_installation as is_installation
+    from .program.installations import prefix_of as prefix_of
     from .program.launch import LaunchError as LaunchError
     from .program.launch import LaunchPlan as LaunchPlan
     from .program.launch import plan_launch as plan_launch
     from .program.launch import words_of as words_of
     from .program.needed_paths import RequiredPath as RequiredPath
-    from .program.prefixes import SYSTEM_FOLDERS as SYSTEM_FOLDERS
-    from .program.prefixes import Prefix as Prefix
-    from .program.prefixes import environment_of as environment_of
-    from .program.prefixes import is_environment as is_environment
-    from .program.prefixes import is_installation as is_installation
-    from .program.prefixes import prefix_of as prefix_of
     from .program.resolve import resolve_program as resolve_program
     from .run.cgroup import sweep_cgroups as sweep_cgroups
     from .run.confine import Requester as Requester

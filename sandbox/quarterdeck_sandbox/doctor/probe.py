@@ -22,11 +22,11 @@ from typing import Final
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.inside import kernel
+from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.spawn import readonly_argv, unnamed_file
-from quarterdeck_sandbox.run.unix_user import FIRST_UID, LAST_UID
 
 from .trials import run, try_bubblewrap, try_cgroups
 

@@ -18,6 +18,12 @@ from .promises import REACHABLE, SCOPES_ABI, PropertyFinding, Receipt, Strength,
 _Problem = str | None
 
 
+FIRST_UID: Final = 61184
+"""Of the dynamic range, 61184 to 65519."""
+
+LAST_UID: Final = 65519
+
+
 @dataclass(frozen=True, slots=True)
 class UnixUser:
     """A user and its group.  `dedicated` says that nobody else runs as it."""

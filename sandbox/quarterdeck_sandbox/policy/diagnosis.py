@@ -144,16 +144,23 @@ def _mechanisms(machine: Machine) -> Iterator[DiagnosisLine]:
     yield DiagnosisLine("system", LineState.OK, f"Linux {machine.kernel} on {machine.architecture}{where}")
     yield from _bubblewrap(machine)
     yield _landlock(machine)
+    closed = "closed parts of writable paths"
     if machine.closes:
-        yield DiagnosisLine("closed parts of writable paths", LineState.OK, "by read-only mounts")
+        yield DiagnosisLine(closed, LineState.OK, "by read-only mounts")
     else:
         what = "no mount namespace can be made: where configuration lies in a writable path, nothing starts"
-        yield DiagnosisLine("closed parts of writable paths", LineState.WEAKER, what, closing_remedy(machine))
+        yield DiagnosisLine(closed, LineState.WEAKER, what, closing_remedy(machine))
     if machine.seccomp:
         yield DiagnosisLine("seccomp", LineState.OK, "a filter of system calls was loaded, and held")
     else:
         yield DiagnosisLine("seccomp", LineState.MISSING, "no filter can be loaded", seccomp_remedy(machine))
-    yield from (_controller(machine, controller) for controller in CONTROLLERS)
+    for controller in CONTROLLERS:
+        subject = f"control group: {controller}"
+        if place := machine.cgroups.controllers.get(controller):
+            version = 1 if controller in machine.cgroups.legacy else 2
+            yield DiagnosisLine(subject, LineState.OK, f"version {version}, in {place}")
+        else:
+            yield DiagnosisLine(subject, LineState.WEAKER, "not writable for us", cgroups_remedy(machine))
     yield _internet(machine)
 
 
@@ -182,18 +189,9 @@ def _landlock(machine: Machine) -> DiagnosisLine:
         state = LineState.OK if spare else LineState.MISSING
         return DiagnosisLine("landlock", state, f"none; {role}" if spare else "none", "" if spare else LANDLOCK)
     if abi < SCOPES_ABI and not spare:
-        return DiagnosisLine("landlock", LineState.WEAKER, f"version {abi}: signals get through", LANDLOCK_SCOPES)
+        what, remedy = f"version {abi}: signals get through", "use Linux 6.12 or later, or install bubblewrap"
+        return DiagnosisLine("landlock", LineState.WEAKER, what, remedy)
     return DiagnosisLine("landlock", LineState.OK, f"version {abi}; {role}" if spare else f"version {abi}")
-
-
-def _controller(machine: Machine, controller: str) -> DiagnosisLine:
-    place = machine.cgroups.controllers.get(controller)
-    subject = f"control group: {controller}"
-    if place is None:
-        return DiagnosisLine(subject, LineState.WEAKER, "not writable for us", cgroups_remedy(machine))
-    return DiagnosisLine(
-        subject, LineState.OK, f"version {1 if controller in machine.cgroups.legacy else 2}, in {place}"
-    )
 
 
 def _internet(machine: Machine) -> DiagnosisLine:
@@ -227,14 +225,10 @@ def _attacks(test: SelfTest, findings: Mapping[Property, PropertyFinding], tier:
 
 INSTALL_BUBBLEWRAP: Final = "apt install bubblewrap   (or: dnf install bubblewrap, pacman -S bubblewrap)"
 
-INSTALL_BOTH: Final = "apt install bubblewrap slirp4netns   (or: dnf install …, pacman -S …)"
-
 NEWER_BUBBLEWRAP: Final = (
     "install bubblewrap 0.12.0 or later, or your distribution's update for CVE-2026-87766; until then, hide no path "
     "inside a path that may be written"
 )
-
-OLD_BUBBLEWRAP: Final = "install a newer bubblewrap (0.8.0 or later)"
 
 OTHER_SYSTEM: Final = (
     'run it on Linux, or in a Linux virtual machine; with limits only: --allow-unsandboxed or "minimum": "limits"'
@@ -243,8 +237,6 @@ OTHER_SYSTEM: Final = (
 LANDLOCK: Final = (
     "use Linux 5.13 or later, started with lsm=…,landlock (see /sys/kernel/security/lsm); or install bubblewrap"
 )
-
-LANDLOCK_SCOPES: Final = "use Linux 6.12 or later, or install bubblewrap"
 
 REPORT: Final = "please report this, with the output of `quarterdeck doctor --json`"
 
@@ -284,7 +276,7 @@ def bubblewrap_remedy(machine: Machine) -> str:
     if not found.path:
         return INSTALL_BUBBLEWRAP
     if "nknown option" in found.why:
-        return OLD_BUBBLEWRAP
+        return "install a newer bubblewrap (0.8.0 or later)"
     if machine.container not in ("", "wsl"):
         return _container(machine)
     if machine.euid == 0:
@@ -325,7 +317,8 @@ def internet_remedy(machine: Machine) -> str:
     if not (found.works and found.makes_network):
         remedy = bubblewrap_remedy(machine)
         if remedy == INSTALL_BUBBLEWRAP and not (machine.pasta or machine.slirp4netns):
-            return INSTALL_BOTH  # at once: half of it would ask for the other half
+            # At once: half of it would ask for the other half.
+            return "apt install bubblewrap slirp4netns   (or: dnf install …, pacman -S …)"
         return remedy
     if machine.uplink_why.startswith("/dev/net/tun"):
         if machine.container not in ("", "wsl"):

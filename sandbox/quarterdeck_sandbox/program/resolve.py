@@ -3,7 +3,7 @@
     named path ── symbolic links ──▶ file ── shim? ──▶ the program behind it
                                        └── first line ──▶ interpreter ── … and so on
 
-Each file on the way is shown with the folder that it belongs to (`prefixes`), each link as a link.  Only looks;
+Each file on the way is shown with the folder that it belongs to (`installations`), each link as a link.  Only looks;
 starts nothing.
 """
 
@@ -18,9 +18,8 @@ from typing import Final, NoReturn
 from quarterdeck_sandbox.hostile_files import follow
 from quarterdeck_sandbox.policy.mounts import is_within, is_within_any
 
+from .installations import SYSTEM_FOLDERS, Prefix, ShimContext, behind_shim, environment_of, is_environment, prefix_of
 from .launch import DEFAULT_PATH, LaunchError, LaunchPlan, plan_launch
-from .prefixes import SYSTEM_FOLDERS, Prefix, environment_of, is_environment, prefix_of
-from .shims import ShimContext, behind_shim
 
 MAX_STEPS: Final = 20
 """Shims and interpreters on the way to a program; the kernel follows five first lines."""

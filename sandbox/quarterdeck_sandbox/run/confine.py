@@ -2,15 +2,25 @@
 
 Everything that can be refused is refused here, before anything starts.  It looks at the filesystem and changes only
 the owner of private directories.
+
+Started by root, a process runs as the owner of what it may write, or as a user of its own: with one user for all of
+them, `kill(-1)` in one would end its neighbours, and a limit on processes would be shared.  A user of its own is taken
+from the range that systemd sets aside for exactly this (systemd.exec, "DynamicUser").  Where no other user can do the
+work, because the program lies in a home that is closed to others, or because what is to be written is root's, it stays
+root without any capability (`ROOT`): then Landlock holds what ownership would let it do.
 """
 
+import hashlib
 import os
+import pwd
 import resource
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import psutil
@@ -18,21 +28,19 @@ import psutil
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_sandbox.network.uplink import RESOLV_CONF
 from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
-from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
+from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, Confinement, UnixUser
 from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text, routes_of
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.policy.promises import TRUNCATE_ABI
 from quarterdeck_sandbox.policy.seccomp import Filter, compile_filter
 from quarterdeck_sandbox.policy.tiers import HOSTNAME
+from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import build_view, identity_mounts
 from quarterdeck_sandbox.view.secret_paths import PathRules, credentials_touching
-
-from .unix_user import choose_user, hand_over, why_unreachable, why_unreadable
 
 OWN_PREFIX: Final = sys.base_prefix
 """Where the gate's interpreter lives."""
@@ -247,3 +255,131 @@ def _filter(choice: Choice) -> bytes:
         ),
         machine.architecture,
     )
+
+
+def choose_user(home: Path, writable: Iterable[str]) -> UnixUser:
+    """The owner of what it may write when that is one user, else a user of its own, the same at each start.
+
+    Args:
+        home: its private home; whoever owns it already is kept.
+        writable: the paths that the policy lets it write, private ones aside.
+
+    Raises:
+        LaunchError: two writable paths belong to two users, or one cannot be looked at.
+    """
+    owners: dict[int, tuple[str, int]] = {}
+    for path in writable:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            why = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be looked at"
+            raise LaunchError("sandbox_refused", f'"write" names {path}, which {why}: take it out') from error
+        owners.setdefault(status.st_uid, (path, status.st_gid))
+    if len(owners) > 1:
+        named = ", ".join(f"{path} to uid {uid}" for uid, (path, _) in owners.items())
+        raise LaunchError("sandbox_refused", f"it may write paths of several users ({named}): grant those of one")
+    if owners:
+        [(uid, (_, gid))] = owners.items()
+        if uid == 0:
+            return ROOT
+        return UnixUser(uid, _group_of(uid, gid), dedicated=False)
+    owner = os.stat(home).st_uid
+    uid = owner if FIRST_UID <= owner <= LAST_UID else _unused_uid(home)
+    return UnixUser(uid, uid, dedicated=True)
+
+
+def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:
+    """Give private directories, and all that is in them, to `identity`.
+
+    Raises:
+        OSError: one cannot be changed.
+    """
+    for folder in folders:
+        if os.stat(folder).st_uid == identity.uid:
+            continue
+        # By descriptors: a path could be led elsewhere by whoever owns it still.
+        for _, directories, files, fd in os.fwalk(folder):
+            for name in (*directories, *files):
+                os.chown(name, identity.uid, identity.gid, dir_fd=fd, follow_symlinks=False)
+        # Last, as it is what tells that all of it was done.
+        os.chown(folder, identity.uid, identity.gid)
+
+
+def why_unreachable(identity: UnixUser, paths: Iterable[str]) -> str:
+    """Why `identity` cannot walk to one of `paths`, which without mounts of its own it must; empty when it can."""
+    for path in paths:
+        for folder in reversed(Path(os.path.realpath(path)).parents):
+            if not _allows(identity, folder, stat.S_IXOTH):
+                return f"{path} is out of reach for {identity.name}, because {folder} is closed to others"
+    return ""
+
+
+def why_unreadable(identity: UnixUser, paths: Iterable[str]) -> str:
+    """Why `identity` may not read one of `paths` itself, which no mount changes; empty when it may."""
+    for path in paths:
+        needed = stat.S_IROTH | (stat.S_IXOTH if os.path.isdir(path) else 0)
+        if not _allows(identity, Path(path), needed):
+            return f"{path} is closed to {identity.name}"
+    return ""
+
+
+def open_to_all(folder: str) -> tuple[str, ...]:
+    """The largest parts of `folder` in which every user may read everything: what root may see without being root."""
+    whole, parts = _open_parts(folder)
+    return (folder,) if whole else tuple(parts)
+
+
+def _open_parts(folder: str) -> tuple[bool, list[str]]:
+    """Whether a whole folder is open to all, and if not, which parts of it are."""
+    whole, parts = True, []
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return False, []
+    for entry in entries:
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except OSError:
+            continue  # gone meanwhile
+        if stat.S_ISLNK(mode):
+            continue  # what it leads to has rules of its own
+        if stat.S_ISDIR(mode) and mode & 0o5 == 0o5:
+            is_open, below = _open_parts(entry.path)
+            parts += [entry.path] if is_open else below
+            whole &= is_open
+        elif not stat.S_ISDIR(mode) and mode & 0o4:
+            parts.append(entry.path)
+        else:
+            whole = False
+    return whole, parts
+
+
+def _group_of(uid: int, found: int) -> int:
+    """Its own group: that of a path can be one of the system's, which opens more than the path."""
+    try:
+        gid = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        gid = found
+    return gid or uid
+
+
+def _allows(identity: UnixUser, path: Path, needed: int) -> bool:
+    """Whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
+    status = path.stat()
+    shift = 6 if status.st_uid == identity.uid else 3 if status.st_gid == identity.gid else 0
+    return status.st_mode & needed << shift == needed << shift
+
+
+def _unused_uid(home: Path) -> int:
+    in_use = {process.info["uids"].real for process in psutil.process_iter(["uids"]) if process.info["uids"]}
+    # A server that does not run now keeps its user all the same: its home is that user's.
+    for other in home.parent.parent.glob(f"*/{home.name}"):
+        with suppress(FileNotFoundError):  # one that was temporary
+            in_use.add(other.lstat().st_uid)
+    width = LAST_UID - FIRST_UID + 1
+    start = int.from_bytes(hashlib.sha256(os.fsencode(home)).digest()[:4], "big")
+    for step in range(width):
+        uid = FIRST_UID + (start + step) % width
+        if uid not in in_use:
+            return uid
+    raise LaunchError("sandbox_refused", f"every user from {FIRST_UID} to {LAST_UID} is running something: stop some")

@@ -11,9 +11,9 @@ from typing import Final
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.hostile_files import Followed, follow, open_regular
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
+from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS, Prefix, is_installation
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.program.needed_paths import NamedPath, named_in
-from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS, Prefix, is_installation
 from quarterdeck_sandbox.program.resolve import Program
 
 from .grants import give

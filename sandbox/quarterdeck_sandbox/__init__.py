@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .policy.diagnosis import DiagnosisLine as DiagnosisLine
     from .policy.diagnosis import SelfTest as SelfTest
     from .policy.diagnosis import diagnose as diagnose
+    from .policy.limits import DiskUse as DiskUse
     from .policy.limits import Excess as Excess
     from .policy.limits import ProcessTree as ProcessTree
     from .policy.limits import Usage as Usage
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from .run.confine import Requester as Requester
     from .run.confine import confine as confine
     from .run.confine import showable as showable
-    from .run.disk_use import DiskUse as DiskUse
     from .run.disk_use import disk_use as disk_use
     from .run.disk_use import measure_disk_use as measure_disk_use
     from .run.hints import infer_hints as infer_hints

@@ -118,10 +118,7 @@ def open_regular(
 ) -> Iterator[BinaryIO]:
     """A regular file, open for reading within the block.
 
-    Args:
-        path: of the file.
-        dir_fd: where a relative path starts; the working directory by default.
-        follow_link: whether a symbolic link at the path's end is followed; those before it always are.
+    A relative path starts at `dir_fd`.  `follow_link` is about a link at its end; those before are always followed.
 
     Raises:
         NotRegularError: something else is there.

@@ -218,7 +218,7 @@ def _empty_if_over(tmp: Path, limits: Limits) -> None:
     """Empty the temporary directory when it exceeds the limits: else the next run would end before it begins."""
     used = disk_use((str(tmp),))
     most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
-    if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):
+    if (most_bytes and used.size_bytes > most_bytes) or (most_inodes and used.files > most_inodes):
         remove_tree(str(tmp))
         tmp.mkdir(mode=0o700, exist_ok=True)
 

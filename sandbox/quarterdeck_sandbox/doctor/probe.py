@@ -117,12 +117,9 @@ def probe_more(machine: Machine) -> Machine:
 
 
 def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[str]) -> str:
-    """What kind of container we are in by its traces, empty for none; a guess for people, nothing depends on it.
+    """What kind of container we are in, empty for none; a guess for people by its traces, nothing depends on it.
 
-    Args:
-        environ: our own.
-        release: the kernel's.
-        markers: those of the engines' marker files that exist.
+    `markers` are those of the engines' marker files that exist.
     """
     found = dict(_MARKERS)
     if kind := next((found[marker] for marker in markers), ""):

@@ -65,10 +65,7 @@ Starter = Callable[[Confinement], Awaitable[ConfinedProcess]]
 async def self_test(machine: Machine, starter: Starter = start, place: str | None = None) -> SelfTest:
     """Attack the sandbox that servers get by default; that it cannot be started is a result, too.
 
-    Args:
-        machine: what there is.
-        starter: starts it.
-        place: a folder beside which servers have their private homes; the system's for temporary files when None.
+    `place` is where servers have their private homes; the system's folder for temporary files when None.
     """
     try:
         with anyio.fail_after(DEADLINE_S), _scene(place) as scene:

@@ -46,12 +46,7 @@ _VIEW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TrialEnd:
-    """How a trial's program ended.
-
-    Attributes:
-        why: empty when it exited with status 0, in time, else what it said, on one line.
-        stdout: what it wrote.
-    """
+    """How a trial's program ended: `why` is empty when it did with status 0 in time, else what it said, on one line."""
 
     why: str
     stdout: str = ""

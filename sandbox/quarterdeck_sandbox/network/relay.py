@@ -215,11 +215,7 @@ def refusal(host: str, address: str, own: Collection[Address], local: Collection
 def local_addresses(host: str, hostname: str, hosts: str, own: Collection[Address]) -> frozenset[Address]:
     """Where this machine itself leads `host`: who runs the machine decides that, not who owns the name.  Pure.
 
-    Args:
-        host: a name.
-        hostname: this machine's.
-        hosts: a text as in /etc/hosts.
-        own: the addresses of this machine's interfaces.
+    The machine is called `hostname`, has the text `hosts` as its /etc/hosts, and `own` addresses at its interfaces.
     """
     found = set(own) if host == hostname.lower() else set()
     for line in hosts.splitlines():

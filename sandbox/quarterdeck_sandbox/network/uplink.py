@@ -74,13 +74,7 @@ _LAY: Final = 'echo 1 2>/dev/null >/proc/sys/net/ipv4/conf/all/arp_notify; exec 
 
 @dataclass(slots=True)
 class Uplink:
-    """A running helper; `close` ends it.
-
-    Attributes:
-        name: what people call it.
-        fd: a descriptor of its process; -1 before it is ready.
-        pid: its process id.
-    """
+    """A running helper; `close` ends it.  `fd` is a descriptor of its process, -1 before it is ready."""
 
     name: str
     _child: subprocess.Popen[bytes]

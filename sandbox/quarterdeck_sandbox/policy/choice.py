@@ -50,13 +50,9 @@ def choose(
 ) -> Choice:
     """Choose the strongest tier that the machine gives; a trusted process gets limits and a reaper, and runs as us.
 
-    Args:
-        policy: what is wanted.
-        machine: what there is.
-        allow_unsandboxed: a minimum of `landlock`, which is the default one, is none; `bubblewrap` still is.
-        stays_root: it cannot run as another user, and stays root without capabilities.
-        open_port: where a deck of ours on this machine's loopback asks for no token, so that it must not be reached; 0
-            for one that is not known yet, None for no such.
+    With `allow_unsandboxed` a minimum of `landlock`, which is the default one, is none; `bubblewrap` still is.  At
+    `open_port` a deck of ours on this machine's loopback asks for no token, so that it must not be reached; 0 is one
+    that is not known yet, None no such.
 
     Raises:
         LaunchError: `sandbox_refused`: a requirement, the minimum or an explicit wish cannot be met; with the remedy.

@@ -110,13 +110,9 @@ class Report:
 def observe_receipt(
     confinement: Confinement, report: Report, ours: Mapping[str, str], unmet: Mapping[Property, str]
 ) -> Receipt:
-    """The receipt of a process whose program has not begun: it waits behind its gate.
+    """The receipt of a process whose program has not begun: it waits behind its gate, whose `report` this judges.
 
-    Args:
-        confinement: what was promised.
-        report: what the gate found inside.
-        ours: our own namespaces, `net` to its identity and so on.
-        unmet: properties that could not be set from outside, and why.
+    `ours` are our own namespaces, `net` to its identity and so on; `unmet` says what could not be set from outside.
 
     Raises:
         LaunchError: `sandbox_refused`: a required property does not hold, or what was closed is open; `spawn_failed`:

@@ -5,7 +5,7 @@ A `UsageMeter` follows one tree from look to look; it keeps the peaks, and the p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -60,14 +60,22 @@ class ProcessTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """Files that count as scratch: their bytes and their number."""
+class DiskUse:
+    """The room that files take.
 
-    bytes: int = 0
-    inodes: int = 0
+    Attributes:
+        size_bytes: on disk: holes of a file count nothing, and a file with several names once.
+        files: all entries.
+        is_whole: False when some of it could not be looked at, so that there is more.
+    """
 
-    def __add__(self, other: "Space") -> "Space":
-        return Space(self.bytes + other.bytes, self.inodes + other.inodes)
+    size_bytes: int = 0
+    files: int = 0
+    is_whole: bool = True
+
+    def __add__(self, other: Self) -> Self:
+        both = self.is_whole and other.is_whole
+        return type(self)(self.size_bytes + other.size_bytes, self.files + other.files, both)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +90,8 @@ class Pages:
     own_bytes: int = 0
     shared_bytes: int = 0
 
-    def __add__(self, other: "Pages") -> "Pages":
-        return Pages(self.own_bytes + other.own_bytes, self.shared_bytes + other.shared_bytes)
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.own_bytes + other.own_bytes, self.shared_bytes + other.shared_bytes)
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -140,7 +148,7 @@ class UsageMeter:
     def __init__(self, tree: ProcessTree, limits: Limits, now: float) -> None:
         self.present: Usage | None = None
         self.peak: Usage | None = None
-        self.tmpfs = self.walked = Space()
+        self.tmpfs = self.walked = DiskUse()
         self._tree = tree
         self._limits = limits
         self._started_at = now
@@ -158,11 +166,11 @@ class UsageMeter:
         scratch = self.tmpfs + self.walked
         resident = sum(member.rss_bytes for member in counted)
         used = self.present = Usage(
-            memory_bytes=resident + self.tmpfs.bytes + self.tmpfs.inodes * INODE_BYTES,
+            memory_bytes=resident + self.tmpfs.size_bytes + self.tmpfs.files * INODE_BYTES,
             processes=sum(member.threads for member in counted),
             cpu_s=self._cpu(members),
-            scratch_bytes=scratch.bytes,
-            scratch_inodes=scratch.inodes,
+            scratch_bytes=scratch.size_bytes,
+            scratch_inodes=scratch.files,
         )
         self._most_bytes = used.memory_bytes + sum(member.unseen_bytes for member in counted)
         self.peak = used if self.peak is None else self.peak.most(used)
@@ -170,7 +178,7 @@ class UsageMeter:
 
     def confirm(self, pages: Pages, now: float) -> Excess | None:
         """Judge memory by an exact look, after a `Suspicion`."""
-        files = max(self.tmpfs.bytes, pages.shared_bytes) + self.tmpfs.inodes * INODE_BYTES
+        files = max(self.tmpfs.size_bytes, pages.shared_bytes) + self.tmpfs.files * INODE_BYTES
         memory = pages.own_bytes + files
         limit = self._limits.memory_bytes
         if limit is not None and memory > limit:

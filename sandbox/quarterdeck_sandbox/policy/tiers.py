@@ -50,13 +50,7 @@ TERMINALS: Final = "/dev/pts"
 
 
 def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], int]) -> list[str]:
-    """All that `bwrap` is told by `--args`.
-
-    Args:
-        confinement: what to build.
-        gate_folder: the directory of the gate's modules outside.
-        put: keeps a text in an inheritable descriptor, which it returns.
-    """
+    """All that `bwrap` is told by `--args`; `put` keeps a text in an inheritable descriptor, which it returns."""
     shared_bytes = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
     return [
         *_namespaces(confinement),
@@ -72,10 +66,7 @@ def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], i
 def rules(confinement: Confinement, own: tuple[str, ...], settings: tuple[str, ...]) -> Mapping[str, object] | None:
     """What the gate confines itself with; None for nothing, as beside the namespaces of whoever is not root.
 
-    Args:
-        confinement: what to confine it by.
-        own: directories that the gate itself reads: its modules and its interpreter.
-        settings: what it may read of the system's settings beyond its view.
+    It reads directories of its `own`, and beyond its view of the system the `settings` that are given.
     """
     mounts = confinement.view.mounts
     writable = [mount for mount in mounts if mount.kind is MountKind.WRITE]

@@ -180,11 +180,7 @@ class ShimContext:
 def behind_shim(path: str, text: str, name: str, context: ShimContext) -> str | None:
     """The program that a shim stands for; None when `path` is no shim, or stands for what comes later on the PATH.
 
-    Args:
-        path: the file, symbolic links followed.
-        text: its beginning, when it is a script.
-        name: what it was called by.
-        context: where it is called.
+    `path` has no symbolic links; of a script `text` is the beginning; it was called by `name`.
 
     Raises:
         LaunchError: `command_not_found`: the version wanted is not installed, or none is named.

@@ -1,6 +1,6 @@
 """What to execute: a resolved program, its arguments, environment and directory.
 
-Here a sandbox will step in: it turns one plan into another that confines it.  Nothing is started here.
+A sandbox turns one plan into another that confines it.  Nothing is started here.
 
     LaunchError     the plan cannot be made or started; `.code` is one of the stable codes
 """
@@ -30,14 +30,7 @@ def words_of(error: OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """A process that is to be started.
-
-    Attributes:
-        program: absolute path of what is executed.
-        argv: its argument vector, the zeroth included.
-        env: its whole environment.
-        cwd: its working directory.
-    """
+    """A process that is to be started: an absolute path, all its arguments from the zeroth, its whole environment."""
 
     program: str
     argv: tuple[str, ...]

@@ -40,9 +40,7 @@ _LIMIT: Final = {
 class Cgroup:
     """One control group, made by `create`.
 
-    Attributes:
-        unmet: properties whose limit could not be set, and why.
-        enforced: names of the limits that the kernel holds on whatever joins.
+    `unmet` says which properties' limits could not be set, and why; `enforced` names those that the kernel holds.
     """
 
     def __init__(self, cgroups: Cgroups, name: str) -> None:
@@ -127,11 +125,7 @@ class Cgroup:
 
 
 def sweep_cgroups(cgroups: Cgroups) -> tuple[Path, ...]:
-    """Remove groups whose owner is gone, and kill what still lives in them; what is busy waits for the next sweep.
-
-    Returns:
-        what was removed.
-    """
+    """Remove groups whose owner is gone, and kill what still lives in them; what is busy waits for the next sweep."""
     parents = [cgroups.unified] if cgroups.unified else []
     removed = []
     for parent in dict.fromkeys([*parents, *cgroups.controllers.values()]):

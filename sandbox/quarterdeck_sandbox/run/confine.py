@@ -61,14 +61,7 @@ _OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who wants something confined, and where.
-
-    Attributes:
-        places: the private and the forbidden directories.
-        environ: our own environment, for grants.
-        allow_unsandboxed: accept limits alone where nothing better works.
-        open_port: see `choose`.
-    """
+    """Who wants something confined, and where; `environ` is our own, for grants.  The last two are for `choose`."""
 
     places: Places
     environ: Mapping[str, str]

@@ -9,10 +9,9 @@ import os
 import stat
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_sandbox.policy.limits import Space
+from quarterdeck_sandbox.policy.limits import DiskUse
 
 WALK_S: Final = 1.0
 """One walk through scratch files takes at most so long, and tells what it has seen by then: some 300,000 files."""
@@ -30,21 +29,6 @@ _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os
 """How each directory is opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskUse:
-    """The room that files take.
-
-    Attributes:
-        size_bytes: on disk: holes of a file count nothing, and a file with several names once.
-        files: all entries.
-        is_whole: False when some of it could not be looked at, so that there is more.
-    """
-
-    size_bytes: int = 0
-    files: int = 0
-    is_whole: bool = True
-
-
 def measure_disk_use(path: str | os.PathLike[str], most_entries: int = MAX_ENTRIES) -> DiskUse:
     """The room that `path` takes, a file or a directory with all that is in it; nothing when it is not there."""
     walk = _Walk(most_entries, math.inf)
@@ -55,15 +39,15 @@ def measure_disk_use(path: str | os.PathLike[str], most_entries: int = MAX_ENTRI
     walk.count(status, status.st_dev)
     if stat.S_ISDIR(status.st_mode):
         walk.through(path)
-    return DiskUse(walk.size_bytes, walk.files, walk.is_whole)
+    return walk.result()
 
 
-def disk_use(directories: Iterable[str], within_s: float = WALK_S) -> Space:
+def disk_use(directories: Iterable[str], within_s: float = WALK_S) -> DiskUse:
     """What lies below these directories, on their own file systems; they themselves are not counted."""
     walk = _Walk(MAX_ENTRIES, time.monotonic() + within_s)
     for directory in directories:
         walk.through(directory)
-    return Space(walk.size_bytes, walk.files)
+    return walk.result()
 
 
 class _Walk:
@@ -75,6 +59,9 @@ class _Walk:
         self._left = most_entries
         self._until = until
         self._linked: set[tuple[int, int]] = set()
+
+    def result(self) -> DiskUse:
+        return DiskUse(self.size_bytes, self.files, self.is_whole)
 
     def through(self, path: str | os.PathLike[str]) -> None:
         """Count all that is in a directory."""

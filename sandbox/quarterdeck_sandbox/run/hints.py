@@ -137,13 +137,8 @@ def missing_paths(
 ) -> tuple[list[RequiredPath], list[str]]:
     """What a command names and its policy does not show, and in words what cannot be given so.  Nothing is started.
 
-    Args:
-        plan: the command, with its whole environment.
-        policy: what it may see.
-        places: its own directories; whoever names a path in them has it already.
-        environ: our environment: what grants refer to.
-        variables: those of the environment that may name paths: what whoever wrote the command set.
-        names_cwd: whether the working directory is one that was named.
+    Of its environment `variables` may name paths: those that came with the command; `names_cwd` says whether its
+    working directory did.  Grants refer to our own `environ`.
 
     Raises:
         LaunchError: the command has no program, or the policy names what may not be shown.

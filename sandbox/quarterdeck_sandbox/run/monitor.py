@@ -12,11 +12,11 @@ from typing import Final, Protocol
 
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.policy.limits import (
+    DiskUse,
     Excess,
     Pages,
     Process,
     ProcessTree,
-    Space,
     Suspicion,
     Usage,
     UsageMeter,
@@ -51,10 +51,10 @@ class MachineReader(Protocol):
     def exact_memory(self, pids: Iterable[int]) -> Pages:
         """See `processes.exact_memory`."""
 
-    def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> Space:
+    def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> DiskUse:
         """See `processes.tmpfs_use`."""
 
-    def disk_use(self, directories: Iterable[str]) -> Space:
+    def disk_use(self, directories: Iterable[str]) -> DiskUse:
         """See `processes.disk_use`."""
 
 

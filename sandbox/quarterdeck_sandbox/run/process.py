@@ -305,10 +305,9 @@ class ConfinedProcess:
         return True
 
     def _told_peak(self, largest: int) -> int | None:
-        """What the kernel says of its memory once it has ended; None where that may be less than it held.
+        """What the kernel says of its memory once it has ended, `largest` of the processes that were waited for.
 
-        Args:
-            largest: the size of the largest process that was waited for.
+        None where that may be less than it held.
         """
         if self._resources.cgroup is not None and (whole := self._resources.cgroup.peak_bytes) is not None:
             return max(whole, self._seen_rss_bytes or 0)

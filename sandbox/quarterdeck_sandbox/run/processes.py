@@ -25,7 +25,7 @@ import anyio
 import anyio.to_thread
 import psutil
 
-from quarterdeck_sandbox.policy.limits import Pages, Process, ProcessTree, Space, members
+from quarterdeck_sandbox.policy.limits import DiskUse, Pages, Process, ProcessTree, members
 
 from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `MachineReader`
 
@@ -81,9 +81,9 @@ def exact_memory(pids: Iterable[int]) -> Pages:
     return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids))) if _IS_LINUX else pages
 
 
-def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> Space:
+def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> DiskUse:
     """What these mount points below the root of `root_pid` hold, as far as they can be looked at."""
-    total, seen = Space(), set()
+    total, seen = DiskUse(), set()
     for mount in mounts:
         try:
             fd = os.open(f"/proc/{root_pid}/root{mount}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -95,7 +95,7 @@ def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> Space:
             os.close(fd)
         if device not in seen:
             seen.add(device)
-            total += Space((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
+            total += DiskUse((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
     return total
 
 

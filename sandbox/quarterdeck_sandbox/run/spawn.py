@@ -68,11 +68,7 @@ def spawn_bubblewrap(
 ) -> tuple[subprocess.Popen[bytes], FileIO, FileIO]:
     """Spawn bwrap: the child, the pipe in which it tells its child's pid, and the one that it waits for.
 
-    Args:
-        confinement: what to build.
-        control_fd: the gate's end of its conversation.
-        stdio: what the program's streams are.
-        pipes: owns both pipes.
+    `control_fd` is the gate's end of its conversation; `pipes` owns both pipes.
     """
     info, info_w = _pipe(pipes)
     blocked, block = _pipe(pipes)

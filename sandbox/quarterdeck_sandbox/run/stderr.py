@@ -34,12 +34,7 @@ class StderrKeeper:
     """Keep what one server writes to stderr."""
 
     def __init__(self, log_path: str, redactor: Redactor, clock: Callable[[], float] = time.time) -> None:
-        """Keep a tail, and a log at `log_path` (0600) unless it is empty.
-
-        Args:
-            log_path: where the log is.
-            redactor: takes secrets out of what is kept.
-            clock: seconds since 1970.
+        """Keep a tail, and a log at `log_path` (0600) unless it is empty; `clock` tells seconds since 1970.
 
         Raises:
             OSError: the log cannot be opened.

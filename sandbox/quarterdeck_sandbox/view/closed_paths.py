@@ -53,12 +53,8 @@ _SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What is closed to a process within what it may write.
-
-    Attributes:
-        paths: existing ones, without links, parents first, none within another.
-        shown: the receipt's lines.
-        gaps: one line for each that cannot be closed.
+    """What is closed to a process within what it may write: existing paths without links, parents first, none within
+    another; the receipt's lines; one line for each that cannot be closed.
     """
 
     paths: tuple[str, ...] = ()

@@ -43,10 +43,7 @@ class _Owner:
 def give(grant: Grant, user_home: str, environ: Mapping[str, str]) -> Granted:
     """What `grant` gives of this user's environment.
 
-    Args:
-        grant: which.
-        user_home: the user's home.
-        environ: the user's environment variables: where things are when they are not where they usually are.
+    `environ` is the user's too: it says where things are when they are not where they usually are.
 
     Raises:
         LaunchError: `sandbox_refused`: there is nothing here that could be granted.

@@ -122,13 +122,7 @@ _SHARED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A path that holds secrets.
-
-    Attributes:
-        path: where people know it.
-        real: where it is, symbolic links followed.
-        what: what it holds, for people.
-    """
+    """A path that holds secrets, as people know it; `real` has no symbolic links, `what` says what it holds."""
 
     path: str
     real: str

@@ -11,11 +11,11 @@ from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.policy.limits import (
     INODE_BYTES,
     RECONFIRM_S,
+    DiskUse,
     Excess,
     Pages,
     Process,
     ProcessTree,
-    Space,
     Suspicion,
     Usage,
     UsageMeter,
@@ -110,15 +110,15 @@ def test_an_excess_tells_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("seen", "limit"),
     [
-        (Space(MIB, 100), None),
-        (Space(MIB + 1, 100), "scratch_bytes"),
-        (Space(MIB, 101), "scratch_inodes"),
+        (DiskUse(MIB, 100), None),
+        (DiskUse(MIB + 1, 100), "scratch_bytes"),
+        (DiskUse(MIB, 101), "scratch_inodes"),
     ],
 )
-def test_scratch_is_bytes_and_files_of_all_places_together(seen: Space, limit: str | None) -> None:
+def test_scratch_is_bytes_and_files_of_all_places_together(seen: DiskUse, limit: str | None) -> None:
     """A server could fill the disk beside its tmpfs, or fill the kernel with empty files."""
     limits = Limits(scratch_bytes=MIB, scratch_inodes=100)
-    for first, second in ((Space(), seen), (seen, Space())):
+    for first, second in ((DiskUse(), seen), (seen, DiskUse())):
         watched = meter(limits)
         watched.tmpfs = first
         watched.walked = second
@@ -133,7 +133,7 @@ def test_what_the_kernel_holds_is_not_judged_a_second_time(name: str) -> None:
     others = tuple({"processes", "scratch_bytes", "scratch_inodes", "memory_bytes"} - {name})
     watched, judged = meter(limits, (name, *others)), meter(limits, others)
     for each in (watched, judged):
-        each.walked = Space(2 * MIB, 20)
+        each.walked = DiskUse(2 * MIB, 20)
     assert look(watched, [REAPER, PROGRAM, CHILD]) is None
     assert look(judged, [REAPER, PROGRAM, CHILD]) is not None
 
@@ -167,17 +167,17 @@ def test_an_acquitted_tree_is_left_alone_for_a_while_unless_it_grows() -> None:
 def test_files_in_memory_count_as_memory_and_so_do_their_inodes() -> None:
     """A server would hide its weight in /tmp, or in a million empty files."""
     watched = meter(MEMORY)
-    watched.tmpfs = Space(7 * MIB, 0)
+    watched.tmpfs = DiskUse(7 * MIB, 0)
     assert look(watched, [REAPER, PROGRAM]) is not None
     assert watched.confirm(Pages(10 * MIB), 1.0) is not None
-    watched.tmpfs = Space(0, 7 * MIB // INODE_BYTES)
+    watched.tmpfs = DiskUse(0, 7 * MIB // INODE_BYTES)
     assert watched.confirm(Pages(10 * MIB), 1.0) is not None
 
 
 def test_a_mapped_file_in_memory_counts_once() -> None:
     """Workers that share an array through /dev/shm would pay for it twice."""
     watched = meter(MEMORY)
-    watched.tmpfs = Space(6 * MIB, 0)
+    watched.tmpfs = DiskUse(6 * MIB, 0)
     assert watched.confirm(Pages(8 * MIB, shared_bytes=6 * MIB), 1.0) is None
     assert watched.confirm(Pages(8 * MIB, shared_bytes=9 * MIB), 1.0) is not None
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
-from quarterdeck_sandbox.policy.limits import Space
-from quarterdeck_sandbox.run.disk_use import HELD_LEVELS, DiskUse, disk_use, measure_disk_use
+from quarterdeck_sandbox.policy.limits import DiskUse
+from quarterdeck_sandbox.run.disk_use import HELD_LEVELS, disk_use, measure_disk_use
 
 LEVELS = 1200
 """Deeper than Python recurses, than there are descriptors, and than a path is long."""
@@ -146,8 +146,8 @@ def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_p
     (tmp_path / "sparse").touch()
     os.truncate(tmp_path / "sparse", 1 << 30)
     found = disk_use([str(tmp_path)])
-    assert found.inodes == 4
-    assert 300_000 <= found.bytes < 1_000_000
+    assert found.files == 4
+    assert 300_000 <= found.size_bytes < 1_000_000
 
 
 def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
@@ -157,13 +157,13 @@ def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
     (tmp_path / "outside" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "scratch" / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "swapped").symlink_to(tmp_path / "outside")
-    assert disk_use([str(tmp_path / "scratch")]).inodes == 1
-    assert disk_use([str(tmp_path / "swapped"), str(tmp_path / "gone")]) == Space()
+    assert disk_use([str(tmp_path / "scratch")]).files == 1
+    assert disk_use([str(tmp_path / "swapped"), str(tmp_path / "gone")]) == DiskUse(is_whole=False)
 
 
 def test_a_walk_ends_in_time_and_no_depth_hides_a_file() -> None:
     """A million files would stop the monitor of all servers; or a server would write without a limit far below."""
     with temporary_folder("quarterdeck-test-") as folder:
         deep(Path(folder))
-        assert disk_use([folder]).inodes == LEVELS
-        assert disk_use([folder], within_s=-1.0) == Space()
+        assert disk_use([folder]).files == LEVELS
+        assert disk_use([folder], within_s=-1.0) == DiskUse(is_whole=False)

@@ -12,7 +12,7 @@ import pytest
 from support.processes.running import python_child
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, ProcessTree, Space
+from quarterdeck_sandbox.policy.limits import DiskUse, Excess, Pages, Process, ProcessTree
 from quarterdeck_sandbox.run import monitor as monitor_module
 from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, TreeMonitor
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 MIB = 1 << 20
 REAPER = Process(10, 1, 1.0, MIB, 1, 0.0, 0.0)
 PROGRAM = Process(11, 10, 1.0, MIB, 1, 0.0, 0.0)
-NO_PAGES, EMPTY = Pages(), Space()
+NO_PAGES, EMPTY = Pages(), DiskUse()
 TREE = ProcessTree(pid=11, top=10, root_pid=11, scratch=("/scratch",), tmpfs=("/tmp",))
 
 
@@ -39,8 +39,8 @@ class Scene:
 
     processes: list[Process] = field(default_factory=lambda: [REAPER, PROGRAM])
     pages: Pages = NO_PAGES
-    tmpfs: Space = EMPTY
-    disk: Space = EMPTY
+    tmpfs: DiskUse = EMPTY
+    disk: DiskUse = EMPTY
     now: float = 0.0
     looked: list[str] = field(default_factory=list)
     disk_takes_s: float = 0.0
@@ -59,12 +59,12 @@ class Scene:
         self.looked.append(f"exact {list(pids)}")
         return self.pages
 
-    def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> Space:
+    def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> DiskUse:
         """See `MachineReader`."""
         self.looked.append(f"tmpfs {root_pid} {list(mounts)}")
         return self.tmpfs
 
-    def disk_use(self, directories: Iterable[str]) -> Space:
+    def disk_use(self, directories: Iterable[str]) -> DiskUse:
         """See `MachineReader`."""
         self.looked.append(f"disk {list(directories)}")
         self.now += self.disk_takes_s
@@ -180,7 +180,7 @@ async def test_walks_through_many_files_become_rarer_and_every_tree_has_its_turn
 async def test_scratch_on_disk_is_remembered_between_two_walks() -> None:
     """Its use would flicker between nothing and too much."""
     stage = Stage()
-    stage.scene.disk = Space(MIB, 4)
+    stage.scene.disk = DiskUse(MIB, 4)
     watch = stage.watch(Limits())
     await stage.monitor.tick()
     await stage.monitor.tick()

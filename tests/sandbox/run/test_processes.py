@@ -8,7 +8,7 @@ import pytest
 from support.processes.running import pid_of_nobody, python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck_sandbox.policy.limits import Process, Space
+from quarterdeck_sandbox.policy.limits import DiskUse, Process
 from quarterdeck_sandbox.run import processes
 from quarterdeck_sandbox.run.processes import exact_memory, scan, tmpfs_use, waited_s
 
@@ -93,8 +93,8 @@ def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
     here = os.getpid()
     before = tmpfs_use(here, ["/dev/shm", "/dev/shm", "/gone"])
     told = os.statvfs("/dev/shm")
-    assert before.bytes == pytest.approx((told.f_blocks - told.f_bfree) * told.f_frsize, abs=64 << 20)
-    assert tmpfs_use(2**22 + 1, ["/dev/shm"]) == Space()
+    assert before.size_bytes == pytest.approx((told.f_blocks - told.f_bfree) * told.f_frsize, abs=64 << 20)
+    assert tmpfs_use(2**22 + 1, ["/dev/shm"]) == DiskUse()
 
 
 @linux

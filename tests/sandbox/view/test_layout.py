@@ -14,6 +14,7 @@ from support.sandbox.machine_facts import ROOT_ONLY
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.policy.mounts import in_order, is_within
 from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.view import layout
 from quarterdeck_sandbox.view.layout import Mount, MountKind, View, build_view, identity_mounts
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME
 
@@ -288,6 +289,16 @@ def test_certificates_that_the_environment_names_are_shown(home: Home) -> None:
     for text in ("secret", "-----BEGIN PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\n"):
         bundle.write_text(text)
         assert not home.view(home.plan("/bin/sh", NODE_EXTRA_CA_CERTS=str(bundle))).shows(str(bundle))
+
+
+def test_a_file_that_is_too_large_for_certificates_is_not_looked_through(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start would read as much as a server's variable names, into memory."""
+    monkeypatch.setattr(layout, "MAX_CERTIFICATES_BYTES", 100)
+    for size, is_shown in ((100, True), (101, False)):
+        bundle = home.file(f"{size}.pem", "-----BEGIN CERTIFICATE-----".ljust(size))
+        assert home.view(home.plan("/bin/sh", SSL_CERT_FILE=str(bundle))).shows(str(bundle)) is is_shown
 
 
 def test_users_and_names_can_be_put_in_later(home: Home) -> None:

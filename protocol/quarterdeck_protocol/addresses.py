@@ -197,9 +197,18 @@ def parse_destination(text: str) -> Destination:
     if _is_address(text):
         raise ValueError(_IN_PART)
     host = _address(host) or _name(host)
+    return Destination(host, parse_port(digits))
+
+
+def parse_port(digits: str) -> int:
+    """Read a port.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 1 <= int(digits) <= 65535):
         raise ValueError("has no port: write NAME:PORT, with a port from 1 to 65535")
-    return Destination(host, int(digits))
+    return int(digits)
 
 
 def _name(text: str) -> str:

@@ -23,6 +23,7 @@ from quarterdeck_protocol.addresses import (
     kind_of_address,
     parse_address,
     parse_destination,
+    parse_port,
     plain,
 )
 from quarterdeck_protocol.policy import FrozenModel, Text
@@ -116,15 +117,9 @@ def _split_port(text: str) -> tuple[str, int | None]:
         head, bracket, tail = text[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
             raise ValueError("has a bracket without its end: write [address] or [address]:port")
-        return head, _port(tail[1:]) if tail else None
+        return head, parse_port(tail[1:]) if tail else None
     head, colon, digits = text.rpartition(":")
-    return (head, _port(digits)) if colon and ":" not in head else (text, None)
-
-
-def _port(digits: str) -> int:
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 1 <= int(digits) <= 65535):
-        raise ValueError("has no port: write NAME:PORT, with a port from 1 to 65535")
-    return int(digits)
+    return (head, parse_port(digits)) if colon and ":" not in head else (text, None)
 
 
 def refusal(

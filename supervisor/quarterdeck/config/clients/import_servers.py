@@ -83,7 +83,6 @@ class FoundServer:
         name: as its file calls it.
         id: as ours would.
         notes: what a person should know.
-        secrets: where values stand that look like secrets: `env.API_KEY`.
         inputs: names of secrets that have to be stored before it starts.
     """
 
@@ -92,8 +91,12 @@ class FoundServer:
     path: Path
     row: Mapping[str, object]
     notes: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Where values stand that look like secrets: `env.API_KEY`."""
+        return tuple(literal_secrets(self.row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,17 +330,7 @@ def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], t
         return
     ids.add(server_id)
     notes = converted.notes if server_id == name else (f"it is called {server_id!r} here", *converted.notes)
-    taken.found.append(
-        FoundServer(
-            name,
-            server_id,
-            location.path,
-            converted.row,
-            notes,
-            tuple(literal_secrets(converted.row)),
-            converted.inputs,
-        )
-    )
+    taken.found.append(FoundServer(name, server_id, location.path, converted.row, notes, converted.inputs))
 
 
 def _id_of(name: str) -> str | None:

@@ -160,7 +160,6 @@ class _Loading:
         self._document = document
         self._variables = variables
         self._standing = standing
-        self._places: dict[str, str] = {}
         self._servers: list[ServerConfig] = []
         self._broken: list[BrokenRow] = []
         self._warnings: list[str] = []
@@ -270,11 +269,8 @@ class _Loading:
         if row.is_repeated:
             raise RowError(row.location, f"the key {name[:64]!r} appears more than once")
         server_id = to_server_id(name)
-        if server_id in self._places:
-            raise RowError(
-                row.location, f"its id would be {server_id!r}, as that of {self._places[server_id]}: rename one"
-            )
-        self._places[server_id] = row.location
+        if earlier := self._origins.get(server_id):
+            raise RowError(row.location, f"its id would be {server_id!r}, as that of {earlier.location}: rename one")
         if server_id != name:
             self._warn(f"{row.location}: {name[:64]!r} is not a legal server id: the server is called {server_id!r}")
         return server_id

@@ -58,7 +58,7 @@ def excesses(config: ServerConfig, bounds: ProjectBounds, location: str) -> tupl
     if not isinstance(config, StdioServerConfig):
         return ()
     found = [
-        _variable(at(location, "inherit_env", index), name)
+        Problem(at(location, "inherit_env", index), closed_variable(name), "unset_variable")
         for index, name in enumerate(config.inherit_env)
         if name not in bounds.allowed_env
     ]
@@ -84,7 +84,7 @@ def _loosened(policy: SandboxPolicy, bounds: ProjectBounds, location: str) -> It
         yield Problem(at(location, "grants"), f"a project's file may not use grants: {_OWN_FILE}")
     for index, name in enumerate(policy.environment):
         if name not in bounds.allowed_env:
-            yield _variable(at(location, "environment", index), name)
+            yield Problem(at(location, "environment", index), closed_variable(name), "unset_variable")
     if policy.preset is not Preset.TRUSTED:  # else these follow from it
         if policy.minimum is Tier.LIMITS:
             yield Problem(at(location, "minimum"), f"a project's file may not go below {Tier.LANDLOCK.value!r}")
@@ -99,10 +99,9 @@ def _raised(limits: Limits, location: str) -> Iterator[Problem]:
             yield Problem(at(location, key), f"a project's file may not raise the default, {most:.15g}")
 
 
-def _variable(location: str, name: str) -> Problem:
-    return Problem(
-        location,
+def closed_variable(name: str) -> str:
+    """Why a project's file may not use a variable, and what to do."""
+    return (
         f"the variable {name[:64]!r} is not open to a project's file: "
-        f"list it in '{ALLOW_KEY}' of a configuration of your own",
-        "unset_variable",
+        f"list it in '{ALLOW_KEY}' of a configuration of your own"
     )

@@ -24,7 +24,7 @@ from quarterdeck.config.secrets.store import MissingSecretError, SecretError, Se
 from quarterdeck_protocol.secrets import secret_values
 
 from .origin import FileRead
-from .project import ALLOW_KEY, ProjectBounds
+from .project import ProjectBounds, closed_variable
 
 MAX_VALUE_FILE_BYTES: Final = 64 * 1024
 """A secret or an env file; the kernel takes no more than 128 KiB as one variable."""
@@ -92,14 +92,8 @@ class Variables:
         Raises:
             VariableError: the file cannot be read, or a line of it is no `NAME=value`.
         """
-        self._refuse_to_project()
-        self.files.add(self.locate(path))
-        try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, is_own_word=True).text
-        except TextFileError as error:
-            raise VariableError(f"{shown!r} {error}") from error
         values: dict[str, str] = {}
-        for binding in parse_stream(io.StringIO(text)):
+        for binding in parse_stream(io.StringIO(self._text_of(path, repr(shown)))):
             if binding.error or (binding.key is not None and binding.value is None):
                 leading = binding.original.string
                 line = binding.original.line + leading[: len(leading) - len(leading.lstrip())].count("\n")
@@ -141,23 +135,13 @@ class Variables:
         if has_default:
             return value or default
         if is_closed:
-            raise VariableError(
-                f"the variable {name[:64]!r} is not open to a project's file: "
-                f"list it in '{ALLOW_KEY}' of a configuration of your own",
-                "unset_variable",
-            )
+            raise VariableError(closed_variable(name), "unset_variable")
         if value is None:
             raise VariableError(f"the variable {name[:64]!r} is not set", "unset_variable")
         return value
 
     def _read_file(self, path: str) -> str:
-        self._refuse_to_project()
-        self.files.add(self.locate(path))
-        try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True, is_own_word=True).text
-        except TextFileError as error:
-            raise VariableError(f"the file {path!r} {error}") from error
-        value = text.removesuffix("\n").removesuffix("\r")
+        value = self._text_of(path, f"the file {path!r}", private=True).removesuffix("\n").removesuffix("\r")
         self.taken[path] = FileRead(self.locate(path), value)
         self.secrets.add(value)
         return value
@@ -174,7 +158,12 @@ class Variables:
         self.secrets.add(value)
         return value
 
-    def _refuse_to_project(self) -> None:
-        """What a person approves is the row: a file that it names may say something else tomorrow."""
+    def _text_of(self, path: str, shown: str, *, private: bool = False) -> str:
         if self.bounds is not None:
+            # What a person approves is the row: a file that it names may say something else tomorrow.
             raise VariableError("a project's file may not take values from other files: write them into the row")
+        self.files.add(self.locate(path))
+        try:
+            return read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=private, is_own_word=True).text
+        except TextFileError as error:
+            raise VariableError(f"{shown} {error}") from error

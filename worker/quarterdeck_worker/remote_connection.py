@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
 
-from .greeting import is_modern
+from .sdk_requests import is_modern
 
 RemoteConfig = SseServerConfig | StreamableHttpServerConfig
 

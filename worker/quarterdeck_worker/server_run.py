@@ -39,10 +39,9 @@ from quarterdeck_sandbox import (
 )
 
 from .connection_faults import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
-from .greeting import greet, is_modern, request_envelope
 from .notifications import Notifier, log_text
 from .remote_connection import EndNotice, RemoteConfig, StatusRecorder, dial
-from .sdk_requests import PageDispatcher, SdkCalls, list_tools
+from .sdk_requests import PageDispatcher, SdkCalls, greet, is_modern, list_tools, request_envelope
 from .server_process import ServerProcess, first_of
 from .tool_calls import CallPath, RawCalls
 

@@ -42,9 +42,8 @@ from quarterdeck_sandbox import (
     set_process_name,
 )
 
-from .greeting import greet, request_envelope
 from .main import EXIT_FAILED, be_quiet, work
-from .sdk_requests import list_tools
+from .sdk_requests import greet, list_tools, request_envelope
 from .server_run import CLIENT, SERVER_CONFIG
 
 TRIALS_S: Final = 1.0

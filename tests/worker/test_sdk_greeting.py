@@ -17,8 +17,8 @@ from support.servers.scripted_session import (
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.link.frames import ServerCard
-from quarterdeck_worker import greeting
-from quarterdeck_worker.greeting import MAX_TEXT_CHARS, greet, is_modern, request_envelope
+from quarterdeck_worker import sdk_requests
+from quarterdeck_worker.sdk_requests import MAX_INSTRUCTIONS_CHARS, greet, is_modern, request_envelope
 
 pytestmark = pytest.mark.anyio
 
@@ -75,14 +75,14 @@ async def test_a_known_server_is_not_probed(era: str, methods: list[str]) -> Non
 
 async def test_a_server_that_never_answers_the_probe_is_greeted_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Old servers that ignore what they do not know would never connect."""
-    monkeypatch.setattr(greeting, "PROBE_S", 0.0)
+    monkeypatch.setattr(sdk_requests, "PROBE_S", 0.0)
     async with scripted_session({"server/discover": None, "initialize": INITIALIZED}) as (session, _):
         assert await greet(session, "") == LEGACY_CARD
 
 
 async def test_a_modern_server_that_was_too_slow_for_the_probe_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A modern server on a busy machine would be called broken."""
-    monkeypatch.setattr(greeting, "PROBE_S", 0.0)
+    monkeypatch.setattr(sdk_requests, "PROBE_S", 0.0)
     async with scripted_session({"initialize": unsupported(MODERN)}) as (session, server):
         server.answers["server/discover"] = lambda _: DISCOVERED if "initialize" in server.methods else None
         assert await greet(session, "") == MODERN_CARD
@@ -134,12 +134,12 @@ async def test_what_a_server_says_of_itself_is_cut() -> None:
     said = {
         **INITIALIZED["result"],
         "serverInfo": {"name": "n" * 1_000, "version": "v" * 1_000},
-        "instructions": "i" * (MAX_TEXT_CHARS + 1),
+        "instructions": "i" * (MAX_INSTRUCTIONS_CHARS + 1),
         "capabilities": {},
     }
     async with scripted_session({"initialize": {"result": said}}) as (session, _):
         card = await greet(session, LEGACY)
-        assert (len(card.name), len(card.version), len(card.instructions)) == (200, 200, MAX_TEXT_CHARS)
+        assert (len(card.name), len(card.version), len(card.instructions)) == (200, 200, MAX_INSTRUCTIONS_CHARS)
         assert not card.announces_tools
 
 

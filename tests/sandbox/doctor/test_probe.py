@@ -1,21 +1,39 @@
 """The facts of a machine: real ones where there are some, pretended where not."""
 
+import ctypes
+import errno
 import os
 import shutil
+import socket
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
-from support.processes.running import python_child
-from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
+from support.processes.running import python_child, run
+from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, ROOT_ONLY, USER_ONLY
 from support.waiting import eventually
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor import probe
-from quarterdeck_sandbox.doctor.probe import container_kind, known_machine, probe_machine, probe_more
+from quarterdeck_sandbox.doctor.probe import (
+    container_kind,
+    covers_range,
+    has_capabilities,
+    known_machine,
+    probe_machine,
+    probe_more,
+    try_kernel,
+    try_other_users,
+)
+from quarterdeck_sandbox.doctor.trials import TrialEnd
+from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.network import uplink
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
+from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES
 
 linux = LINUX_ONLY
 
@@ -148,3 +166,149 @@ def test_a_device_that_is_closed_has_a_reason(monkeypatch: pytest.MonkeyPatch) -
     assert "closed to ordinary users" in probe._tun_reason(os.geteuid() + 1)
     monkeypatch.setattr(probe, "TUN_DEVICE", "/dev/null")
     assert probe._tun_reason(os.geteuid()) == probe._tun_reason(os.geteuid() + 1) == ""
+
+
+ARCHITECTURE = os.uname().machine
+
+
+@pytest.mark.skipif(sys.platform != "linux" or ARCHITECTURE not in ARCHITECTURES, reason="no filter for this machine")
+def test_what_the_kernel_has_is_found() -> None:
+    """A tier would be used that is not there, or the other way round."""
+    assert try_kernel(ARCHITECTURE) in ((kernel.abi(), True), (kernel.abi(), False))
+
+
+def test_the_trial_confines_its_own_thread_only() -> None:
+    """The supervisor itself would lose its files and sockets."""
+    ready, go = threading.Event(), threading.Event()
+
+    def other() -> int:
+        ready.set()
+        go.wait(10)
+        with socket.socket(socket.AF_UNIX):
+            return len(os.listdir("/"))
+
+    with ThreadPoolExecutor(1) as pool:
+        before = pool.submit(other)
+        ready.wait(10)
+        try_kernel(ARCHITECTURE)
+        go.set()
+        assert before.result(10) > 0
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(other).result(10) > 0
+
+
+def test_an_architecture_without_a_filter_has_none() -> None:
+    """The wrong filter would kill every server."""
+    assert not try_kernel("riscv64")[1]
+
+
+def test_a_32_bit_interpreter_is_never_put_under_a_64_bit_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial would kill the supervisor."""
+    monkeypatch.setattr(probe, "_POINTER_BITS", 32)
+    monkeypatch.setattr(kernel, "load_seccomp", lambda program: pytest.fail("loaded"))
+    assert not try_kernel(ARCHITECTURE)[1]
+
+
+def test_a_kernel_that_refuses_has_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception would stop every start on an old kernel."""
+
+    def refuse() -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(kernel, "forbid_new_privileges", refuse)
+    assert try_kernel(ARCHITECTURE) == (0, False)
+
+
+MOUNT_SETATTR: Final = 442
+"""Its number, alike on every architecture."""
+
+
+@LINUX_ONLY
+def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) -> None:
+    """Were what closes broken, every test of it would be skipped, as on a machine that cannot do it."""
+    (tmp_path / "file").touch()
+    script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/file"'
+    become_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    words = ("unshare", *become_root, "--mount", "sh", "-c", script, str(tmp_path))
+    if shutil.which("unshare") is None or run(*words).returncode:
+        pytest.skip(NO_MOUNT_NAMESPACE)
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall(MOUNT_SETATTR, -1, b"", 0, None, 0)
+    if ctypes.get_errno() == errno.ENOSYS:
+        pytest.skip("this kernel has no mount_setattr")
+    assert probe.try_closing(os.geteuid())
+
+
+@LINUX_ONLY
+def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configuration in a workspace would be believed to be closed, and be open."""
+
+    def without(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
+        folder = _order(pass_fds[0])
+        os.makedirs(f"{folder}/inner", exist_ok=True)
+        for name in ("open", "inner/closed"):
+            with open(f"{folder}/{name}", "w") as file:
+                file.write("x")
+        return TrialEnd("")
+
+    monkeypatch.setattr(probe, "run", without)
+    assert not probe.try_closing(os.geteuid())
+
+
+@LINUX_ONLY
+def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command would fail there, with words that nobody understands."""
+    monkeypatch.setattr(probe, "run", lambda *_, **__: TrialEnd("Operation not permitted"))
+    assert not probe.try_closing(os.geteuid())
+
+
+@LINUX_ONLY
+def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed file would be replaced together with its folder."""
+
+    def moved(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
+        folder = _order(pass_fds[0])
+        with open(f"{folder}/open", "w") as file:
+            file.write("x")
+        os.rename(f"{folder}/inner", f"{folder}/moved")
+        return TrialEnd("")
+
+    monkeypatch.setattr(probe, "run", moved)
+    assert not probe.try_closing(os.geteuid())
+
+
+def _order(fd: int) -> str:
+    import marshal
+
+    order = marshal.loads(os.pread(fd, 65536, 0))
+    return str(order["argv"][-1])
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "held"),
+    [("000001ffffffffff", True), ("00000000a80425fb", True), ("00000000a804255b", False), ("0" * 16, False)],
+)
+def test_each_capability_that_it_takes_must_be_there(capabilities: str, held: bool) -> None:
+    """Every start would fail where a container was given fewer."""
+    assert has_capabilities(f"Name:\tx\nCapPrm:\tff\nCapEff:\t{capabilities}\n") is held
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("         0          0 4294967295\n", True),
+        ("0 1000 1\n1 100000 65536\n", True),
+        ("0 1000 1\n", False),
+        ("0 1000 1\n1 100000 1000\n", False),
+        ("", False),
+    ],
+)
+def test_the_users_that_are_taken_must_be_mapped(text: str, covered: bool) -> None:
+    """A rootless container with one user would refuse every start."""
+    assert covers_range(text) is covered
+
+
+@USER_ONLY
+def test_an_ordinary_user_cannot() -> None:
+    """Nobody would be asked."""
+    assert try_other_users() is False

@@ -5,13 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.sandbox.machine_facts import LINUX_ONLY, NO_ROOT, USER_ONLY, installed_only
+from support.sandbox.machine_facts import LINUX_ONLY, NO_ROOT, ROOT_ONLY, USER_ONLY, installed_only
 
 from quarterdeck_sandbox.doctor import trials
-from quarterdeck_sandbox.doctor.trials import try_bubblewrap
-from quarterdeck_sandbox.policy.machine import Bubblewrap
-
-pytestmark = LINUX_ONLY
+from quarterdeck_sandbox.doctor.trials import Hierarchy, hierarchies, try_bubblewrap, try_cgroups
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups
 
 ARCHITECTURE = os.uname().machine
 ORDINARY = 12_345
@@ -62,6 +60,7 @@ def pretend(
     return try_bubblewrap(os.geteuid(), ARCHITECTURE, str(folder))
 
 
+@LINUX_ONLY
 def test_one_that_does_it_all(tmp_path: Path) -> None:
     """The strongest tier would not be used where it works."""
     path = str(tmp_path / "bwrap")
@@ -70,22 +69,26 @@ def test_one_that_does_it_all(tmp_path: Path) -> None:
     )
 
 
+@LINUX_ONLY
 def test_one_that_follows_a_link_out_is_not_safe_to_nest(tmp_path: Path) -> None:
     """A server could make directories anywhere in the user's home (CVE-2026-87766)."""
     assert not pretend(tmp_path, follows=True).nests_safely
 
 
+@LINUX_ONLY
 def test_one_that_did_not_come_as_far_is_not_safe_either(tmp_path: Path) -> None:
     """A trial that never tried would prove a flawed one safe."""
     assert not pretend(tmp_path, mounts=False).nests_safely
 
 
+@LINUX_ONLY
 def test_one_that_can_make_no_network_is_used_without(tmp_path: Path) -> None:
     """On Ubuntu a weaker tier would be used than what its AppArmor leaves."""
     found = pretend(tmp_path, "--unshare-net")
     assert (found.works, found.makes_network, found.why) == (True, False, "bwrap: cannot --unshare-net")
 
 
+@LINUX_ONLY
 @USER_ONLY
 def test_an_old_one_is_used_without_what_it_does_not_know(tmp_path: Path) -> None:
     """A distribution of some years ago would have no sandbox."""
@@ -93,28 +96,33 @@ def test_an_old_one_is_used_without_what_it_does_not_know(tmp_path: Path) -> Non
     assert (found.works, found.makes_network, found.hides_users, found.why) == (True, True, False, "")
 
 
+@LINUX_ONLY
 def test_one_that_fails_tells_why(tmp_path: Path) -> None:
     """A user would not know what to do about it."""
     path = str(tmp_path / "bwrap")
     assert pretend(tmp_path, "--unshare-pid") == Bubblewrap(path, "9.9", why="bwrap: cannot --unshare-pid")
 
 
+@LINUX_ONLY
 def test_one_that_hides_its_child_is_of_no_use(tmp_path: Path) -> None:
     """Limits could not be set before the program begins."""
     assert "process id" in pretend(tmp_path, tells=False).why
 
 
+@LINUX_ONLY
 def test_one_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every start would hang with it."""
     monkeypatch.setattr(trials, "DEADLINE_S", 0.3)
     assert "did not end" in pretend(tmp_path, hangs=True).why
 
 
+@LINUX_ONLY
 def test_none_is_no_error(tmp_path: Path) -> None:
     """A machine without it would not start at all."""
     assert try_bubblewrap(os.geteuid(), ARCHITECTURE, str(tmp_path)) == Bubblewrap()
 
 
+@LINUX_ONLY
 @installed_only("bwrap")
 @pytest.mark.parametrize("uid", [os.geteuid(), ORDINARY])
 def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +138,77 @@ def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+@LINUX_ONLY
 def test_a_program_that_cannot_be_run_is_an_outcome(tmp_path: Path) -> None:
     """A broken installation would be a crash of ours."""
     (tmp_path / "bwrap").write_text("no program")
     (tmp_path / "bwrap").chmod(0o755)
     assert "could not be run" in try_bubblewrap(os.geteuid(), ARCHITECTURE, str(tmp_path)).why
+
+
+UNIFIED = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+SPLIT = (
+    "40 30 0:30 / /cg/pids rw - cgroup cgroup rw,pids\n"
+    "41 30 0:31 /docker/ab /cg/memory rw - cgroup cgroup rw,memory\n"
+    "42 30 0:32 / /cg/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+    "43 30 0:33 / /cg/freezer rw - cgroup cgroup rw,freezer\n"
+    "44 30 0:34 / /cg/uni\\040fied rw - cgroup2 cgroup2 rw\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "own", "expected"),
+    [
+        ("", "", []),
+        ("nonsense\n1 2 3\n", "nonsense\n", []),
+        (UNIFIED, "0::/user.slice/a.scope\n", [Hierarchy("/sys/fs/cgroup/user.slice/a.scope", None)]),
+        (UNIFIED, "0::/\n", [Hierarchy("/sys/fs/cgroup", None)]),
+        (UNIFIED, "0::/../outside\n", []),
+        (SPLIT, "8:memory:/elsewhere\n", []),
+        (
+            SPLIT,
+            "9:pids:/a:b\n8:memory:/docker/ab/c\n7:cpu,cpuacct:/\n1:name=systemd:/\n0::/x\n",
+            [
+                Hierarchy("/cg/uni fied/x", None),
+                Hierarchy("/cg/pids/a:b", frozenset({"pids"})),
+                Hierarchy("/cg/memory/c", frozenset({"memory"})),
+                Hierarchy("/cg/cpu,cpuacct", frozenset({"cpu"})),
+            ],
+        ),
+    ],
+    ids=["none", "nonsense", "unified", "root", "outside", "out of sight", "split"],
+)
+def test_our_own_place_is_found(mounts: str, own: str, expected: list[Hierarchy]) -> None:
+    """Groups would be made where they limit others, or not at all."""
+    assert list(hierarchies(mounts, own)) == expected
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/cgroup"), reason="needs control groups")
+def test_a_real_trial_leaves_nothing_behind() -> None:
+    """Every start would leave a group in each hierarchy."""
+    found = try_cgroups(os.geteuid())
+    for place in {found.unified, *found.controllers.values()} - {""}:
+        assert not list(Path(place).glob(f"qd-{os.getpid()}-*"))
+    assert found.legacy <= found.controllers.keys()
+
+
+@ROOT_ONLY
+def test_another_user_has_only_what_is_its_own() -> None:
+    """An ordinary user would be promised what root can do."""
+    assert try_cgroups(12_345) == Cgroups()
+
+
+def test_what_does_not_stick_is_not_there(tmp_path: Path) -> None:
+    """A controller that is listed and not delegated would be promised."""
+    (tmp_path / "cgroup.controllers").write_text("memory pids")
+    (tmp_path / "cgroup.subtree_control").write_text("")
+    found = trials._attempt(trials._candidate(Hierarchy(str(tmp_path), None), str(tmp_path / "missing")))
+    assert found == Cgroups()
+
+
+def test_of_two_hierarchies_the_first_keeps_its_controllers() -> None:
+    """Limits would be set where the process is not."""
+    first = Cgroups("/v2", {"memory": "/v2"})
+    second = Cgroups("", {"memory": "/v1/memory", "cpu": "/v1/cpu"}, frozenset({"memory", "cpu"}))
+    merged = Cgroups("/v2", {"memory": "/v2", "cpu": "/v1/cpu"}, frozenset({"cpu"}))
+    assert trials._merge(first, second) == merged

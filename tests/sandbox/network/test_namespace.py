@@ -2,24 +2,28 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
+import psutil
 import pytest
 from support.sandbox.machine_facts import installed_only
 
-from quarterdeck_sandbox.network.namespace import child_pid_of, exit_of, network_of, prepare_listening
+from quarterdeck_protocol.addresses import AddressKind, kind_of_address, parse_address
+from quarterdeck_sandbox.network.namespace import child_pid_of, exit_of, network_of, own_addresses, prepare_listening
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 
-pytestmark = [
-    pytest.mark.anyio,
-    installed_only("bwrap", "nsenter"),
-]
+pytestmark = pytest.mark.anyio
+
+by_bubblewrap = installed_only("bwrap", "nsenter")
 
 PATIENCE_S = 20.0
 MACHINE = Machine("linux", euid=os.geteuid(), nsenter=shutil.which("nsenter") or "")
@@ -70,6 +74,7 @@ async def waiting(*command: str) -> AsyncIterator[Waiting]:
             os.close(block_w)
 
 
+@by_bubblewrap
 async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
     """No HTTPS service could be on an ordinary user's list; or the host's own low ports would be open to all."""
     before = first_free_port()
@@ -82,6 +87,7 @@ async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
     assert first_free_port() == before
 
 
+@by_bubblewrap
 async def test_a_command_that_fails_in_there_is_quoted() -> None:
     """A sandbox without its network would be started, or refused and nobody would know why."""
     async with waiting("true") as sandbox:
@@ -92,6 +98,7 @@ async def test_a_command_that_fails_in_there_is_quoted() -> None:
         await sandbox.go()
 
 
+@by_bubblewrap
 async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() -> None:
     """The reason would be missing: a sentence that ends in a colon."""
     async with waiting("true") as sandbox:
@@ -101,6 +108,7 @@ async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() ->
         await sandbox.go()
 
 
+@by_bubblewrap
 async def test_a_command_in_there_sees_that_network() -> None:
     """Routes meant for a sandbox would be laid into the host's network."""
     async with waiting("true") as sandbox:
@@ -111,6 +119,7 @@ async def test_a_command_in_there_sees_that_network() -> None:
         await sandbox.go()
 
 
+@by_bubblewrap
 async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
     """Its process id may soon be another's."""
     async with waiting("true") as sandbox:
@@ -120,6 +129,7 @@ async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
             pass
 
 
+@by_bubblewrap
 async def test_a_bubblewrap_that_says_nothing_could_not_make_the_sandbox() -> None:
     """Its owner would wait for a child that never comes."""
     info, info_w = os.pipe()
@@ -129,3 +139,27 @@ async def test_a_bubblewrap_that_says_nothing_could_not_make_the_sandbox() -> No
             await child_pid_of(info)
     finally:
         os.close(info)
+
+
+def test_loopback_is_among_them() -> None:
+    """Nothing would be known as this machine's own."""
+    assert parse_address("127.0.0.1") in own_addresses()
+
+
+def test_addresses_of_both_families_are_read_and_no_hardware_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service could be reached by an address that was left out; a hardware address of eight bytes reads as IPv6."""
+    found = {
+        "eth0": [(socket.AF_INET, "93.184.216.34"), (socket.AF_INET6, "fe80::1%eth0"), (17, "00:11:22:33:44:55:66:77")],
+        "ib0": [(socket.AF_INET6, "2606:2800:220:1::9")],
+    }
+
+    def interfaces() -> dict[str, Any]:
+        return {
+            name: [SimpleNamespace(family=family, address=address) for family, address in addresses]
+            for name, addresses in found.items()
+        }
+
+    monkeypatch.setattr(psutil, "net_if_addrs", interfaces)
+    own = own_addresses()
+    assert own == set(map(parse_address, ("93.184.216.34", "fe80::1", "2606:2800:220:1::9")))
+    assert kind_of_address(parse_address("93.184.216.34"), own) is AddressKind.OWN

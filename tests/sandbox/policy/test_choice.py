@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.sandbox.policies import MACHINES, POLICIES
+from support.sandbox.preset_table import to_markdown
 
 from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.choice import INTENDED, WEAKEST_FIRST, Choice, choose
@@ -259,3 +260,19 @@ def test_what_cannot_reach_this_machine_is_started_beside_a_deck_without_a_token
 ) -> None:
     """`--no-token` would be of no use at all."""
     assert choose(policy(**fields), machine, open_port=open_port) == choose(policy(**fields), machine)
+
+
+def test_each_preset_starts_where_it_was_decided() -> None:
+    """A changed preset or rule would move all users of it, and the documentation along with it: it has to be meant."""
+    rows = [row.strip("| ").split(" | ") for row in to_markdown().splitlines()[2:]]
+    assert rows == [
+        ["`strict`", "starts", "starts", "refused", "refused"],
+        [
+            "`standard`",
+            "starts",
+            "starts weaker, and reports it",
+            "starts weaker, and reports it",
+            "refused; with `--allow-unsandboxed` starts weaker",
+        ],
+        ["`trusted`", "starts", "starts", "starts", "starts"],
+    ]

@@ -1,4 +1,4 @@
-"""What is asked of one worker's server: raw calls of its tools, and the list of them.  Also to wait for an answer."""
+"""What is asked of one worker: requests that are awaited, raw calls of its server's tools, and the list of them."""
 
 import asyncio
 import logging

@@ -20,16 +20,7 @@ from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.faults import ProtocolFault
 
 from .judge.documents import read_native, value_of
-from .judge.offers import (
-    NOTHING,
-    Offer,
-    last_held,
-    last_verdict,
-    native_held,
-    tool_held,
-    withdrawal,
-    without,
-)
+from .judge.offers import NOTHING, Offer, last_held, last_verdict, native_held, tool_held, withdrawal, without
 from .judge.server_rows import NativeRow, ServerRow, loosens, loosens_native
 from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
 from .list_review import ListReview, held_log

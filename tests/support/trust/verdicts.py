@@ -9,11 +9,7 @@ from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Ledge
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
 from quarterdeck.trust.judge.documents import Document, Launch, hash_of
 from quarterdeck.trust.judge.server_rows import OtherForm, Rules, ServerRow
-from quarterdeck.trust.judge.verdicts import (
-    Verdict,
-    judge_launch,
-    judge_listing,
-)
+from quarterdeck.trust.judge.verdicts import Verdict, judge_launch, judge_listing
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 
 SCOPE, SERVER = "/home/me/deck.json", "s"

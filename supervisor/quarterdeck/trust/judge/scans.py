@@ -6,15 +6,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.ledger.events.events import (
-    Approved,
-    Enrolled,
-    LedgerEvent,
-    Scanned,
-    Seen,
-    Stored,
-    Subject,
-)
+from quarterdeck.ledger.events.events import Approved, Enrolled, LedgerEvent, Scanned, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.scan import SCAN_VERSION, Finding, KnownNames, scan_definition
 from quarterdeck.trust.scan.tool_names import names_around, names_by_server

@@ -6,15 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.ledger.ledgers import EVENTS, SCOPE
 
-from quarterdeck.ledger.events.events import (
-    Checkpoint,
-    Seen,
-    Stored,
-    Subject,
-    decode_event,
-    decode_events,
-    encode_json,
-)
+from quarterdeck.ledger.events.events import Checkpoint, Seen, Stored, Subject, decode_event, decode_events, encode_json
 from quarterdeck.ledger.events.fold import Book
 
 

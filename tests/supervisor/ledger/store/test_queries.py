@@ -6,14 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.ledger.ledgers import (
-    AT,
-    EVENTS,
-    SCOPE,
-    approved,
-    enrolled,
-    opened,
-)
+from support.ledger.ledgers import AT, EVENTS, SCOPE, approved, enrolled, opened
 
 from quarterdeck.ledger.events.events import Began, Seen, Subject
 from quarterdeck.ledger.store import queries

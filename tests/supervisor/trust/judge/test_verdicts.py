@@ -26,11 +26,7 @@ from quarterdeck.ledger.events.events import Approved, Authority, Gone, Seen, Su
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.server_rows import Rules
-from quarterdeck.trust.judge.verdicts import (
-    Judgement,
-    Verdict,
-    judge_listing,
-)
+from quarterdeck.trust.judge.verdicts import Judgement, Verdict, judge_listing
 from quarterdeck_protocol.configs import TrustMode
 
 

@@ -9,11 +9,7 @@ from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.ledger.events.events import Authority
 from quarterdeck.trust.judge.server_rows import NativeRow, OtherForm, Rules
-from quarterdeck.trust.judge.verdicts import (
-    Verdict,
-    judge_launch,
-    judge_native,
-)
+from quarterdeck.trust.judge.verdicts import Verdict, judge_launch, judge_native
 from quarterdeck_protocol.configs import TrustMode
 
 

@@ -101,15 +101,10 @@ def prepare(directory: Path, now: str) -> None:
 def open_for_writing(directory: Path) -> sqlite3.Connection:
     """The writer's connection to a database that was prepared."""
     path = directory / DATABASE_NAME
-    with reading(path):
-        connection = _connect(path, "rw")
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-        except BaseException:
-            connection.close()
-            raise
-    return connection
+    with reading(path), closed_on_failure(_connect(path, "rw")) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+        return connection
 
 
 def audit_time(at: float | None = None) -> str:
@@ -145,21 +140,25 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("BEGIN IMMEDIATE")
         yield
         connection.execute("COMMIT")
-    except sqlite3.IntegrityError as error:
-        _roll_back(connection)
-        raise LedgerWriteError(str(error), "another process wrote to it; end that one and restart this") from error
-    except sqlite3.Error as error:
-        _roll_back(connection)
-        raise LedgerWriteError(str(error)) from error
-    except BaseException:
-        _roll_back(connection)
+    except BaseException as error:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):  # the error that led here is the one to tell
+                connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.IntegrityError):
+            raise LedgerWriteError(str(error), "another process wrote to it; end that one and restart this") from error
+        if isinstance(error, sqlite3.Error):
+            raise LedgerWriteError(str(error)) from error
         raise
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        with suppress(sqlite3.Error):  # the error that led here is the one to tell
-            connection.execute("ROLLBACK")
+@contextmanager
+def closed_on_failure(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """The connection, which is closed where the block raises."""
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -170,26 +169,17 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-    try:
+    with closed_on_failure(connection):
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA trusted_schema = OFF")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        return connection
 
 
 def _look(path: Path) -> tuple[int, sqlite3.Connection]:
     """The schema of a database of ours, and a connection that can only read."""
     _require_database(path)
-    with reading(path):
-        connection = _connect(path, _mode(path))
-        try:
-            version = _version(path, connection)
-        except BaseException:
-            connection.close()
-            raise
-    return version, connection
+    with reading(path), closed_on_failure(_connect(path, _mode(path))) as connection:
+        return _version(path, connection), connection
 
 
 def _version(path: Path, connection: sqlite3.Connection) -> int:

@@ -34,6 +34,7 @@ from .database import (
     DATABASE_NAME,
     HEAD_NAME,
     audit_time,
+    closed_on_failure,
     open_for_writing,
     prepare,
     read_head,
@@ -97,13 +98,10 @@ class LedgerStore(LedgerReader):
         prepare(directory, now())
         with LedgerReader.open(directory) as reader:
             anchor = _anchor(reader)
-        store = LedgerStore(directory, open_for_writing(directory), now)
-        try:
+        with closed_on_failure(open_for_writing(directory)) as connection:
+            store = LedgerStore(directory, connection, now)
             store._begin(anchor)
-        except BaseException:
-            store.connection.close()
-            raise
-        return store
+            return store
 
     @property
     def head(self) -> Head:

@@ -15,6 +15,7 @@ from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import counted, printable, utf8
+from quarterdeck.config.clients.known_clients import CLIENTS
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.import_servers import FoundServer, FoundServers, SkippedServer
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
 DEFAULT_NAME: Final = "quarterdeck"
 
+KNOWN: Final = ", ".join(client.name for client in CLIENTS)
+
 STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 Clients = Annotated[
     list[str],
-    Argument(metavar="CLIENT…", help="claude-desktop, claude-code, cursor, vscode or windsurf.", show_default=False),
+    Argument(metavar="CLIENT…", help=f"{KNOWN}.", show_default=False),
 ]
 
 Name = Annotated[str, Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
@@ -109,12 +112,11 @@ def as_it_was(backup: Path | None) -> str:
 
 
 def _client(name: str) -> "Client":
-    from quarterdeck.config.clients.known_clients import CLIENTS, find_client
+    from quarterdeck.config.clients.known_clients import find_client
 
     client = find_client(name)
     if client is None:
-        known = ", ".join(client.name for client in CLIENTS)
-        raise UsageError(f"there is no client {name!r}", f"the clients are {known}")
+        raise UsageError(f"there is no client {name!r}", f"the clients are {KNOWN}")
     return client
 
 
@@ -232,7 +234,7 @@ def import_config(
         str,
         Argument(
             metavar="CLIENT|FILE",
-            help="claude-desktop, claude-code, cursor, vscode, windsurf; or any file that lists servers.",
+            help=f"{KNOWN}; or any file that lists servers.",
             show_default=False,
         ),
     ],
@@ -306,16 +308,15 @@ def import_config(
 
 def _locations(source: str) -> "Sequence[ClientLocation]":
     from quarterdeck.config.clients.import_servers import locations_in_file
-    from quarterdeck.config.clients.known_clients import CLIENTS, UserDirectories, find_client, sources
+    from quarterdeck.config.clients.known_clients import UserDirectories, find_client, sources
 
     client = find_client(source)
     if client is not None:
         return sources(client, UserDirectories.here())
     path = Path(source).expanduser().absolute()
     if not path.exists():
-        known = ", ".join(each.name for each in CLIENTS)
         raise CommandError(
-            ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {known}"
+            ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {KNOWN}"
         )
     return locations_in_file(path)
 

@@ -55,22 +55,12 @@ def clamp(text: str, budget: OutputBudget) -> str:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= budget.max_bytes:
         return text
-    head_bytes, tail_bytes = _shares(budget)
+    most = budget.max_bytes
+    head_bytes = {BudgetKind.HEAD: most, BudgetKind.TAIL: 0, BudgetKind.MIDDLE: most // 2}[BudgetKind(budget.kind)]
     head_end = _character_start(data, head_bytes, -1)
-    tail_start = _character_start(data, len(data) - tail_bytes, +1)
+    tail_start = _character_start(data, len(data) - (most - head_bytes), +1)
     gap = (budget.notice or _name_the_gap)(tail_start - head_end)
     return f"{_text(data[:head_end])}{gap}{_text(data[tail_start:])}"
-
-
-def _shares(budget: OutputBudget) -> tuple[int, int]:
-    """The bytes kept of the head and of the tail."""
-    match BudgetKind(budget.kind):
-        case BudgetKind.HEAD:
-            return budget.max_bytes, 0
-        case BudgetKind.TAIL:
-            return 0, budget.max_bytes
-        case BudgetKind.MIDDLE:
-            return budget.max_bytes // 2, budget.max_bytes - budget.max_bytes // 2
 
 
 def _character_start(data: bytes, at: int, direction: int) -> int:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Final
@@ -71,7 +71,6 @@ class Job:
 
     Attributes:
         process: what runs it; there before anybody else sees the job.
-        exit_code: once it has ended; None also when a signal ended it.
         captures: its files; none when they could not be made, `no_captures` says why.
     """
 
@@ -134,17 +133,11 @@ class Job:
         for ring in self.lines.values():
             ring.close()
 
-    async def close_captures(self) -> None:
-        """Write what is left for its files."""
-        for capture in self.captures.values():
-            await capture.close()
-
 
 class JobTable:
-    """The jobs of one face of one session."""
+    """The jobs of one face of one session: `<prefix>-1` and so on, whose files go to the directory `captures`."""
 
     def __init__(self, prefix: str, captures: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Jobs named `<prefix>-1` and so on, whose output files go to the directory `captures`."""
         self._prefix = prefix
         self._files = CaptureDirectory(captures)
         self._opening = asyncio.Lock()
@@ -218,7 +211,7 @@ class JobTable:
         try:
             job.process = await shell.spawn(command, on_output=job.take)
         except BaseException as error:
-            await job.close_captures()
+            await _close(job.captures.values())
             if isinstance(error, OSError):
                 raise JobError(str(error)) from error
             raise
@@ -231,7 +224,7 @@ class JobTable:
 
     def _end(self, job: Job, code: int | None, number: int | None) -> None:
         job.end(code, number)
-        closing = asyncio.ensure_future(job.close_captures())
+        closing = asyncio.ensure_future(_close(job.captures.values()))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         self._make_room()
@@ -249,11 +242,10 @@ class JobTable:
 class CaptureDirectory:
     """Makes `<name>.out` and `<name>.err` in one directory; made at the first use, removed by `close` when empty.
 
-    One call at a time, and blocking.
+    `path` is absolute; its parent exists, and no command can replace that.  One call at a time, and blocking.
     """
 
     def __init__(self, path: str) -> None:
-        """Use the directory `path`, absolute; its parent exists, and no command can replace that."""
         self.path = path
         self._parent_fd = -1
         self._fd = -1
@@ -267,8 +259,7 @@ class CaptureDirectory:
         """
         if self._fd < 0:
             self._open_directory()
-        for number in range(1, _MAX_NAMES + 1):
-            stem = name if number == 1 else f"{name}.{number}"
+        for stem in (name, *(f"{name}.{number}" for number in range(2, _MAX_NAMES + 1))):
             with suppress(FileExistsError):
                 out = self._create(f"{stem}.out")
                 try:
@@ -370,6 +361,11 @@ class Capture:
             self._writing = None
 
 
+async def _close(captures: Iterable[Capture]) -> None:
+    for capture in captures:
+        await capture.close()
+
+
 def _write_all(fd: int, data: bytes) -> None:
     with open(fd, "wb", closefd=False) as file:
         file.write(data)
@@ -396,10 +392,7 @@ def adopt(table: JobTable, identity: ContextId) -> None:
 
 
 async def end_jobs(identity: ContextId) -> None:
-    """End every job of a context, of whichever table, and remove their captures.  A session calls it at its end.
-
-    At most some seconds beyond `STOP_GRACE_MS`; cancellation does not interrupt it.
-    """
+    """End every job of a context and remove its captures, in some seconds that cancellation does not interrupt."""
     with anyio.CancelScope(shield=True):
         async with anyio.create_task_group() as ends:
             for table in _tables.pop(identity, set()):

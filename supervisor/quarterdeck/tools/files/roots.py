@@ -95,11 +95,6 @@ class Roots:
         self._find_protected = protected
         self._protected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
-    def access(self, place: str) -> Access:
-        """What may be done at `place`, absolute and without links."""
-        root = self._deciding(place)
-        return Access.READ if root.access is Access.WRITE and self._closed(place, root) else root.access
-
     def _deciding(self, place: str) -> Root:
         return next((root for root in self._by_depth if root.holds(place)), _NOWHERE)
 

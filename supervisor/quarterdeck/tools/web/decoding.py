@@ -68,12 +68,7 @@ def codec_of(label: str) -> str | None:
 
 
 def decode(data: bytes, declared: str | None) -> str:
-    """`data` as text; what cannot be decoded becomes U+FFFD.
-
-    Args:
-        data: a whole body, or its beginning.
-        declared: the charset that its content type names; None for none.
-    """
+    """`data`, a body or its beginning, as text in the `declared` charset; what cannot be decoded becomes U+FFFD."""
     for mark, marked in _MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(marked, "replace")

@@ -171,7 +171,7 @@ def describe_command(command: "Command", path: str, usage: str) -> str:
     common.sort(key=lambda row: next(at for at, name in enumerate(COMMON_OPTIONS) if f"{name} " in f"{row[0]} "))
     common += [STATE_DIR_HELP, ("  -h, --help", "Show this.")]
     commands = getattr(command, "commands", {})
-    rows = [(f"  {name}", _first_line(each.help)) for name, each in commands.items()]
+    rows = [(f"  {name}", " ".join((each.help or "").split("\n\n")[0].split())) for name, each in commands.items()]
     for title, section in (
         ("Commands", rows),
         ("Arguments", arguments),
@@ -212,10 +212,6 @@ def _explanation(parameter: "Parameter") -> str:
         text += f" (by default {default})"
     variable = getattr(parameter, "envvar", None)
     return f"{text} (also by {variable})" if isinstance(variable, str) else text
-
-
-def _first_line(text: str | None) -> str:
-    return " ".join((text or "").split("\n\n")[0].split())
 
 
 def _first_examples() -> tuple[tuple[str, str], ...]:

@@ -209,15 +209,12 @@ async def _restart(product: Product, server: str) -> Answer:
     within_s = config.connect_timeout_s + config.list_timeout_s + RESTART_SLACK_S
 
     def is_over() -> bool:
-        return _has_restarted(before, product.status()[server]) and product.is_final(server)
+        now = product.status()[server]
+        is_another = now.restarts > before.restarts or before.phase is EndpointPhase.IDLE
+        return is_another and now.phase not in BEFORE_READY and product.is_final(server)
 
     await product.until(is_over, within_s)
     return Restarted((await view_servers(product, [product.status()[server]]))[0])
-
-
-def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
-    is_another = now.restarts > before.restarts or before.phase is EndpointPhase.IDLE
-    return is_another and now.phase not in BEFORE_READY
 
 
 def _no_server(product: Product, server: str) -> Refused:

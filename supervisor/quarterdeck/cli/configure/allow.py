@@ -19,7 +19,6 @@ from .clients import DryRun, as_it_was, print_diff
 
 if TYPE_CHECKING:
     from quarterdeck.config.load.origin import Origin
-    from quarterdeck.config.settings import Settings
     from quarterdeck.trust.judge.server_rows import ServerRow
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_sandbox import RequiredPath
@@ -214,7 +213,8 @@ def _approve(source: Source, target: _Target, change: _Change) -> None:
 
     with open_context(source) as context:
         found = context.server(target.config.id)
-        now = _origin_of(context.settings, target.config.id)
+        assert context.settings is not None
+        now = context.settings.origin(target.config.id)
         expected = {**target.origin.row, "sandbox": change.sandbox}
         if dict(now.row) != expected or now.files != target.origin.files:
             raise CommandError(
@@ -225,8 +225,3 @@ def _approve(source: Source, target: _Target, change: _Change) -> None:
         [launch] = [each for each in found.matters if each.key.subject is Subject.LAUNCH]
         if launch.seen != launch.approved:
             send([Decision(found.scope, found.server, launch.key, launch.seen, launch.body)])
-
-
-def _origin_of(settings: "Settings | None", server: str) -> "Origin":
-    assert settings is not None
-    return settings.origin(server)

@@ -152,16 +152,15 @@ def _show(shown: "list[Leftover]", measures: "list[DiskUse]") -> None:
             Cell(_size(measure)),
             Cell(str(each.kind), "dim"),
             Cell(printable(each.name)),
-            Cell(each.used_by or _describe(each), "yellow" if each.used_by else "dim"),
+            Cell(
+                each.used_by or WHATS.get(each.kind) or RECORDS.get(each.name, "a record"),
+                "yellow" if each.used_by else "dim",
+            ),
             Cell(printable(str(each.path))),
         ]
         for each, measure in zip(shown, measures, strict=True)
     ]
     print_table(("SIZE", "KIND", "NAME", "WHAT", "PATH"), rows)
-
-
-def _describe(leftover: "Leftover") -> str:
-    return WHATS.get(leftover.kind) or RECORDS.get(leftover.name, "a record")
 
 
 def _size(measure: "DiskUse") -> str:

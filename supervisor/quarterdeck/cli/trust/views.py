@@ -111,14 +111,11 @@ def print_servers(
     parts = [f"{states['approved']:,} approved", f"{held:,} held"]
     parts += [f"{states['blocked']:,} blocked"] if states["blocked"] else []
     if unstarted := states["not started yet"]:
-        modes = {str(mode) for each in servers if _is_unstarted(each) and (mode := trust(each)) is not None}
+        those = (each for each in servers if any(matter.state.value == "not started yet" for matter in each.matters))
+        modes = {str(mode) for mode in map(trust, those) if mode is not None}
         parts.append(f"{unstarted:,} not started yet (approved on first start: trust={', '.join(sorted(modes))})")
     advice = f": {diff} shows what would change" if held else ""
     print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
-
-
-def _is_unstarted(server: "ServerMatters") -> bool:
-    return any(matter.state.value == "not started yet" for matter in server.matters)
 
 
 def view_server(server: "ServerMatters") -> dict[str, object]:

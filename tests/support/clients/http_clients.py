@@ -1,0 +1,68 @@
+"""A host that serves HTTP, and its clients: a stock one, and one that is not ours."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import mcp_types as types
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import TypeAdapter
+
+from quarterdeck.host.http.admission import PATH
+from quarterdeck.host.http.options import HttpOptions
+from quarterdeck.host.http.serve import serve_http
+from quarterdeck.host.provider import create_provider_host
+
+RAW = TypeAdapter(dict)
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@asynccontextmanager
+async def listening(box, decks=None, budget=None, **options) -> AsyncIterator[str]:
+    """The URL of a host that serves `box`; it has stopped by the end."""
+    ready = anyio.Event()
+    where = []
+
+    def started(address, port):
+        where.append(f"http://{address}:{port}{PATH}")
+        ready.set()
+
+    host = create_provider_host(box, decks=decks)
+    host = host.within(budget) if budget is not None else host
+    serve = partial(serve_http, host, HttpOptions(**options), started=started)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            await ready.wait()
+            yield where[0]
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connected(url, mode, token=None, **options):
+    """A stock client."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None, **options) as client,
+    ):
+        yield client
+
+
+async def call_raw(client, name, arguments, **options):
+    """A result as it stood on the wire."""
+    params = types.CallToolRequestParams(name=name, arguments=arguments)
+    return await client.session.send_request(types.CallToolRequest(params=params), RAW, **options)
+
+
+async def post(url, headers=None, body=b""):
+    """One request of a client that is not ours."""
+    async with httpx2.AsyncClient() as http:
+        given = {**ACCEPT, "Content-Type": "application/json", **(headers or {})}
+        return await http.post(url, headers=given, content=body or json.dumps(PING).encode())

@@ -16,6 +16,7 @@ from support.clients.raw_client import PeerClosedError, RawStdioClient, RpcError
 from support.processes.http_servers import forked_http_server
 from support.processes.leftovers import assert_gone, is_running, no_leftovers
 from support.processes.programs import running_http_server, server_argv
+from support.processes.running import DEADLINE_S
 from support.waiting import eventually
 
 ERAS = {"echo": "2025-11-25", "modern": "2026-07-28"}
@@ -228,7 +229,7 @@ def test_a_mode_can_be_moved_to_another_moment() -> None:
 
 def test_a_server_that_writes_junk_first_answers_behind_it() -> None:
     """Else a client that skips what is no message would be tried on a good server."""
-    with connected("hostile", "garbage_first") as client:
+    with connected("hostile", "garbage_first", deadline_s=DEADLINE_S) as client:
         assert len(client.junk) == 300_000
         assert client.call("echo", text="behind the junk")["content"][0]["text"] == "behind the junk"
 

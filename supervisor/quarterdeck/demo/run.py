@@ -90,6 +90,9 @@ Tell = Callable[[AnyEvent], None]
 
 NOTICEABLE_S: Final = 1.0
 """A call of the well-behaved server that takes this long was delayed: those of the others take longer."""
+SETTLE_S: Final = "60"
+"""Seconds for the servers to start on the busiest machine: the story is told of ready ones."""
+
 HANG_S: Final = 1.5
 """The deadline of a call to the server that hangs: long enough to see, short enough to wait for."""
 
@@ -179,7 +182,7 @@ async def open_setup() -> AsyncIterator[Setup]:
         serve = StdioServerParameters(
             command=sys.executable,
             # The servers are ours, so that they may run where nothing confines them: it is told.
-            args=["-m", "quarterdeck.cli", "serve", "--config", str(config), "--allow-unsandboxed"],
+            args=["-m", "quarterdeck.cli", "serve", "-c", str(config), "--allow-unsandboxed", "--settle", SETTLE_S],
             env=env,
         )
         failure: DemoError | None = None

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -194,10 +193,10 @@ def test_an_interrupted_call_tells_the_server(config: Path, serve: RawStdioClien
 
 def _interrupt_a_call(config: Path) -> None:
     argv = command("call", "echo__hang", "--config", str(config))
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as caller:
+    with LineChild(argv) as caller:
         eventually(lambda: _is_asking(caller.pid), DEADLINE_S, "a call under way")
-        caller.send_signal(signal.SIGINT)
-        assert caller.wait(DEADLINE_S) == 130
+        caller.process.send_signal(signal.SIGINT)
+        assert caller.process.wait(DEADLINE_S) == 130
 
 
 def _cancels_heard(config: Path) -> int:
@@ -252,9 +251,8 @@ def test_a_command_that_is_ended_by_a_signal_stops_its_own_servers(tmp_path: Pat
     config = write_config(tmp_path / "mcp.json", echo=row("echo"))
     with no_leftovers(DEADLINE_S):
         argv = command("call", "echo__hang", "--own", "--config", str(config))
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as caller:
+        with LineChild(argv) as caller:
             eventually(lambda: any("echo.py" in line for line in descendants(caller.pid).values()), DEADLINE_S)
-            caller.send_signal(signal.SIGTERM)
-            _, err = caller.communicate(timeout=DEADLINE_S)
-        assert caller.returncode == 128 + signal.SIGTERM
-        assert "Traceback" not in err
+            caller.process.send_signal(signal.SIGTERM)
+            assert caller.process.wait(DEADLINE_S) == 128 + signal.SIGTERM
+            assert "Traceback" not in caller.stderr_text()

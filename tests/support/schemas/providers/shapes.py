@@ -31,10 +31,6 @@ def _is_list(value: JsonValue) -> bool:
     return isinstance(value, list)
 
 
-def _is_map(value: JsonValue) -> bool:
-    return isinstance(value, dict)
-
-
 def _is_schema(value: JsonValue) -> bool:
     return isinstance(value, dict | bool)
 

@@ -5,6 +5,8 @@ import os
 import shlex
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -148,49 +150,38 @@ def test_a_serve_that_cannot_complain_serves(config: Path) -> None:
         assert serve.wait() == 0
 
 
+@contextmanager
+def starting(config: Path, module: bytes, given: bytes = b"") -> Iterator["subprocess.Popen[bytes]"]:
+    """A `serve` that was given so much, and has just imported `module`; nothing runs at the end."""
+    python, *rest = command("serve", "--config", str(config))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with no_leftovers(), subprocess.Popen([python, "-X", "importtime", *rest], **pipes) as process:
+        process.stdin.write(given)
+        process.stdin.flush()
+        assert any(module in line for line in iter(process.stderr.readline, b""))
+        yield process
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_serve_that_is_ended_while_it_starts_has_its_code_and_leaves_nothing(
     config: Path, number: signal.Signals, code: int
 ) -> None:
     """Ctrl-C at once would print a page of imports."""
-    with no_leftovers():
-        process = subprocess.Popen(
-            [*command()[:1], "-X", "importtime", *command("serve", "--config", str(config))[1:]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        with process:
-            assert process.stderr is not None
-            # The first import of ours after signals are heeded; many follow, and take a while.
-            before = iter(process.stderr.readline, b"")
-            assert any(b"quarterdeck.host.stdio.early_reply" in line for line in before)
-            process.send_signal(number)
-            rest = process.stderr.read()
-        assert process.returncode == code
-        assert b"Traceback" not in rest
+    # The first import of ours after signals are heeded; many follow, and take a while.
+    with starting(config, b"quarterdeck.host.stdio.early_reply") as process:
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert process.returncode == code
+    assert b"Traceback" not in rest
 
 
 def test_a_request_that_waits_when_serve_is_ended_while_it_starts_is_answered(config: Path) -> None:
     """A client would wait for the answer to its greeting until its own deadline."""
-    with no_leftovers():
-        process = subprocess.Popen(
-            [*command()[:1], "-X", "importtime", *command("serve", "--config", str(config))[1:]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        with process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stderr is not None
-            process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-            process.stdin.flush()
-            # The first that only the command itself imports: what comes from here on unwinds it.
-            before = iter(process.stderr.readline, b"")
-            assert any(b"quarterdeck.cli.options" in line for line in before)
-            process.send_signal(signal.SIGTERM)
-            process.stderr.read()
-            told = process.stdout.read()
-        assert process.returncode == 0
-        assert json.loads(told)["id"] == 1
+    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+    # The first that only the command itself imports: what comes from here on unwinds it.
+    with starting(config, b"quarterdeck.cli.options", ping) as process:
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()  # else it could not write what it imports
+        told = process.stdout.read()
+    assert process.returncode == 0
+    assert json.loads(told)["id"] == 1

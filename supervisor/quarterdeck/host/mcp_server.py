@@ -50,6 +50,8 @@ class Sessions:
         self._legacy: dict[Connection, ServerSession] = {}
         self._told: tuple[ToolDescriptor, ...] = ()
         self._is_doubtful = False
+        self.greets_with_change = False
+        """Whether a client is told of a change as soon as its handshake is complete: it knows an earlier list."""
         self._bus = InMemorySubscriptionBus()
         self.listen: Final = ListenHandler(self._bus)
         """Serves `subscriptions/listen`."""
@@ -219,6 +221,8 @@ class McpServer(Server[ResultSlot]):
         is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
         if ctx.method == "notifications/initialized" and is_legacy:
             self.sessions.admit(ctx.session)
+            if self.sessions.greets_with_change:
+                await _tell_one(ctx.session)
         return result
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:

@@ -80,6 +80,10 @@ class RunningProviderHost:
         """How the calls that its session runs end."""
         return self._server.drain
 
+    def greet_with_change(self) -> None:
+        """Tell the client that the tools are others as soon as its handshake is complete."""
+        self._server.sessions.greets_with_change = True
+
     def end_listening(self) -> None:
         """End the streams that a client holds open to hear of changes; each gets its answer."""
         self._server.sessions.listen.close()

@@ -59,13 +59,13 @@ def claimed_stdio() -> Iterator[tuple[int, int]]:
         os.close(private_out)
 
 
-def can_poll(fd: int) -> bool:
-    """Whether `fd` can be polled, and made non-blocking without anyone else noticing."""
+def can_poll(fd: int, stderr_fd: int = _STDERR) -> bool:
+    """Whether `fd` can be polled, and made non-blocking without anyone else noticing, above all `stderr_fd`."""
     mode = os.fstat(fd).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return False
     try:
-        return not os.path.sameopenfile(fd, _STDERR)
+        return not os.path.sameopenfile(fd, stderr_fd)
     except OSError:
         return True
 

@@ -6,6 +6,7 @@ the era are the SDK's word; and then only a call that needs no judgement.  Whate
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -106,6 +107,62 @@ def read_cancellation(message: Message) -> Cancellation | None:
     return None if key is None else Cancellation(key, params.reason or "")
 
 
+class RequestKind(IntEnum):
+    """How a request is answered that nobody can answer any more."""
+
+    OTHER = 0
+    INITIALIZE = 1
+    CALL = 2
+    MODERN_CALL = 3
+
+
+class Journal:
+    """Keeps what a session needs to go on after the death of its process; this one keeps nothing."""
+
+    def introduced(self, name: str, version: str) -> None:
+        """The client said who it is."""
+
+    def greeted(self, line: bytes) -> None:
+        """The client sent a line of its greeting, which a session needs before all others."""
+
+    def began(self, key: Key, id_json: bytes, kind: RequestKind) -> None:
+        """A request is under way."""
+
+    def ended(self, key: Key) -> None:
+        """It is not any more."""
+
+    def reading(self, *, is_half: bool) -> None:
+        """Whether a line of the client is half read."""
+
+    def writing(self, *, is_half: bool) -> None:
+        """Whether a line to the client is half written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A session whose process died, as its journal kept it.
+
+    Attributes:
+        greeting: the client's lines of it.
+        under_way: the ids of its requests, as JSON, that have no answer.
+        is_half_read: whether a line of the client was begun, of which only the rest comes.
+        is_half_written: whether a line to the client was begun, of which no more comes.
+    """
+
+    greeting: bytes
+    under_way: Mapping[bytes, RequestKind]
+    is_half_read: bool = False
+    is_half_written: bool = False
+
+    @property
+    def greeted_id(self) -> Key | None:
+        """The id of the greeting's request, where the client has its answer."""
+        if not self.greeting or RequestKind.INITIALIZE in self.under_way.values():
+            return None
+        message = read_message(self.greeting.partition(b"\n")[0])
+        return message.id if isinstance(message.id, int | str) else None
+
+
 T = TypeVar("T")
 
 
@@ -115,7 +172,8 @@ class RawCallGate(Generic[T]):
     `T` is a raw call, as its owner knows it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal | None = None) -> None:
+        self._journal = journal or Journal()
         self._forwarded: dict[Key, Envelope | Literal["initialize"] | None] = {}
         self._raw: dict[Key, T] = {}
         self._initialize_seen = False
@@ -145,13 +203,17 @@ class RawCallGate(Generic[T]):
         except (msgspec.DecodeError, BodyError):
             return None
 
-    def began(self, key: Key, call: T) -> None:
+    def began(self, request: RawRequest, call: T) -> None:
         """A raw call is under way."""
-        self._raw[key] = call
+        self._raw[request.key] = call
+        self._journal.began(
+            request.key, request.id_json, RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL
+        )
 
     def ended(self, key: Key) -> None:
         """A raw call has ended."""
         self._raw.pop(key, None)
+        self._journal.ended(key)
 
     def call(self, key: Key) -> T | None:
         """The raw call of this request, while it is under way."""
@@ -167,17 +229,24 @@ class RawCallGate(Generic[T]):
         key = correlation_key(message.id)
         if key is not None and isinstance(message.method, str):
             self._initialize_seen |= message.method == "initialize"
-            self._forwarded[key] = "initialize" if message.method == "initialize" else _envelope_of(message)
+            opening: Envelope | Literal["initialize"] | None = "initialize"
+            if message.method != "initialize":
+                opening = _envelope_of(message)
+            self._forwarded[key] = opening
+            self._journal.began(key, msgspec.json.encode(message.id), _kind_of(message.method, opening))
         elif message.method == "notifications/initialized":
             self._initialized |= self._initialize_seen
         elif (cancelled := read_cancellation(message)) is not None:
             # The session never answers what was cancelled.
             self._forwarded.pop(cancelled.key, None)
+            self._journal.ended(cancelled.key)
 
     def answered(self, request_id: Key | None, *, is_success: bool) -> None:
         """The SDK's session answered a request; after a success there may be raw calls."""
         key = correlation_key(request_id)
         opening = self._forwarded.pop(key, None) if key is not None else None
+        if key is not None:
+            self._journal.ended(key)
         if not is_success or opening is None:
             return
         if opening == "initialize":
@@ -212,6 +281,28 @@ class RawCallGate(Generic[T]):
         )
 
 
+class ClientInfo(msgspec.Struct, gc=False):
+    """Who a client says it is."""
+
+    name: str
+    version: str
+
+
+class _Greeting(msgspec.Struct, gc=False):
+    client_info: ClientInfo = msgspec.field(name="clientInfo")
+
+
+def read_introduction(message: ClientMessage) -> ClientInfo | None:
+    """Who sent this message, where it says so: in `initialize`, or in the envelope of 2026-07-28."""
+    try:
+        if message.method == "initialize":
+            return _greeting.decode(message.params).client_info
+        meta = _meta_only.decode(message.params).meta or {}
+        return _client_info.decode(meta[_CLIENT_KEY]) if _CLIENT_KEY in meta else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 class _CallParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     arguments: Raw = Raw(b"{}")
@@ -227,11 +318,23 @@ class _CancelledParams(msgspec.Struct, gc=False):
     reason: str | None = None
 
 
+_CLIENT_KEY: Final = ENVELOPE_PREFIX + "clientInfo"
+
 _message: Final = msgspec.json.Decoder(ClientMessage)
+_greeting: Final = msgspec.json.Decoder(_Greeting)
+_client_info: Final = msgspec.json.Decoder(ClientInfo)
 _call_params: Final = msgspec.json.Decoder(_CallParams)
 _meta_only: Final = msgspec.json.Decoder(_MetaOnly)
 _cancelled: Final = msgspec.json.Decoder(_CancelledParams)
 _token: Final = msgspec.json.Decoder(int | str)
+
+
+def _kind_of(method: str, opening: Envelope | Literal["initialize"] | None) -> RequestKind:
+    if opening == "initialize":
+        return RequestKind.INITIALIZE
+    if method != "tools/call":
+        return RequestKind.OTHER
+    return RequestKind.CALL if opening is None else RequestKind.MODERN_CALL
 
 
 def _envelope(meta: Mapping[str, Raw]) -> Envelope:

@@ -31,11 +31,15 @@ from .raw_calls import (
     INVALID_REQUEST,
     MAX_LINE_BYTES,
     ClientMessage,
+    Interrupted,
+    Journal,
     Key,
     RawCallGate,
     RawRequest,
+    RequestKind,
     UnreadableError,
     read_cancellation,
+    read_introduction,
     read_message,
 )
 from .sink import Part, Sink, open_sink
@@ -140,9 +144,23 @@ CLOSE_S: Final = 2.0
 NOTHING: Final = FirstLine()
 """Nothing was read before."""
 
+_GREETING_METHODS: Final = frozenset({"initialize", "notifications/initialized"})
+
+LOST_WORDS: Final = "the quarterdeck daemon ended while this was under way; whether it was carried out is not known"
+
+LOST: Final = -32603
+"""JSON-RPC's internal error: of a request whose process died."""
+
 
 async def serve_stdio(
-    host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None, head: FirstLine = NOTHING
+    host: ProviderHostImpl,
+    *,
+    stdin_fd: int | None = None,
+    stdout_fd: int | None = None,
+    stderr_fd: int = 2,
+    head: FirstLine = NOTHING,
+    journal: Journal | None = None,
+    interrupted: Interrupted | None = None,
 ) -> None:
     """Serve one client until it closes its end, or this is cancelled; then what is under way ends.
 
@@ -153,7 +171,11 @@ async def serve_stdio(
         host: what is served.
         stdin_fd: read instead of the process's stdin; give both or neither.
         stdout_fd: written instead of its stdout.
+        stderr_fd: what shares its description with this is never made non-blocking.
         head: what was read and answered before.
+        journal: told what the session would need to go on without us.
+        interrupted: the session to go on with, in place of `head`: what it was asked and did not answer is answered
+            with a fault, and its client told that the tools changed.
 
     Raises:
         ProtocolFault: `transport`, when serving cannot start or breaks.
@@ -161,31 +183,49 @@ async def serve_stdio(
     with ExitStack() as stack:
         if stdin_fd is None or stdout_fd is None:
             stdin_fd, stdout_fd = stack.enter_context(claimed_stdio())
-        await _Connection(host, stdin_fd, stdout_fd, head).serve()
+        await _Connection(host, (stdin_fd, stdout_fd, stderr_fd), head, journal or Journal(), interrupted).serve()
 
 
 class _Connection:
     """One client: its lines, its session, its calls under way."""
 
-    def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int, head: FirstLine) -> None:
+    def __init__(
+        self,
+        host: ProviderHostImpl,
+        fds: tuple[int, int, int],
+        head: FirstLine,
+        journal: Journal,
+        interrupted: Interrupted | None,
+    ) -> None:
         self._host = host
-        self._head = head
+        self._head = head if interrupted is None else FirstLine(interrupted.greeting, interrupted.greeted_id)
+        self._interrupted = interrupted
+        self._journal = journal
+        self._is_introduced = False
         self._server_info = host.server_info
-        self._gate: RawCallGate[StdioCall] = RawCallGate()
+        self._gate: RawCallGate[StdioCall] = RawCallGate(journal)
         self._over = asyncio.Event()
         self._progress = asyncio.Event()
         self._is_gone = False
         self._is_ending = False
         self._lines = LineBuffer(MAX_LINE_BYTES)
         self._input = ClientInput(on_room=self._balance, on_closed=self._on_gone)
-        self._sink = open_sink(stdout_fd, on_broken=self._on_gone, on_room=self._balance)
-        self._source = open_source(stdin_fd, self._take, self._over.set)
+        stdin_fd, stdout_fd, stderr_fd = fds
+        self._skips_rest = interrupted is not None and interrupted.is_half_read
+        self._sink = open_sink(
+            stdout_fd, on_broken=self._on_gone, on_room=self._balance, on_half=journal.writing, stderr_fd=stderr_fd
+        )
+        self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
 
     async def serve(self) -> None:
         outlet = ClientOutput(self._sink, self._answered, greeted_id=self._head.greeted_id)
         running = await self._host.connect((self._input, outlet))
         try:
-            self._take(self._head.data)
+            if self._interrupted is not None:
+                running.greet_with_change()
+                self._answer_lost(self._interrupted)
+            self._feed(self._head.data)
+            self._balance()
             await self._over.wait()
         finally:
             await carried_through(partial(self._end, running))
@@ -226,7 +266,31 @@ class _Connection:
         self._progress.set()
         self._over.set()
 
+    def _answer_lost(self, interrupted: Interrupted) -> None:
+        """Answer what the process that died left unanswered."""
+        if interrupted.is_half_written:
+            self._sink.write(b"\n")
+        for id_json, kind in interrupted.under_way.items():
+            if kind is RequestKind.INITIALIZE:
+                continue  # it is asked again
+            if kind is RequestKind.OTHER:
+                error = {"code": LOST, "message": LOST_WORDS}
+                reply = {"jsonrpc": "2.0", "id": msgspec.Raw(id_json), "error": error}
+                self._sink.write(msgspec.json.encode(reply), b"\n")
+                continue
+            fault = ProtocolFault(FaultKind.TOOL_ERROR, LOST_WORDS, code="daemon_lost", delivery=Delivery.UNKNOWN)
+            parts = fault_parts(fault, self._server_info if kind is RequestKind.MODERN_CALL else None)
+            self._sink.write(b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *parts, b"}\n")
+
     def _take(self, data: bytes) -> None:
+        if self._skips_rest:
+            _, end, data = data.partition(b"\n")
+            self._skips_rest = not end
+        self._feed(data)
+        self._journal.reading(is_half=self._skips_rest or self._lines.pending_bytes > 0)
+        self._balance()
+
+    def _feed(self, data: bytes) -> None:
         try:
             for line in self._lines.feed(data):
                 self._read(line)
@@ -234,7 +298,6 @@ class _Connection:
             # Where the next message begins is not known any more: the client must connect again.
             self._refuse(None, INVALID_REQUEST, str(error))
             self._over.set()
-        self._balance()
 
     def _balance(self) -> None:
         if self._over.is_set() or self._input.is_full or self._sink.is_congested:
@@ -255,7 +318,7 @@ class _Connection:
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
             call = StdioCall(request, self._sink, self._server_info, self._on_end)
             if call.begin(self._host.box):
-                self._gate.began(request.key, call)
+                self._gate.began(request, call)
                 return
         self._forward(line, message)
 
@@ -279,6 +342,11 @@ class _Connection:
             self._refuse(request_id, INVALID_REQUEST, "not a JSON-RPC 2.0 message")
             return
         self._gate.forwarded(message)
+        if not self._is_introduced and (client := read_introduction(message)) is not None:
+            self._is_introduced = True
+            self._journal.introduced(client.name, client.version)
+        if message.method in _GREETING_METHODS:
+            self._journal.greeted(line)
         self._input.put(SessionMessage(parsed))
 
     def _on_end(self, key: Key) -> None:

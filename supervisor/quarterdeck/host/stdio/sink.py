@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -36,14 +36,31 @@ _JOIN_BYTES: Final = 32 * 1024
 
 _READER_LEFT: Final = (errno.EPIPE, errno.ECONNRESET)
 
+_NEWLINE: Final = ord("\n")
+
 Part = bytes | memoryview
+
+
+class OnHalf(Protocol):
+    """Told when a line comes to be half written, and when it is whole."""
+
+    def __call__(self, *, is_half: bool) -> None:
+        """Whether one is now."""
+
+
+def _no_news(*, is_half: bool) -> None:
+    """Nobody needs to know."""
 
 
 class Sink(ABC):
     """Writes lines to one descriptor, whole and in order; lines that follow one another closely go out together."""
 
-    def __init__(self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> None:
+    def __init__(
+        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], on_half: OnHalf = _no_news
+    ) -> None:
         self._fd = fd
+        self._on_half = on_half
+        self._is_half = False
         self._on_broken = on_broken
         self._on_room = on_room
         self._loop = asyncio.get_running_loop()
@@ -98,6 +115,13 @@ class Sink(ABC):
     def _stop(self) -> None:
         """Nothing more is written: leave the descriptor as it was found."""
 
+    def _ends_with(self, last: Part) -> None:
+        """`last` was written last: tell whether its line is half written now, when that is news."""
+        is_half = last[-1] != _NEWLINE
+        if is_half is not self._is_half:
+            self._is_half = is_half
+            self._on_half(is_half=is_half)
+
     def _wrote(self, size: int) -> None:
         self._held_bytes -= size
         if self._held_bytes <= LOW_WATER_BYTES and not self._has_room.is_set():
@@ -124,8 +148,10 @@ class Sink(ABC):
 class PolledSink(Sink):
     """A pipe or socket."""
 
-    def __init__(self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> None:
-        super().__init__(fd, on_broken=on_broken, on_room=on_room)
+    def __init__(
+        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], on_half: OnHalf = _no_news
+    ) -> None:
+        super().__init__(fd, on_broken=on_broken, on_room=on_room, on_half=on_half)
         self._was_blocking = os.get_blocking(fd)
         self._waits = False
         self._written_at = 0.0
@@ -167,17 +193,22 @@ class PolledSink(Sink):
             part = self._parts[0]
             if left < len(part):
                 self._parts[0] = memoryview(part)[left:]
+                self._ends_with(memoryview(part)[:left])
                 break
             left -= len(part)
             self._parts.popleft()
+            if not left:
+                self._ends_with(part)
         self._wrote(size)
 
 
 class ThreadedSink(Sink):
     """A file, a terminal, or a description that stderr shares."""
 
-    def __init__(self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> None:
-        super().__init__(fd, on_broken=on_broken, on_room=on_room)
+    def __init__(
+        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], on_half: OnHalf = _no_news
+    ) -> None:
+        super().__init__(fd, on_broken=on_broken, on_room=on_room, on_half=on_half)
         self._batches: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
         threading.Thread(target=self._write, name="quarterdeck-stdout", daemon=True).start()
 
@@ -216,12 +247,22 @@ class ThreadedSink(Sink):
                 return
 
 
-def open_sink(fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> Sink:
+def open_sink(
+    fd: int,
+    *,
+    on_broken: Callable[[], None],
+    on_room: Callable[[], None],
+    on_half: OnHalf = _no_news,
+    stderr_fd: int = 2,
+) -> Sink:
     """The right writer for `fd`.
 
     Args:
         fd: borrowed until `close`.
         on_broken: called once when the reader is gone.
         on_room: called when the sink was congested and no longer is.
+        stderr_fd: see `can_poll`.
+        on_half: called when a line comes to be half written, and when it is whole; by polled sinks only.
     """
-    return (PolledSink if can_poll(fd) else ThreadedSink)(fd, on_broken=on_broken, on_room=on_room)
+    kind = PolledSink if can_poll(fd, stderr_fd) else ThreadedSink
+    return kind(fd, on_broken=on_broken, on_room=on_room, on_half=on_half)

@@ -143,9 +143,9 @@ class ThreadedSource(Source):
             self._on_end()
 
 
-def open_source(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> Source:
+def open_source(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], *, stderr_fd: int = 2) -> Source:
     """The right reader for `fd`; it reads once resumed."""
-    return (PolledSource if can_poll(fd) else ThreadedSource)(fd, on_data, on_end)
+    return (PolledSource if can_poll(fd, stderr_fd) else ThreadedSource)(fd, on_data, on_end)
 
 
 MAX_WAITING: Final = 256

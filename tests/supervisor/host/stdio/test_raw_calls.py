@@ -5,15 +5,20 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp_types import CLIENT_INFO_META_KEY
 
 from quarterdeck.host.stdio.raw_calls import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Cancellation,
+    Interrupted,
+    Journal,
     RawCallGate,
     RawRequest,
+    RequestKind,
     UnreadableError,
     read_cancellation,
+    read_introduction,
     read_message,
 )
 
@@ -199,7 +204,7 @@ def test_several_accepted_envelopes_are_remembered_within_bounds():
 def test_an_id_in_flight_is_not_taken_twice_on_either_way(again):
     """One answer could not be told from the other; the SDK holds 9 and "9" for one."""
     gate = legacy_gate()
-    gate.began(9, "call")
+    gate.began(gate.admit(call(9)), "call")
     assert gate.admit(call(again)) is None
     gate.ended(9)
     assert gate.admit(call(again)) is not None
@@ -266,3 +271,82 @@ def test_no_line_breaks_the_reader(line):
         return
     gate.admit(read)
     gate.forwarded(read)
+
+
+class Noted(Journal):
+    """A journal that remembers."""
+
+    def __init__(self):
+        self.under_way = {}
+
+    def began(self, key, id_json, kind):
+        """Once for each request that is under way."""
+        assert key not in self.under_way
+        self.under_way[key] = (id_json, kind)
+
+    def ended(self, key):
+        """Of any key."""
+        self.under_way.pop(key, None)
+
+
+def test_the_journal_knows_each_request_until_it_is_answered_or_cancelled():
+    """After the death of its process a client would wait for an answer for ever, or get two."""
+    journal = Noted()
+    gate = RawCallGate(journal)
+    gate.forwarded(message(id="a", method="initialize", params={}))
+    assert journal.under_way == {"a": (b'"a"', RequestKind.INITIALIZE)}
+    gate.answered("a", is_success=True)
+    gate.forwarded(message(method="notifications/initialized"))
+    gate.began(gate.admit(call(1)), "call")
+    gate.forwarded(message(id=2, method="tools/list"))
+    gate.forwarded(call(3, ENVELOPE))
+    gate.forwarded(call(4))
+    assert journal.under_way == {
+        1: (b"1", RequestKind.CALL),
+        2: (b"2", RequestKind.OTHER),
+        3: (b"3", RequestKind.MODERN_CALL),
+        4: (b"4", RequestKind.CALL),
+    }
+    gate.ended(1)
+    gate.answered(2, is_success=False)
+    gate.forwarded(message(method="notifications/cancelled", params={"requestId": 3}))
+    assert list(journal.under_way) == [4]
+
+
+def test_a_modern_raw_call_is_noted_as_one():
+    """Its answer would lack the envelope that its client checks."""
+    journal = Noted()
+    gate = RawCallGate(journal)
+    gate.forwarded(message(id=0, method="server/discover", params={"_meta": ENVELOPE}))
+    gate.answered(0, is_success=True)
+    gate.began(gate.admit(call(1, ENVELOPE)), "call")
+    assert journal.under_way == {1: (b"1", RequestKind.MODERN_CALL)}
+
+
+INFO = {"name": "an editor", "version": "2"}
+
+
+@pytest.mark.parametrize(
+    ("said", "client"),
+    [
+        (message(id=1, method="initialize", params={"clientInfo": INFO}), ("an editor", "2")),
+        (message(id=1, method="tools/list", params={"_meta": {CLIENT_INFO_META_KEY: INFO}}), ("an editor", "2")),
+        (message(id=1, method="initialize", params={"clientInfo": {"name": "half"}}), None),
+        (message(id=1, method="initialize"), None),
+        (message(id=1, method="tools/list", params={"_meta": {CLIENT_INFO_META_KEY: "x"}}), None),
+        (message(id=1, method="tools/list", params={"_meta": None}), None),
+        (message(method="notifications/initialized"), None),
+    ],
+)
+def test_a_client_is_known_by_how_it_introduces_itself_in_either_era(said, client):
+    """`status` would not say who is connected."""
+    found = read_introduction(said)
+    assert (None if found is None else (found.name, found.version)) == client
+
+
+def test_a_greeting_that_was_answered_is_not_answered_again():
+    """A client would get a second answer to `initialize`; or, had the first one not come, none."""
+    line = b'{"jsonrpc":"2.0","id":"hello","method":"initialize"}\n'
+    assert Interrupted(line, {b"2": RequestKind.CALL}).greeted_id == "hello"
+    assert Interrupted(line, {b'"hello"': RequestKind.INITIALIZE}).greeted_id is None
+    assert Interrupted(b"", {}).greeted_id is None

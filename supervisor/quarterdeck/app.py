@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.native_tools import NO_SETTINGS
@@ -33,7 +33,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
-from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, open_recorder
+from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.tools.bridge import LiveBox
@@ -159,7 +159,7 @@ class Product:
             UnsafePathError: it cannot be, which is this server's misfortune alone.
         """
         if (scope := self._scopes.get(server)) is not None:
-            reserve_server_home(self.directory.digest, server, scope)
+            reserve_server_home(self.settings.digest, server, scope)
 
     def config(self, server: str) -> ServerConfig | None:
         """The configuration of a server that can be started."""
@@ -167,7 +167,7 @@ class Product:
 
     def log_path(self, server: str) -> Path:
         """The file that keeps this server's standard error; there is none before it writes."""
-        return server_paths(self.directory.digest, server).log
+        return server_paths(self.settings.digest, server).log
 
     def redact(self, text: str) -> str:
         """`text` without the secrets of the present configuration."""
@@ -250,6 +250,7 @@ class Product:
                 allow_unsandboxed=self.settings.allow_unsandboxed,
                 open_port=self.settings.open_port,
                 trusted=lambda: self.settings.trusted,
+                environ=self.settings.environ,
             ) as session:
                 yield session
 
@@ -258,7 +259,11 @@ class Product:
 
 @asynccontextmanager
 async def open_quarterdeck(
-    settings: Settings, *, serves: bool = False, lock: Locks | None = None
+    settings: Settings,
+    *,
+    serves: bool = False,
+    lock: Locks | None = None,
+    recorder: LedgerWriter | None = None,
 ) -> AsyncIterator[Product]:
     """Start what the settings name, without waiting for it; at the end stop it all, and wait for that.
 
@@ -267,6 +272,7 @@ async def open_quarterdeck(
         serves: whether it must be the one that writes the ledger of the state directory; else, beside one that does,
             it keeps what it sees to itself.
         lock: a `deck.lock`; beside what it names nothing is offered.
+        recorder: of the state directory's ledger, which others of this process use, too; None for one of its own.
 
     Raises:
         LeaseHeldError: another process writes the ledger, and we must.
@@ -276,24 +282,27 @@ async def open_quarterdeck(
     """
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(settings.digest)
+        stack.push_async_callback(carried_through, runtime.release)
+        directory = runtime.directory
+        if recorder is not None:
+            # Of several in this process each is found by its own configuration.
+            made = await made_in_thread(partial(RuntimeDirectory.create, settings.digest), RuntimeDirectory.close)
+            directory = stack.enter_context(made)
 
         def home_of(server: str) -> Path:
-            return server_paths(runtime.directory.digest, server).home
+            return server_paths(settings.digest, server).home
 
-        stack.push_async_callback(carried_through, runtime.release)
         if settings.servers:
             runtime.warm_up()  # the zygote imports while the ledger is read
-        holder = Holder(
-            pid=os.getpid(),
-            digest=settings.digest,
-            config_paths=tuple(str(path.resolve()) for path in settings.config_paths),
-            command=SERVE if serves else "command",
-            runtime_directory=str(runtime.directory.path),
-            started_at=audit_time(),
-        )
+        holder = make_holder(runtime.directory, settings, command=SERVE if serves else "command")
         wait_s = COMMAND_WAIT_S if serves else 0.0
-        recorder = await stack.enter_async_context(open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s))
-        calls = CallLog(recorder.record_calls)
+        writes: LedgerWriter | VisitingRecorder
+        if recorder is not None:
+            writes = recorder
+        else:
+            opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s)
+            writes = await stack.enter_async_context(opening)
+        calls = CallLog(writes.record_calls)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
         fleet = ServerFleetImpl(
@@ -304,6 +313,8 @@ async def open_quarterdeck(
                 trusted=lambda: product.settings.trusted,
                 claim=lambda server: product.reserve_server_home(server),  # noqa: PLW0108 - it is made below
                 secrets_of=lambda server: product.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
+                environ=settings.environ,
+                digest=settings.digest,
             ),
             installs=lambda config: (
                 isinstance(config, StdioServerConfig)
@@ -312,7 +323,7 @@ async def open_quarterdeck(
         )
         stack.push_async_callback(carried_through, fleet.tear_down)
         approvals = Approvals(
-            recorder,
+            writes,
             fleet,
             home_of=home_of,
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
@@ -321,17 +332,27 @@ async def open_quarterdeck(
         stack.push_async_callback(carried_through, approvals.close)
 
         def announce(url: str) -> None:
-            if isinstance(recorder, LedgerWriter):
-                recorder.lease.update(msgspec.structs.replace(holder, url=url))
+            if isinstance(writes, LedgerWriter):
+                writes.lease.update(msgspec.structs.replace(holder, url=url))
 
-        product: Product = Product(
-            settings, runtime.directory, fleet, approvals, lock, announce, calls.note, serves=serves
-        )
+        product: Product = Product(settings, directory, fleet, approvals, lock, announce, calls.note, serves=serves)
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)
         approvals.start()
         await product._apply()  # noqa: SLF001 - its other half
         yield product
+
+
+def make_holder(directory: RuntimeDirectory, settings: Settings | None = None, *, command: str) -> Holder:
+    """What this process says of itself to others that want the ledger."""
+    return Holder(
+        pid=os.getpid(),
+        digest=settings.digest if settings is not None else "",
+        config_paths=tuple(str(path.resolve()) for path in settings.config_paths) if settings is not None else (),
+        command=command,
+        runtime_directory=str(directory.path),
+        started_at=audit_time(),
+    )
 
 
 def _broken_status(row: BrokenRow) -> EndpointStatus:

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from time import monotonic
@@ -306,8 +307,14 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
     maker, wishes = DeckMaker(), []
 
     def open_deck_session(
-        wish: NativeWish, *, allow_unsandboxed: bool, open_port: int | None, trusted: Callable[[], tuple[str, ...]]
+        wish: NativeWish,
+        *,
+        allow_unsandboxed: bool,
+        open_port: int | None,
+        trusted: Callable[[], tuple[str, ...]],
+        environ: Mapping[str, str],
     ) -> AbstractAsyncContextManager[PlayedDeck]:
+        assert environ is os.environ
         wishes.append((wish, allow_unsandboxed, trusted()))
         return maker.open()
 

@@ -4,7 +4,7 @@ Files that may hold credentials (`PIP_CONFIG_FILE`, `NPM_CONFIG_USERCONFIG`) are
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +44,30 @@ _PASSED_TO_NPM: Final = re.compile(
     r"npm_config_(?:registry|@[^:]+:registry|proxy|https[_-]proxy|noproxy|cafile|strict[_-]ssl)", re.IGNORECASE
 )
 """npm reads its settings in either case; `npm_config_//host/:_authToken` is one too, and is not passed."""
+
+
+class Lookups(Mapping[str, str]):
+    """An environment that remembers which of its names were asked for."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        """The value; that it was asked for is remembered, whether there is one or not."""
+        self.asked.add(name)
+        return self.environ[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.environ)
+
+    def __len__(self) -> int:
+        return len(self.environ)
+
+
+def shared_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The part of our own environment that every server or its worker gets."""
+    return {name: value for name, value in environ.items() if _is_listed(name) or _PLACES.fullmatch(name)}
 
 
 def user_environment(environ: Mapping[str, str]) -> dict[str, str]:

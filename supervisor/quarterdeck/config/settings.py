@@ -28,9 +28,10 @@ from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
 
+from .environment import Lookups, shared_environment
 from .native_tools import NO_SETTINGS, NativeSettings, NativeWish, merge_native
 
 _logger = logging.getLogger(__name__)
@@ -87,6 +88,8 @@ class Settings:
         names: what tools' names keep to before clients; None for leaving them as they are.
         allow_unsandboxed: start servers, and commands of native tools, even where nothing but limits can be enforced
             on them.
+        environ: what servers' and commands' environments are made from.
+        asked: the names in it that the files were read with.
         open_port: where the deck serves HTTP without a token, on this machine's loopback; 0 for one that is not known,
             None for not at all.  Nothing that could reach it is started.
     """
@@ -108,10 +111,17 @@ class Settings:
     names: NameBudget | None = field(default_factory=NameBudget)
     allow_unsandboxed: bool = False
     open_port: int | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False, compare=False)
+    asked: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @classmethod
     def load(
-        cls, paths: Iterable[Path], environ: Mapping[str, str] | None = None, *, native: NativeWish | None = None
+        cls,
+        paths: Iterable[Path],
+        environ: Mapping[str, str] | None = None,
+        *,
+        native: NativeWish | None = None,
+        cwd: Path | None = None,
     ) -> Self:
         """The servers of these files together; for the same id the earlier file wins.
 
@@ -119,17 +129,18 @@ class Settings:
             paths: named by the user, who is trusted.
             environ: what `${VAR}` is looked up in; our own environment by default.
             native: gets what the files say of native tools; theirs for the same member the earlier file's, too.
+            cwd: the working directory; ours by default.
 
         Raises:
             ConfigFileError: nothing of one file can be used; or native tools are wanted, and what it says of them
                 cannot be.
         """
-        environ = os.environ if environ is None else environ
-        files = load_named(paths, environ)
+        lookups = Lookups(os.environ if environ is None else environ)
+        files = load_named(paths, lookups)
         for found in files:
             if found.error is not None:
                 raise found.error
-        return cls._of(files, native, None, environ)
+        return cls._of(files, native, cwd, lookups)
 
     @classmethod
     def discover(cls, cwd: Path, environ: Mapping[str, str] | None = None, *, native: NativeWish | None = None) -> Self:
@@ -146,13 +157,11 @@ class Settings:
         Raises:
             ConfigFileError: native tools are wanted, and what a file of the user's says of them cannot be used.
         """
-        environ = os.environ if environ is None else environ
-        return replace(cls._of(load_found(cwd, environ), native, cwd, environ), is_found=True)
+        lookups = Lookups(os.environ if environ is None else environ)
+        return replace(cls._of(load_found(cwd, lookups), native, cwd, lookups), is_found=True)
 
     @classmethod
-    def _of(
-        cls, files: Sequence[FileFound], native: NativeWish | None, cwd: Path | None, environ: Mapping[str, str]
-    ) -> Self:
+    def _of(cls, files: Sequence[FileFound], native: NativeWish | None, cwd: Path | None, lookups: Lookups) -> Self:
         merged = merge_files(files)
         usable = {found.candidate.path: found.loaded for found in files if found.loaded is not None}
         problems = {path: loaded.native_problem for path, loaded in usable.items() if loaded.native_problem}
@@ -182,8 +191,10 @@ class Settings:
                 *native_warnings,
             ),
             unread=tuple(str(found.error) for found in own if found.error is not None),
-            trusted=trusted_files(trusted, merged.servers, cwd=cwd, environ=environ),
+            trusted=trusted_files(trusted, merged.servers, cwd=cwd, environ=lookups),
             expanded_secrets=merged.secrets,
+            environ=lookups.environ,
+            asked=frozenset(lookups.asked),
         )
 
     @property
@@ -197,6 +208,18 @@ class Settings:
             return candidates_digest(self.candidates)
         alone = (self.native.workspace,) if self.native is not None else ()
         return configuration_digest(self.config_paths or alone)
+
+    @property
+    def used_environment(self) -> dict[str, str]:
+        """What of `environ` decides how the servers run: two clients for whom it is equal can share them."""
+        named = {
+            name
+            for config in self.servers
+            if isinstance(config, StdioServerConfig)
+            for name in config.inherit_env + config.sandbox.environment
+        }
+        asked = {name: self.environ[name] for name in self.asked | named if name in self.environ}
+        return shared_environment(self.environ) | asked
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ that the others' attempt goes on when one caller is cancelled.
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -355,6 +356,8 @@ def create_server_endpoint(
     trusted: Callable[[], Iterable[str]] = trusted_files,
     secrets_of: Callable[[str], Iterable[str]] = lambda _: (),
     claim: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
+    digest: str = "",
 ) -> ServerEndpointImpl:
     """An idle endpoint for one server.
 
@@ -366,6 +369,8 @@ def create_server_endpoint(
         trusted: the files that are the user's word now, which it may not write; see `config.trusted_files`.
         secrets_of: by a server's id, values that were put into its configuration and that no message may repeat.
         claim: by a server's id, has its directory be its own before it starts; may raise `UnsafePathError`.
+        environ: what its environment is made from.
+        digest: names the configuration, which its directories belong to; that of the runtime by default.
 
     Raises:
         ValueError: `config` asks for what a session of this process cannot have.
@@ -378,6 +383,8 @@ def create_server_endpoint(
             trusted=trusted,
             secrets=secrets_of(config.id),
             claim=claim,
+            environ=environ,
+            digest=digest,
         )
         return ServerEndpointImpl(config, session)
     from .embedded import EmbeddedSession

@@ -105,6 +105,8 @@ class WorkerSession(Session):
         trusted: Callable[[], Iterable[str]] = trusted_files,
         claim: Callable[[str], None] = lambda _: None,
         secrets: Iterable[str] = (),
+        environ: Mapping[str, str] = os.environ,
+        digest: str = "",
     ) -> None:
         """Start nothing yet; for the arguments see `create_server_endpoint`.
 
@@ -113,6 +115,8 @@ class WorkerSession(Session):
         self._config = config
         self._trusted = trusted
         self._claim = claim
+        self._environ = environ
+        self._digest = digest
         self._secrets = frozenset(secrets)
         self._allow_unsandboxed = allow_unsandboxed
         self._open_port = open_port
@@ -138,10 +142,10 @@ class WorkerSession(Session):
             return OpenOrder(config, era=era, secrets=self._withheld())
         try:
             self._claim(self._config.id)
-            paths = server_paths(self._runtime.directory.digest, self._config.id).create()
+            paths = server_paths(self._digest or self._runtime.directory.digest, self._config.id).create()
         except UnsafePathError as error:
             raise _no_directory(error) from error
-        env = server_environment(self._config, os.environ, paths.home, paths.tmp)
+        env = server_environment(self._config, self._environ, paths.home, paths.tmp)
         return OpenOrder(
             config,
             env,
@@ -152,7 +156,7 @@ class WorkerSession(Session):
             private=(str(state_dir()), str(runtime_dir())),
             protected=with_announced(self._trusted()),
             user_home=_user_home(),
-            user_env=user_environment(os.environ),
+            user_env=user_environment(self._environ),
             allow_unsandboxed=self._allow_unsandboxed,
             open_port=self._open_port,
             secrets=self._withheld(env),

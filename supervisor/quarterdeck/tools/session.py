@@ -14,7 +14,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -82,6 +82,7 @@ async def open_deck_session(
     allow_unsandboxed: bool = False,
     open_port: int | None = None,
     trusted: Callable[[], Iterable[str]] = trusted_files,
+    environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[DeckSession]:
     """A session for as long as the block lasts, entered and left in one task.
 
@@ -94,6 +95,7 @@ async def open_deck_session(
         allow_unsandboxed: run commands even where nothing but limits confines them.
         open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
         trusted: the files that are the user's word now: no tool may write them; see `config.trusted_files`.
+        environ: what the commands' environment is made from.
 
     Raises:
         DeckFault: `unknown_capability` for a tool that the profile does not have, `backend` for a directory that is
@@ -113,6 +115,7 @@ async def open_deck_session(
             private=_private(),
             protected=lambda: with_announced(trusted()),
             policy=wish.settings.sandbox or SandboxPolicy(),
+            environ=environ,
             allow_unsandboxed=allow_unsandboxed,
             open_port=open_port,
         )

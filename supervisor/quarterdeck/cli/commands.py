@@ -46,6 +46,9 @@ PANELS: Final = (RUN, TRUST, CONFIGURE, DIAGNOSE)
 
 ENTRIES: Final = (
     Entry("serve", "run.serve:serve", RUN, "Publish every server's tools, and native ones, as one MCP server"),
+    Entry("up", "run.daemon_commands:up", RUN, "Start the daemon that all clients share, and have it stay"),
+    Entry("down", "run.daemon_commands:down", RUN, "End the daemon"),
+    Entry("status", "run.daemon_commands:status", RUN, "Show the daemon: who is connected, and what runs"),
     Entry("tools", "run.tools:tools", RUN, "List the tools that can be called"),
     Entry("call", "run.tools:call", RUN, "Call one tool and print what it answers"),
     Entry("ps", "run.servers:ps", RUN, "Show every server of the running serve"),

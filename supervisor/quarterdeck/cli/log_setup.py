@@ -38,13 +38,12 @@ OURS: Final = "quarterdeck"
 
 def set_up_logging(level: LogLevel, form: LogFormat = LogFormat.AUTO, secrets: Iterable[str] = ()) -> None:
     """Send every log line to stderr from here on; replaces what was set up before."""
-    is_json = form is LogFormat.JSON or (form is LogFormat.AUTO and not sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(is_json=is_json, is_coloured=sys.stderr.isatty(), secrets=secrets))
+    handler.setFormatter(LineFormatter(is_json=is_json(form), is_coloured=sys.stderr.isatty(), secrets=secrets))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if level is LogLevel.DEBUG else max(logging.WARNING, _number(level)))
-    logging.getLogger(OURS).setLevel(_number(level))
+    root.setLevel(logging.DEBUG if level is LogLevel.DEBUG else max(logging.WARNING, number_of(level)))
+    logging.getLogger(OURS).setLevel(number_of(level))
     logging.captureWarnings(capture=True)
 
 
@@ -93,5 +92,11 @@ def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDi
     return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
-def _number(level: LogLevel) -> int:
+def is_json(form: LogFormat) -> bool:
+    """Whether lines on our stderr are JSON in this form."""
+    return form is LogFormat.JSON or (form is LogFormat.AUTO and not sys.stderr.isatty())
+
+
+def number_of(level: LogLevel) -> int:
+    """The level as `logging` has it."""
     return logging.getLevelNamesMapping()[level.upper()]

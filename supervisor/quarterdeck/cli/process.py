@@ -102,6 +102,9 @@ def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
+OWN_VARIABLE = "QUARTERDECK_OWN"
+"""Has each `serve` do without the daemon, as `--own`."""
+
 _options_with_values = ("--state-dir",)
 
 
@@ -124,6 +127,13 @@ def is_serve(arguments: Sequence[str]) -> bool:
         elif not argument.startswith("-"):
             return argument == "serve"
     return False
+
+
+def serves_itself(arguments: Sequence[str]) -> bool:
+    """Whether a `serve` reads its client's lines itself: neither over HTTP nor through the daemon."""
+    if {"--http", "--help", "-h"} & set(arguments):
+        return False
+    return "--own" in arguments or os.environ.get(OWN_VARIABLE, "") not in ("", "0")
 
 
 def exit_code(number: int, *, serves: bool) -> int:

@@ -65,6 +65,8 @@ def own_state(usual: Path) -> Iterator[None]:
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         patch.delenv("QUARTERDECK_STATE_DIR", raising=False)
+        # A daemon outlives the test that made it; those that are about doors say so.
+        patch.setenv("QUARTERDECK_OWN", "1")
         yield
     # One that was there may be written by a `serve` of the user's meanwhile.
     assert had_state or not usual.exists(), f"a test wrote into the user's state directory: {usual} was made"

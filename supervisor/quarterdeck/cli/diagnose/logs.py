@@ -22,6 +22,7 @@ from quarterdeck.cli.source import Source, check_server, load, only_serving
 from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck.config.places.runtime_directory import find_serving
+from quarterdeck.daemon.start import log_path as daemon_log
 from quarterdeck_sandbox import split_time
 
 POLL_S: Final = 0.2
@@ -41,16 +42,21 @@ class LogLine(NamedTuple):
 
 
 def logs(
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: Annotated[
+        str | None, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)
+    ] = None,
     config: options.Config = None,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
     lines: Annotated[int, Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
+    daemon: Annotated[bool, Option("--daemon", help="The log of the daemon that all clients share, as JSON.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""
-    path = _log_path(Source(tuple(config or ())), server)
+    if (server is None) is not daemon:
+        raise UsageError("logs shows either a server's or the daemon's", "give SERVER, or --daemon")
+    path = daemon_log() if server is None else _log_path(Source(tuple(config or ())), server)
     if not path.exists() and not follow:
-        print_line(f"{printable(server)} has written nothing yet", stderr=True)
+        print_line(f"{printable(server or 'the daemon')} has written nothing yet", stderr=True)
         return
     for line in read_lines(path, lines, follow=follow):
         text = line.text.decode("utf-8", "replace")

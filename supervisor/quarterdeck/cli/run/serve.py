@@ -9,23 +9,27 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.log_setup import set_up_logging
+from quarterdeck.cli.log_setup import is_json, number_of, set_up_logging
 from quarterdeck.cli.output import print_json
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.process import closed_streams, run
-from quarterdeck.cli.source import Served, Source, load, start_product
+from quarterdeck.cli.process import OWN_VARIABLE, closed_streams, run
+from quarterdeck.cli.source import Served, Source, start_product
 from quarterdeck.cli.trust.context import directory
 from quarterdeck.cli.trust.lock import locked as read_lock
+from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck_sandbox import raise_open_files_limit
+
+from .request import make_request, read_found, read_request
 
 if TYPE_CHECKING:
     import socket
@@ -38,7 +42,10 @@ if TYPE_CHECKING:
     from quarterdeck.trust.lock.lockfile import DeckLock
     from quarterdeck_protocol.faults import ProtocolFault
 
+_ANOTHER_FOLDER: Final = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
+
 _log = logging.getLogger("quarterdeck.serve")
+_config_log = logging.getLogger("quarterdeck.config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,17 @@ class HttpPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The options of one `serve`, checked."""
+    """The options of one `serve`, checked.
 
-    source: Source
+    Attributes:
+        withhold: sets logging up anew, without these secrets.
+    """
+
+    request: ServeRequest
     settings: "Settings"
     http: HttpPlan | None
     lock: "DeckLock | None"
-    portable_schemas: bool
+    withhold: Callable[[Iterable[str]], None]
 
 
 def serve(
@@ -105,12 +116,21 @@ def serve(
     lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
         "deck.lock"
     ),
+    own: Annotated[
+        bool,
+        Option(
+            "--own",
+            envvar=OWN_VARIABLE,
+            help="Serve within this process, not by the daemon that all clients of a user share.",
+        ),
+    ] = False,
     json: Annotated[bool, Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
 ) -> None:
     """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
 
-    The end of stdin, SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of
-    its files by itself.
+    On stdio a daemon serves, which all clients of a user share; it starts with the first of them. The end of stdin,
+    SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of its files by
+    itself.
     """
     if not http and (address or no_token or allow_remote or allow_host or json):
         raise UsageError(
@@ -125,16 +145,24 @@ def serve(
         )
     budget = options.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
-    settings = replace(load(source), names=budget)
-    if settle is not None:
-        settings = replace(settings, settle_s=settle)
-    if locked:
-        locks = (str(lock_file.absolute()), str(lock_file.absolute().with_name("lock.ignore")))
-        settings = replace(settings, trusted=(*settings.trusted, *locks))
+    request = make_request(
+        source,
+        name_budget=budget.limit if budget is not None else None,
+        settle_s=settle,
+        lock_file=lock_file if locked else None,
+        portable_schemas=portable_schemas,
+    )
+    withhold = partial(set_up_logging, source.log_level, source.log_format)
+    withhold(())
+    if not http and sys.stdin.isatty():
+        _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
+    if not (http or own):
+        enter_door(request, source)
+    settings = _load(request, withhold)
     http_plan = None
     if http:
         settings, http_plan = _plan_http(
-            source,
+            withhold,
             settings,
             address or "",
             allow_host or (),
@@ -142,16 +170,51 @@ def serve(
             needs_token=not no_token,
             announce=json,
         )
-    elif sys.stdin.isatty():
-        _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
     raise_open_files_limit()
-    plan = Plan(source, settings, http_plan, deck_lock, portable_schemas)
+    plan = Plan(request, settings, http_plan, deck_lock, withhold)
     with http_plan.listener if http_plan is not None and http_plan.listener is not None else nullcontext():
         run(lambda: _serve(plan), outlives_terminal=True)
 
 
+def enter_door(request: ServeRequest, source: Source) -> NoReturn:
+    """Have the daemon serve our client, and wait for its end in place of this program.
+
+    Raises:
+        CommandError: it cannot be reached.
+    """
+    from quarterdeck.config.places.paths import UnsafePathError
+    from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
+    from quarterdeck.host.stdio.early_reply import start_early
+
+    come_back = ["-c", "from quarterdeck.cli import main; main()", *sys.argv[1:]]
+    try:
+        enter(request, come_back, log_level=number_of(source.log_level), log_is_json=is_json(source.log_format))
+    except EndedError as end:
+        sys.exit(end.code)
+    except (NotAcceptedError, UnsafePathError) as error:
+        start_early()  # to tell the client why, too
+        remedy = error.remedy if isinstance(error, NotAcceptedError) else _ANOTHER_FOLDER
+        raise CommandError(ExitCode.NO_ANSWER, str(error), remedy) from error
+
+
+def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "Settings":
+    """The configuration, and logging that keeps its secrets; what was set aside in it is logged.
+
+    Raises:
+        CommandError: nothing of a named file can be used; or nothing is named or found.
+    """
+    from quarterdeck.config.load.file import ConfigFileError
+
+    with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
+        settings = read_found(request, os.environ)
+    withhold(settings.secrets)
+    for warning in settings.warnings:
+        _config_log.warning("%s", warning)
+    return settings
+
+
 def _plan_http(
-    source: Source,
+    withhold: Callable[[Iterable[str]], None],
     settings: "Settings",
     address: str,
     hosts: Iterable[str],
@@ -173,7 +236,7 @@ def _plan_http(
         bind, port = split_address(address)
     token = read_token(token_path()) if needs_token else None
     if token is not None:
-        set_up_logging(source.log_level, source.log_format, (*settings.secrets, token))
+        withhold((*settings.secrets, token))
     else:
         settings = replace(settings, open_port=port)
         check_networks(settings, port)
@@ -236,7 +299,7 @@ async def _serve(plan: Plan) -> None:
         async with (
             start_product(plan.settings, serves=True, lock=plan.lock) as product,
             open_control(product),
-            following(product, plan.source),
+            following(product, partial(read_request, plan.request, os.environ), plan.withhold),
         ):
             if plan.http is None:
                 admit_early(product.instructions())
@@ -250,7 +313,7 @@ async def _serve(plan: Plan) -> None:
                 face = "stdio" if plan.http is None else "http"
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)
-                host = product.create_host(portable_schemas=plan.portable_schemas, greeted_at=head.greeted_at)
+                host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=head.greeted_at)
                 serving = _serve_stdio(host, head) if plan.http is None else _serve_http(product, host, plan.http)
                 if plan.lock is None:
                     await serving
@@ -259,8 +322,7 @@ async def _serve(plan: Plan) -> None:
 
                     await serve_locked(product, plan.lock, serving)
     except UnsafePathError as error:
-        remedy = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
-        raise UsageError(str(error), remedy) from error
+        raise UsageError(str(error), _ANOTHER_FOLDER) from error
     except ProtocolFault as fault:
         raise _cannot_serve(fault) from None
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quarterdeck.app import Product
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.source import Source, read_settings
 from quarterdeck.cli.trust.views import describe_key
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing
@@ -58,9 +57,17 @@ def _log_status(status: EndpointStatus) -> None:
 
 
 @asynccontextmanager
-async def following(product: Product, source: Source) -> AsyncIterator[None]:
-    """Reload the configuration of `source` after each change of its files, inside the block."""
-    task = asyncio.create_task(_follow(product, source))
+async def following(
+    product: Product, read: Callable[[], "Settings"], withhold: Callable[[Collection[str]], None]
+) -> AsyncIterator[None]:
+    """Reload the configuration after each change of its files, inside the block.
+
+    Args:
+        product: what runs it.
+        read: reads it as it is now; in a thread.
+        withhold: keeps secrets out of the log from then on.
+    """
+    task = asyncio.create_task(_follow(product, read, withhold))
     try:
         yield
     finally:
@@ -68,28 +75,29 @@ async def following(product: Product, source: Source) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _follow(product: Product, source: Source) -> None:
+async def _follow(
+    product: Product, read: Callable[[], "Settings"], withhold: Callable[[Collection[str]], None]
+) -> None:
     if not product.settings.candidates:
         return
     from quarterdeck.config.file_watch import changes_of
 
     try:
         async with aclosing(changes_of(product.settings.candidates)) as changes:
-            await reload(product, source)  # what changed since they were read
+            await reload(product, read, withhold)  # what changed since they were read
             async for _ in changes:
-                await reload(product, source)
+                await reload(product, read, withhold)
     except Exception:
         _config_log.exception("the configuration files are no longer watched: restart this to apply changes")
 
 
-async def reload(product: Product, source: Source) -> None:
-    """Apply the files as they are now, unless something in them is newly broken."""
-    from quarterdeck.cli.log_setup import set_up_logging
+async def reload(product: Product, read: Callable[[], "Settings"], withhold: Callable[[Collection[str]], None]) -> None:
+    """Apply the files as they are now, unless something in them is newly broken; see `following`."""
     from quarterdeck.config.load.file import ConfigFileError
 
     old = product.settings
     try:
-        new = await asyncio.to_thread(read_settings, source)
+        new = await asyncio.to_thread(read)
     except (ConfigFileError, CommandError) as error:
         _config_log.error("the changed configuration is refused, the old one stays: %s", error)
         return
@@ -100,7 +108,7 @@ async def reload(product: Product, source: Source) -> None:
     if _is_same(old, new):
         return
     # A secret that was taken out may still be said by a server that has it.
-    set_up_logging(source.log_level, source.log_format, {*old.secrets, *new.secrets})
+    withhold({*old.secrets, *new.secrets})
     for warning in new.warnings:
         if warning not in old.warnings:
             _config_log.warning("%s", warning)

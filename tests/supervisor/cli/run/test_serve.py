@@ -12,8 +12,8 @@ from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import serve as serve_module
 from quarterdeck.cli.run.serve import Plan, _serve
-from quarterdeck.cli.source import Source
 from quarterdeck.config.settings import Settings
+from quarterdeck.daemon.messages import ServeRequest
 
 
 def test_a_port_that_is_taken_ends_before_anything_is_started(
@@ -81,4 +81,4 @@ def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(quarterdeck_sandbox, "give_back_large_blocks", give_back)
     with pytest.raises(DoneError):
-        anyio.run(_serve, Plan(Source(()), Settings(), http=None, lock=None, portable_schemas=False))
+        anyio.run(_serve, Plan(ServeRequest(cwd="/"), Settings(), http=None, lock=None, withhold=lambda _: None))

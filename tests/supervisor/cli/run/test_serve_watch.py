@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,13 @@ from support.serves.products import ProductEndpoint, ProductFleet, product_of
 
 from quarterdeck.app import Product
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.log_setup import LogLevel
 from quarterdeck.cli.run import serve_watch as module
+from quarterdeck.cli.run.request import read_request
 from quarterdeck.cli.run.serve_watch import MAX_NAMED, changes_logged, following, reload, serve_locked
-from quarterdeck.cli.source import Source, read_settings
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config import file_watch
 from quarterdeck.config.settings import Settings
+from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import DeckLock, listed_documents, lock_of
@@ -77,7 +78,8 @@ class Files:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.source = Source((path,), log_level=LogLevel.INFO)
+        self.request = ServeRequest(cwd="/", config=(str(path),))
+        self.hidden: list[set[str]] = []
 
     def write(self, **servers: object) -> None:
         """Name these servers."""
@@ -85,16 +87,23 @@ class Files:
 
     def product(self) -> PlayedProduct:
         """A serve that runs what the files say now."""
-        return PlayedProduct(read_settings(self.source))
+        return PlayedProduct(self.read())
+
+    def read(self) -> Settings:
+        """What they say now."""
+        return read_request(self.request, os.environ)
+
+    def withhold(self, secrets: Collection[str]) -> None:
+        """These are kept out of the log from now on."""
+        self.hidden.append(set(secrets))
 
     async def reload(self, product: PlayedProduct) -> None:
         """Have it look at the files."""
-        await reload(cast("Product", product), self.source)
+        await reload(cast("Product", product), self.read, self.withhold)
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Files:
-    monkeypatch.setattr("quarterdeck.cli.log_setup.set_up_logging", lambda *_: None)
+def files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Files:
     caplog.set_level(logging.INFO, "quarterdeck.config")
     files = Files(tmp_path / "mcp.json")
     files.write(a={"command": "one"}, b={"command": "two"})
@@ -162,7 +171,7 @@ async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.chdir(project)
-    files.path, files.source = home / ".config/quarterdeck/mcp.json", Source(())
+    files.path, files.request = home / ".config/quarterdeck/mcp.json", ServeRequest(cwd=os.getcwd())
     files.write(a={"command": "one"}, b={"command": "two"})
     product = files.product()
     write_config(project / ".mcp.json", x={"command": 7})
@@ -193,23 +202,21 @@ async def test_what_was_the_users_word_when_servers_were_started_is_kept_from_th
     assert {"mcp.json", "old.env", "new.env"} <= kept
 
 
-async def test_secrets_that_were_taken_out_stay_hidden(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_that_were_taken_out_stay_hidden(files: Files) -> None:
     """A server that still runs with the old key would print it into the log."""
-    hidden: list[set[str]] = []
-    monkeypatch.setattr("quarterdeck.cli.log_setup.set_up_logging", lambda _, __, secrets: hidden.append(set(secrets)))
     files.write(a={"command": "one", "env": {"API_KEY": "hunter2-hunter2"}})
     product = files.product()
     files.write(a={"command": "one", "env": {"API_KEY": "swordfish-swordfish"}})
     await files.reload(product)
-    assert hidden
-    assert {"hunter2-hunter2", "swordfish-swordfish"} <= hidden[-1]
+    assert files.hidden
+    assert {"hunter2-hunter2", "swordfish-swordfish"} <= files.hidden[-1]
 
 
 async def test_new_warnings_are_told_once(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     """A user would not learn that a row is not used; or be told so at each save."""
     first, second = files, Files(files.path.with_name("second.json"))
     second.write(c={"command": "three"})
-    first.source = Source((first.path, second.path))
+    first.request = ServeRequest(cwd="/", config=(str(first.path), str(second.path)))
     product = first.product()
     for servers in ({"a": {"command": "theirs"}}, {"a": {"command": "theirs"}, "d": {"command": "four"}}):
         second.write(**servers)
@@ -250,7 +257,7 @@ async def test_every_change_is_followed_until_the_serve_ends(files: Files, chang
     """Only the first edit would be taken, or the watching outlive the serve."""
     product = files.product()
     files.write(early={"command": "one"})
-    async with asyncio.timeout(30), following(cast("Product", product), files.source):
+    async with asyncio.timeout(30), following(cast("Product", product), files.read, files.withhold):
         await product.reloaded.wait()  # what changed between the first look and the watching
         assert product.settings.ids == ("early",)
         for server in ("first", "second"):
@@ -271,14 +278,14 @@ async def test_a_watching_that_fails_is_said_and_ends_nothing(
     said: asyncio.Queue[str] = asyncio.Queue()
     monkeypatch.setattr(module._config_log, "exception", said.put_nowait)
     changes.happen.put_nowait(OSError("no watches left"))
-    async with asyncio.timeout(30), following(cast("Product", files.product()), files.source):
+    async with asyncio.timeout(30), following(cast("Product", files.product()), files.read, files.withhold):
         assert (await said.get()).startswith("the configuration files are no longer watched: restart this")
 
 
 async def test_without_a_file_nothing_is_watched(changes: Changes) -> None:
     """Native tools alone would cost a thread and a watch."""
     product = PlayedProduct(Settings())
-    async with asyncio.timeout(30), following(cast("Product", product), Source(())):
+    async with asyncio.timeout(30), following(cast("Product", product), Settings, lambda _: None):
         await asyncio.sleep(0)
     assert (changes.asked, product.reloads) == ((), [])
 

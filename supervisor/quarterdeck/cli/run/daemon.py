@@ -1,0 +1,301 @@
+"""The daemon's process: its log, its ledger, its decks and doors; and when it ends.
+
+It ends when nobody has been there for a while, unless it was told to stay, at SIGTERM, or by an order; one order leaves
+its doors waiting, which go through the next daemon.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final, NoReturn
+
+from quarterdeck.app import COMMAND_WAIT_S, Product, make_holder, open_quarterdeck
+from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
+from quarterdeck.cli.log_setup import OURS, LineFormatter
+from quarterdeck.cli.trust.lock import locked as read_lock
+from quarterdeck.common.shielding import carried_through
+from quarterdeck.config.load.file import ConfigFileError
+from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
+from quarterdeck.config.settings import Settings
+from quarterdeck.control.server import open_control
+from quarterdeck.daemon.decks import LINGER_S, Decks, current_deck
+from quarterdeck.daemon.messages import Order, ServeRequest
+from quarterdeck.daemon.place import (
+    BACKLOG,
+    SOCKET_NAME,
+    StartTimeoutError,
+    daemon_dir,
+    read_key,
+    remove,
+    start_lock,
+)
+from quarterdeck.daemon.server import DoorServer, RefusalError
+from quarterdeck.daemon.start import log_path
+from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.ledger.errors import LedgerError
+from quarterdeck.ledger.open import SERVE, LedgerWriter, open_recorder
+from quarterdeck.ledger.store.lease import LeaseHeldError
+from quarterdeck.trust.lock.lockfile import DeckLock
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
+
+from .request import read_found, read_request
+from .serve_watch import changes_logged, following, serve_locked
+
+LINGER_VARIABLE: Final = "QUARTERDECK_LINGER"
+"""Seconds that a deck, and with the last one the daemon, stays after its last client."""
+
+IDLE_S: Final = 5.0
+"""How long a daemon without a deck waits for a door: whoever started it comes at once."""
+
+RETRY_S: Final = 0.05
+"""Before the next try to leave, while somebody starts a daemon and finds this one."""
+
+REFUSE_S: Final = 2.0
+"""How long a daemon that cannot serve tells doors why."""
+
+LOG_BYTES: Final = 4 * 1024 * 1024
+"""Of one file of the log; there are two."""
+
+_log = logging.getLogger("quarterdeck.daemon")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the daemon; the entry point of its process."""
+    parser = argparse.ArgumentParser(prog="quarterdeck daemon")
+    parser.add_argument("--listener", type=int, required=True)
+    parser.add_argument("--stay", action="store_true")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    raise_open_files_limit()
+    give_back_large_blocks()
+    listener = socket.socket(fileno=options.listener)
+    os.set_inheritable(listener.fileno(), False)  # noqa: FBT003 - takes no keyword
+    with listener:
+        listener.listen(BACKLOG)  # once more, so that doors see whose socket it is
+        sys.exit(asyncio.run(_run(listener, linger_s(), stays=options.stay)))
+
+
+def linger_s() -> float:
+    """How long a deck stays after its last client, by the environment or the default."""
+    try:
+        return max(0.0, float(os.environ.get(LINGER_VARIABLE) or LINGER_S))
+    except ValueError:
+        return LINGER_S
+
+
+class DaemonLog:
+    """The daemon's log: a file that is kept small; and of each deck the lines that concern its doors."""
+
+    def __init__(self) -> None:
+        self._secrets: set[str] = set()
+        self._file = RotatingFileHandler(log_path(), maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+        self._doors = _DoorHandler()
+        root = logging.getLogger()
+        root.handlers[:] = [self._file, self._doors]
+        root.setLevel(logging.WARNING)
+        logging.getLogger(OURS).setLevel(logging.INFO)
+        logging.captureWarnings(capture=True)
+        self.withhold(())
+
+    def withhold(self, secrets: Collection[str]) -> None:
+        """Keep these out of every line from here on, too."""
+        self._secrets.update(secrets)
+        self._file.setFormatter(LineFormatter(is_json=True, secrets=self._secrets))
+        self._doors.plain = LineFormatter(is_json=False, secrets=self._secrets)
+        self._doors.as_json = LineFormatter(is_json=True, secrets=self._secrets)
+
+    def follow(self, server: DoorServer) -> None:
+        """Have doors told what concerns their decks."""
+        self._doors.server = server
+
+
+class _DoorHandler(logging.Handler):
+    server: DoorServer | None = None
+    plain: LineFormatter
+    as_json: LineFormatter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.server is not None and (deck := current_deck.get()):
+            plain, as_json = cache(partial(_line, self.plain, record)), cache(partial(_line, self.as_json, record))
+            self.server.log(deck, record.levelno, plain, as_json)
+
+
+def _line(formatter: LineFormatter, record: logging.LogRecord) -> str:
+    return formatter.format(record) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedDeck:
+    """An open deck; of one that is locked a session ends when a server offers what the lock does not name."""
+
+    product: Product
+    lock: DeckLock | None
+
+    async def guard(self, serving: Coroutine[None, None, None]) -> None:
+        """See `Served`."""
+        if self.lock is None:
+            await serving
+        else:
+            await serve_locked(self.product, self.lock, serving)
+
+
+async def _run(listener: socket.socket, linger_s: float, *, stays: bool) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    _on_signal(task.cancel)
+    log = DaemonLog()
+    with ExitStack() as leaving:
+        try:
+            await _serve(listener, log, linger_s, leaving, stays=stays)
+        except asyncio.CancelledError:
+            _log.info("told to end")
+        except Exception as error:
+            refusal = to_refusal(error)
+            if refusal is None:
+                _log.exception("the daemon cannot go on")
+                return ExitCode.INTERNAL
+            _log.error("%s: %s", refusal.message, refusal.remedy)
+            await _refuse_all(listener, refusal)
+            return refusal.code
+        return ExitCode.OK
+
+
+async def _serve(
+    listener: socket.socket, log: "DaemonLog", linger_s: float, leaving: ExitStack, *, stays: bool
+) -> None:
+    """Serve until nobody is there, or an order or a cancellation ends it."""
+    directory = daemon_dir()
+    async with AsyncExitStack() as stack:
+        runtime = await Runtime.acquire(configuration_digest((state_dir(),)))
+        stack.push_async_callback(carried_through, runtime.release)
+        runtime.warm_up()
+        holder = make_holder(runtime.directory, command=SERVE)
+        opening = open_recorder(state_dir(), holder, must_write=True, wait_s=COMMAND_WAIT_S)
+        recorder = await stack.enter_async_context(opening)
+        assert isinstance(recorder, LedgerWriter)
+        decks = Decks(read_found, partial(_open_deck, recorder, log), linger_s=linger_s)
+        stack.push_async_callback(carried_through, decks.close)
+        server = DoorServer(listener, read_key(directory), decks, to_refusal, stays=stays)
+        log.follow(server)
+        _on_signal(partial(server.obey, Order.END))
+        serving = asyncio.create_task(server.run())
+        _log.info("the daemon listens in %s (pid %d)", directory, os.getpid())
+        try:
+            while not (await _is_wanted_no_more(server, decks) and await _has_left(server, directory, leaving)):
+                pass
+        finally:
+            serving.cancel()
+            await carried_through(partial(asyncio.wait, [serving]))
+
+
+async def _is_wanted_no_more(server: DoorServer, decks: Decks) -> bool:
+    """Wait for news, or until nobody has been there for a while; whether the daemon may end."""
+    server.changed = decks.changed = changed = asyncio.Event()
+    if server.order is not None:
+        return True
+    is_idle = server.is_idle and not len(decks) and not server.stays
+    try:
+        async with asyncio.timeout(IDLE_S if is_idle else None):
+            await changed.wait()
+    except TimeoutError:
+        return True
+    return server.order is not None
+
+
+def _on_signal(act: Callable[[], object]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, act)
+
+
+async def _has_left(server: DoorServer, directory: Path, leaving: ExitStack) -> bool:
+    """Take the socket's name away; whether nobody came at the last moment.
+
+    The lock is held until the process has ended: who comes now waits, and starts another daemon.
+    """
+    with ExitStack() as locked:
+        try:
+            locked.enter_context(start_lock(directory, 0.0))
+        except StartTimeoutError:
+            await asyncio.sleep(RETRY_S)
+            return False  # somebody is about to come
+        hidden = directory / f".{SOCKET_NAME}"
+        os.rename(directory / SOCKET_NAME, hidden)
+        if server.order is None and server.take_waiting():
+            os.rename(hidden, directory / SOCKET_NAME)
+            return False
+        leaving.push(locked.pop_all())
+        leaving.callback(remove, directory)
+        return True
+
+
+@asynccontextmanager
+async def _open_deck(
+    recorder: LedgerWriter, log: DaemonLog, request: ServeRequest, environ: Mapping[str, str], settings: Settings
+) -> AsyncIterator[ServedDeck]:
+    log.withhold(settings.secrets)
+    for warning in settings.warnings:
+        _log.warning("%s", warning)
+    lock = read_lock(Path(request.lock_file)) if request.lock_file is not None else None
+    async with (
+        open_quarterdeck(settings, serves=True, lock=lock, recorder=recorder) as product,
+        open_control(product),
+        following(product, partial(read_request, request, environ), log.withhold),
+    ):
+        with changes_logged(product):
+            yield ServedDeck(product, lock)
+
+
+async def _refuse_all(listener: socket.socket, refusal: RefusalError) -> None:
+    """Tell the doors that wait why they cannot be served."""
+
+    def read(*_: object) -> Settings:
+        raise refusal
+
+    @asynccontextmanager
+    async def open_none(*_: object) -> AsyncIterator[ServedDeck]:
+        raise refusal
+        yield
+
+    server = DoorServer(listener, read_key(daemon_dir()), Decks(read, open_none), to_refusal)
+    serving = asyncio.create_task(server.run())
+    await asyncio.sleep(REFUSE_S)
+    serving.cancel()
+    await asyncio.wait([serving])
+
+
+def to_refusal(error: Exception) -> RefusalError | None:
+    """What a person is told of this error; None for one of ours."""
+    match error:
+        case RefusalError():
+            return error
+        case CommandError():
+            return RefusalError(error.code, error.message, error.remedy)
+        case ConfigFileError():
+            return RefusalError(ExitCode.USAGE, str(error), "correct that file, or name another with -c FILE")
+        case LeaseHeldError():
+            return RefusalError(
+                ExitCode.USAGE, str(error), "end it, or give this one a state directory of its own: --state-dir DIR"
+            )
+        case LedgerError():
+            return to_refusal(ledger_error(error))
+        case UnsafePathError() | OSError():
+            return RefusalError(
+                ExitCode.USAGE,
+                plain_words(error),
+                "make it a folder of your own that can be written, or name another: --state-dir DIR",
+            )
+        case _:
+            return None

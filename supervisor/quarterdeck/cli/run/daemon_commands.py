@@ -1,0 +1,116 @@
+"""`quarterdeck up`, `down` and `status`: the daemon that all clients of a user share."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Option
+from quarterdeck.common.words import duration, printable
+from quarterdeck.config.places.paths import UnsafePathError
+from quarterdeck.daemon.client import NoAnswerError, ask_daemon, wait_until_gone
+from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, Order
+from quarterdeck.daemon.place import NoDaemonError, StartTimeoutError, daemon_dir
+from quarterdeck.daemon.start import log_path, start_daemon
+
+CLIENTS: Final = ("CLIENT", "VERSION", "PID", "CALLS", "SINCE", "DECK", "FOLDER")
+
+DECKS: Final = ("DECK", "READY", "NATIVE", "SINCE", "FILES")
+
+
+def up(
+    replace: Annotated[
+        bool,
+        Option("--replace", help="Start a new daemon in place of the one that runs; its clients stay connected."),
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Start the daemon, and have it stay until `quarterdeck down`; one that runs stays from now on.
+
+    Without this, it starts with the first client and ends some minutes after the last one.
+    """
+    directory = daemon_dir()
+    if replace:
+        _end(directory, Order.REPLACE)
+    with as_command_error(
+        StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
+    ):
+        start_daemon(directory, os.environ)
+    status = _ask(directory, Order.STAY)
+    if status is None:
+        raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
+    if json:
+        print_json(status)
+        return
+    print_line(f"The daemon runs (process {status.pid}, quarterdeck {printable(status.version)}).")
+    print_line("It stays until `quarterdeck down`, or until you log out.")
+
+
+def down(json: options.Json = False) -> None:
+    """End the daemon: calls under way are answered, then servers and clients end."""
+    was_there = _end(daemon_dir(), Order.END)
+    if json:
+        print_json({"ended": was_there})
+    else:
+        print_line("The daemon has ended." if was_there else "No daemon runs.")
+
+
+def status(json: options.Json = False) -> None:
+    """Show the daemon: who is connected, from where and since when; and what runs."""
+    found = _ask(daemon_dir(), Order.STATUS)
+    if json:
+        print_json({"running": found is not None, **({"daemon": found} if found is not None else {})})
+        return
+    if found is None:
+        print_line("No daemon runs: the first client starts one, and so does `quarterdeck up`.")
+        return
+    stays = "until `quarterdeck down`" if found.stays else "until some minutes after its last client"
+    print_line(f"The daemon runs for {_age(found.since)}, {stays} (process {found.pid}, {printable(found.version)}).")
+    print_line()
+    _print_rows(DECKS, [_deck_row(deck) for deck in found.decks])
+    print_line()
+    _print_rows(CLIENTS, [_client_row(client) for client in found.clients])
+
+
+def _deck_row(deck: DeckStatus) -> tuple[str, ...]:
+    servers = f"{deck.ready} of {deck.servers}"
+    return deck.key, servers, deck.native or "-", _age(deck.since), printable(", ".join(deck.files)) or "-"
+
+
+def _client_row(client: ClientStatus) -> tuple[str, ...]:
+    who = printable(client.name) or "-", printable(client.version) or "-"
+    return *who, str(client.pid), str(client.calls), _age(client.since), client.deck or "opening", printable(client.cwd)
+
+
+def _print_rows(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    if rows:
+        print_table(headers, [[Cell(text) for text in row] for row in rows])
+    else:
+        print_line(f"{headers[0]}S: none")
+
+
+def _ask(directory: Path, order: Order) -> DaemonStatus | None:
+    try:
+        return ask_daemon(directory, order)
+    except NoDaemonError:
+        return None
+    except NoAnswerError as error:
+        raise CommandError(ExitCode.NO_ANSWER, str(error), f"its log may say why: {log_path()}") from None
+
+
+def _end(directory: Path, order: Order) -> bool:
+    """End the daemon, and wait until it has; whether one ran."""
+    found = _ask(directory, order)
+    if found is None:
+        return False
+    if not wait_until_gone(directory, found.pid):
+        raise CommandError(ExitCode.NO_ANSWER, f"the daemon does not end (process {found.pid})", f"kill {found.pid}")
+    return True
+
+
+def _age(since: str) -> str:
+    return duration(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()))

@@ -1,0 +1,99 @@
+"""What a `serve` is asked for, by its options; and what the files say of it, here or in the daemon."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.exits import UsageError
+from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE, Source
+from quarterdeck.daemon.messages import NativeRequest, ServeRequest
+
+if TYPE_CHECKING:
+    from quarterdeck.config.settings import Settings
+
+LOCK_IGNORE: Final = "lock.ignore"
+
+
+def make_request(
+    source: Source,
+    *,
+    name_budget: int | None,
+    settle_s: float | None,
+    lock_file: Path | None,
+    portable_schemas: bool,
+) -> ServeRequest:
+    """The request of these options, with absolute paths.
+
+    Raises:
+        CommandError: a native tool has no such name.
+    """
+    asked = None
+    if (native := source.native) is not None:
+        profile = native.to_wish().profile
+        asked = NativeRequest(profile, str(native.workspace), tuple(map(str, native.allow_dirs)), native.tools)
+    return ServeRequest(
+        cwd=_here(),
+        config=tuple(os.path.abspath(path) for path in source.config),
+        native=asked,
+        name_budget=name_budget,
+        settle_s=settle_s,
+        lock_file=os.path.abspath(lock_file) if lock_file is not None else None,
+        portable_schemas=portable_schemas,
+        allow_unsandboxed=source.allow_unsandboxed,
+    )
+
+
+def read_request(request: ServeRequest, environ: Mapping[str, str]) -> "Settings":
+    """What the files say now.
+
+    Raises:
+        ConfigFileError: nothing of a named file can be used.
+    """
+    from quarterdeck.common.tool_names import NameBudget, Profile
+    from quarterdeck.config.native_tools import NativeWish
+    from quarterdeck.config.settings import Settings
+
+    native, cwd = None, Path(request.cwd)
+    if (asked := request.native) is not None:
+        native = NativeWish(
+            profile=Profile(asked.profile),
+            workspace=Path(asked.workspace),
+            allow_dirs=tuple(map(Path, asked.allow_dirs)),
+            tools=asked.tools,
+        )
+    if request.config or native is not None:
+        settings = Settings.load(map(Path, request.config), environ, native=native, cwd=cwd)
+    else:
+        settings = Settings.discover(cwd, environ)
+    locks: tuple[str, ...] = ()
+    if request.lock_file is not None:
+        locks = (request.lock_file, str(Path(request.lock_file).with_name(LOCK_IGNORE)))
+    return replace(
+        settings,
+        allow_unsandboxed=request.allow_unsandboxed,
+        names=NameBudget(request.name_budget) if request.name_budget is not None else None,
+        settle_s=settings.settle_s if request.settle_s is None else request.settle_s,
+        trusted=(*settings.trusted, *locks),
+    )
+
+
+def read_found(request: ServeRequest, environ: Mapping[str, str]) -> "Settings":
+    """The same, of a request that is about to be served.
+
+    Raises:
+        ConfigFileError: nothing of a named file can be used.
+        CommandError: nothing is named, and nothing is found.
+    """
+    settings = read_request(request, environ)
+    if not settings.config_paths and settings.native is None:
+        raise UsageError("no configuration is given, and none is found", NO_CONFIGURATION + OR_NATIVE)
+    return settings
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"  # it was removed

@@ -1,0 +1,76 @@
+"""Ask the daemon, or tell it to stay, to end, or to make room for another: blocking, for commands."""
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from quarterdeck.common.identity import CLIENT_VERSION
+
+from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
+from .place import SOCKET_NAME, NoDaemonError, connect, read_key
+
+ANSWER_S: Final = 10.0
+"""For an answer, which takes milliseconds."""
+
+END_S: Final = 60.0
+"""For a daemon to end: calls under way, servers, native commands, each with deadlines that take less than half."""
+
+POLL_S: Final = 0.05
+
+
+class NoAnswerError(ConnectionError):
+    """A daemon listens, and does not answer as it should; the text says how."""
+
+
+def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
+    """What the daemon says to an order.
+
+    Raises:
+        NoDaemonError: none runs.
+        NoAnswerError: one runs, and does not answer.
+    """
+    try:
+        with connect(directory, ANSWER_S) as connection:
+            connection.sendall(encode_request(Ask(read_key(directory), CLIENT_VERSION, order)))
+            head = _exactly(connection, 5)
+            text = _exactly(connection, int.from_bytes(head[1:]))
+    except NoDaemonError:
+        raise
+    except TimeoutError:
+        raise NoAnswerError(f"the daemon does not answer within {ANSWER_S:g} s") from None
+    except OSError as error:
+        raise NoAnswerError(f"the daemon cannot be asked: {error.strerror or error}") from error
+    try:
+        if head[:1] != ANSWER:
+            raise NoAnswerError("the daemon is of another version")
+        return msgspec.json.decode(text, type=DaemonStatus)
+    except msgspec.MsgspecError as error:
+        raise NoAnswerError(f"the daemon is of another version: {error}") from None
+
+
+def wait_until_gone(directory: Path, pid: int) -> bool:
+    """Wait until the daemon that was told to end has, `END_S` at most; whether it has."""
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return not (directory / SOCKET_NAME).exists()
+        time.sleep(POLL_S)
+    return False
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise NoAnswerError("the daemon closed the connection")
+        data += more
+    return data

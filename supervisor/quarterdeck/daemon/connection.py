@@ -1,0 +1,160 @@
+"""A door as the daemon sees it: what it hands over, what it says later, and what it is told."""
+
+import asyncio
+import hmac
+import os
+import socket
+from types import TracebackType
+from typing import Final, Self
+
+from .messages import (
+    DESCRIPTORS,
+    END,
+    LOG,
+    MAX_HANDOVER_BYTES,
+    Ask,
+    BadHandoverError,
+    Handover,
+    decode_request,
+    frame,
+)
+from .place import Peer, peer_of
+
+HANDOVER_S: Final = 10.0
+"""For a whole handover: a door sends it at once."""
+
+SEND_S: Final = 5.0
+"""For a door to take what it is told; one that is stopped loses its log, never its session."""
+
+
+class DoorError(Exception):
+    """This door is not let in; the text says why."""
+
+
+class Door:
+    """The connection of one door, or of a command; a context manager, which closes it and what it handed over.
+
+    Attributes:
+        peer: the process at the other end.
+        fds: what it handed over: the client's stdin, stdout and stderr, and the session's memory.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Over an accepted connection, which becomes ours."""
+        connection.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self._connection = connection
+        self.peer: Final[Peer] = peer_of(connection)
+        self.fds: list[int] = []
+
+    async def receive(self, key: str) -> Handover | Ask:
+        """What the door hands over, or a command asks.
+
+        Raises:
+            DoorError: it is another user's, does not know the key, or hands over something else.
+        """
+        if self.peer.uid != os.geteuid():
+            raise DoorError("it belongs to another user")
+        try:
+            async with asyncio.timeout(HANDOVER_S):
+                request = decode_request(await self._read())
+        except TimeoutError:
+            raise DoorError(f"nothing whole came within {HANDOVER_S:g} s") from None
+        except (OSError, BadHandoverError) as error:
+            raise DoorError(str(error)) from None
+        if not key or not hmac.compare_digest(request.key.encode(), key.encode()):
+            raise DoorError("it does not know the key")
+        wanted = DESCRIPTORS if isinstance(request, Handover) else 0
+        if len(self.fds) != wanted:
+            raise DoorError(f"it handed over {len(self.fds)} descriptors in place of {wanted}")
+        return request
+
+    async def until_left(self) -> None:
+        """Wait until the door is gone, or wants to end."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_recv(self._connection, 1)
+        except OSError:
+            pass
+
+    def log(self, text: str) -> None:
+        """Have the door write this on its stderr; dropped when it is behind."""
+        try:
+            self._connection.send(frame(LOG, text))
+        except OSError:
+            pass
+
+    async def tell(self, kind: bytes, text: str) -> None:
+        """Send one frame; to a door that is gone, nothing."""
+        try:
+            async with asyncio.timeout(SEND_S):
+                await asyncio.get_running_loop().sock_sendall(self._connection, frame(kind, text))
+        except (OSError, TimeoutError):
+            pass
+
+    async def end(self, code: int) -> None:
+        """Have the door end with this exit code."""
+        await self.tell(END, str(code))
+
+    def close(self) -> None:
+        """Close the connection, and what was handed over.  Repeatable."""
+        self._connection.close()
+        while self.fds:
+            os.close(self.fds.pop())
+
+    async def _read(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        head = await self._receive_head()
+        size = int.from_bytes(head[:4])
+        if not 0 < size <= MAX_HANDOVER_BYTES:
+            raise BadHandoverError(f"a handover of {size:,} bytes")
+        data = bytearray(head[4:])
+        while len(data) < size:
+            more = await loop.sock_recv(self._connection, min(65536, size - len(data)))
+            if not more:
+                raise BadHandoverError("it left in the middle")
+            data += more
+        if len(data) > size:
+            raise BadHandoverError("more than a handover")
+        return bytes(data)
+
+    async def _receive_head(self) -> bytes:
+        """At least the length, and the descriptors that came with the first byte."""
+        head = b""
+        while len(head) < 4:
+            await _readable(self._connection)
+            # With CLOEXEC: what we start inherits none of them.
+            data, fds, flags, _ = socket.recv_fds(
+                self._connection, 65536, DESCRIPTORS, getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+            )
+            self.fds += fds
+            if flags & socket.MSG_CTRUNC:
+                raise BadHandoverError("more descriptors than a door has")
+            if not data:
+                raise BadHandoverError("it left")
+            head += data
+        for fd in self.fds:
+            os.set_inheritable(fd, False)  # noqa: FBT003 - takes no keyword
+        return head
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _settle(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+async def _readable(connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(connection, _settle, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(connection)

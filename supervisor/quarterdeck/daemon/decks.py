@@ -1,0 +1,193 @@
+"""The decks of the daemon: one for each configuration that a client wants, open while somebody uses it.
+
+Two clients share a deck when they want the same and every value that the configuration takes from their environments
+is the same.  A deck is opened and closed in a task of its own, as what it holds demands.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from quarterdeck.app import Product
+from quarterdeck.config.settings import Settings
+from quarterdeck_protocol.contract import EndpointPhase
+
+from .messages import DeckStatus, ServeRequest
+
+LINGER_S: Final = 600.0
+"""How long a deck stays after its last client has left: an editor's window that is opened again finds it ready."""
+
+CLOSE_S: Final = 30.0
+"""How long a deck may take to end: its servers end within six seconds, or are killed."""
+
+_log = logging.getLogger("quarterdeck.daemon")
+
+
+class Served(Protocol):
+    """What an open deck gives to sessions."""
+
+    @property
+    def product(self) -> Product:
+        """What runs."""
+        ...
+
+    async def guard(self, serving: Coroutine[None, None, None]) -> None:
+        """Run a session of it, and end it with an error when the deck must not be served any more."""
+        ...
+
+
+OpenDeck = Callable[[ServeRequest, Mapping[str, str], Settings], AbstractAsyncContextManager[Served]]
+"""Opens a deck; entered and left in one task."""
+
+ReadSettings = Callable[[ServeRequest, Mapping[str, str]], Settings]
+"""What the files say now; blocking."""
+
+
+class Deck:
+    """One open deck, in its owner task."""
+
+    def __init__(self, key: str, request: ServeRequest, opening: AbstractAsyncContextManager[Served]) -> None:
+        self.key: Final = key
+        self.request: Final = request
+        self.clients = 0
+        self._since = datetime.now(UTC)
+        self.idle: asyncio.TimerHandle | None = None
+        self._ending = asyncio.Event()
+        self._opened: asyncio.Future[Served] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.create_task(self._own(opening), name=f"deck {key}")
+
+    async def served(self) -> Served:
+        """What it gives, once it is open.
+
+        Raises:
+            Exception: why it cannot be opened.
+        """
+        return await asyncio.shield(self._opened)
+
+    @property
+    def opened(self) -> Served | None:
+        """What it gives; None while it is being opened, or when that failed."""
+        is_open = self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None
+        return self._opened.result() if is_open else None
+
+    def status(self) -> DeckStatus:
+        """What it is, and how many of its servers are ready."""
+        served = self.opened
+        states = served.product.status().values() if served is not None else ()
+        files = tuple(map(str, served.product.settings.config_paths)) if served is not None else self.request.config
+        native = self.request.native.profile if self.request.native is not None else ""
+        ready = sum(state.phase is EndpointPhase.READY for state in states)
+        return DeckStatus(self.key, files, native, len(states), ready, self._since.isoformat(timespec="seconds"))
+
+    async def ended(self) -> None:
+        """Wait until it has ended."""
+        await asyncio.wait([self._owner])
+
+    async def close(self) -> None:
+        """End it, and wait until it has."""
+        self._ending.set()
+        await self.ended()
+
+    async def _own(self, opening: AbstractAsyncContextManager[Served]) -> None:
+        current_deck.set(self.key)
+        try:
+            async with opening as served:
+                self._opened.set_result(served)
+                await self._ending.wait()
+        except Exception as error:
+            if self._opened.done():
+                _log.exception("the deck of %s ended", self.request.cwd)
+            else:
+                self._opened.set_exception(error)
+                self._opened.exception()  # who waits is told; nobody may
+
+
+current_deck: Final[ContextVar[str]] = ContextVar("deck", default="")
+"""The deck that runs in this context: whose log a line is."""
+
+
+class Decks:
+    """See the module."""
+
+    def __init__(self, read: ReadSettings, open_deck: OpenDeck, *, linger_s: float = LINGER_S) -> None:
+        self._read = read
+        self._open_deck = open_deck
+        self._linger_s = linger_s
+        self._decks: dict[str, Deck] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self.changed = asyncio.Event()
+        """Set whenever a deck came or went."""
+
+    def __iter__(self) -> Iterator[Deck]:
+        return iter(tuple(self._decks.values()))
+
+    def __len__(self) -> int:
+        return len(self._decks) + len(self._closing)
+
+    def find(self, key: str) -> Deck | None:
+        """The deck of this key."""
+        return self._decks.get(key)
+
+    @asynccontextmanager
+    async def borrow(self, request: ServeRequest, environ: Mapping[str, str]) -> AsyncIterator[tuple[Deck, Served]]:
+        """The deck that this request wants, opened when nobody has it; it stays open inside the block.
+
+        Raises:
+            Exception: why it cannot be opened.
+        """
+        settings = await asyncio.to_thread(self._read, request, environ)
+        key = deck_key(request, settings)
+        deck = self._decks.get(key)
+        if deck is None:
+            deck = self._decks[key] = Deck(key, request, self._open_deck(request, environ, settings))
+            self.changed.set()
+        deck.clients += 1
+        if deck.idle is not None:
+            deck.idle.cancel()
+            deck.idle = None
+        try:
+            try:
+                served = await deck.served()
+            except Exception:
+                self._end(deck)  # the next client tries again
+                raise
+            yield deck, served
+        finally:
+            deck.clients -= 1
+            if not deck.clients and self._decks.get(key) is deck:
+                deck.idle = asyncio.get_running_loop().call_later(self._linger_s, self._end, deck)
+
+    async def close(self) -> None:
+        """End every deck, and wait until they have."""
+        for deck in self:
+            self._end(deck)
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    def _end(self, deck: Deck) -> None:
+        if self._decks.get(deck.key) is not deck:
+            return
+        del self._decks[deck.key]
+        if deck.idle is not None:
+            deck.idle.cancel()
+        task = asyncio.create_task(deck.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        self.changed.set()
+
+
+def deck_key(request: ServeRequest, settings: Settings) -> str:
+    """12 hex digits that name a deck: what is wanted, in which files, with which values of the environment."""
+    wanted = msgspec.structs.replace(request, cwd="" if not settings.is_found else request.cwd)
+    said = msgspec.json.encode([wanted, settings.digest, sorted(settings.used_environment.items())])
+    return hashlib.sha256(said).hexdigest()[:12]

@@ -1,0 +1,207 @@
+"""What a door and the daemon say to one another.  Pure.
+
+    door → daemon      a length (4 bytes, big-endian), then one `Handover` as msgpack; with its first byte the
+                       descriptors of the client's stdin, stdout and stderr, and of the session's memory
+    command → daemon   likewise an `Ask`, without descriptors; the answer is one frame
+    door → daemon      `TOLD_TO_END`, once: its client, or a person, wants the door to end
+    daemon → door      frames: a kind (1 byte), a length (4 bytes, big-endian), so many bytes of UTF-8
+
+The end of the stream is the death of the other side.  What waits in a door is `wait.py`, which knows the frames only.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+PROTOCOL: Final = 1
+"""Of doors; in the name of the socket, so that a door never meets a daemon that speaks another."""
+
+MAX_HANDOVER_BYTES: Final = 4 * 1024 * 1024
+"""An environment has at most 2 MiB on Linux, with 128 KiB for each variable."""
+
+DESCRIPTORS: Final = 4
+"""Of a handover: stdin, stdout, stderr, memory."""
+
+ACCEPTED: Final = b"A"
+"""The client is served from here on; the text is the daemon's version."""
+
+LOG: Final = b"L"
+"""The text belongs on the door's stderr."""
+
+END: Final = b"E"
+"""The door has to end, with the exit code that the text is."""
+
+TOLD_TO_END: Final = b"T"
+
+ANSWER: Final = b"S"
+"""The text answers an `Ask`: a `DaemonStatus` as JSON."""
+
+MAX_TEXT_BYTES: Final = 1024 * 1024
+
+
+class NativeRequest(msgspec.Struct, frozen=True):
+    """The native tools that a `serve` is asked for; directories are absolute.  `tools`: None for all of the profile."""
+
+    profile: str
+    workspace: str
+    allow_dirs: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+
+
+class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a `serve` on stdio is asked for; paths are absolute.
+
+    Attributes:
+        cwd: where files are looked for when none is named.
+        config: the files that are named.
+        name_budget: characters of a tool's name; None for leaving names as they are.
+        settle_s: how long the first list waits; None for the default.
+        lock_file: offer only what this `deck.lock` names, and end with anything else.
+    """
+
+    cwd: str
+    config: tuple[str, ...] = ()
+    native: NativeRequest | None = None
+    name_budget: int | None = None
+    settle_s: float | None = None
+    lock_file: str | None = None
+    portable_schemas: bool = False
+    allow_unsandboxed: bool = False
+
+
+class Handover(msgspec.Struct, frozen=True, tag="handover"):
+    """A client's streams, given to the daemon.
+
+    Attributes:
+        key: the line of the file beside the socket, which only its user can read.
+        version: of the door.
+        pid: of the door.
+        environ: the door's environment, as bytes.
+        log_level: of the least severe lines that the door wants, as in `logging`.
+        log_is_json: whether it wants them as JSON, else as people read them.
+        is_resumed: whether another daemon served this session before, and died.
+    """
+
+    key: str
+    version: str
+    pid: int
+    request: ServeRequest
+    environ: dict[bytes, bytes]
+    log_level: int
+    log_is_json: bool
+    is_resumed: bool = False
+
+
+class Order(StrEnum):
+    """What a command wants of the daemon."""
+
+    STATUS = "status"
+    STAY = "stay"
+    """End only when told to."""
+    END = "end"
+    REPLACE = "replace"
+    """End, and leave the doors waiting: they go through the next daemon."""
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """A command's order; every answer is the daemon's status."""
+
+    key: str
+    version: str
+    order: Order
+
+
+class ClientStatus(msgspec.Struct, frozen=True):
+    """One client that is connected.
+
+    Attributes:
+        name: as it introduced itself, empty before it did; so is `version`.
+        pid: of its door; 0 where the system does not tell.
+        deck: the key of its deck, empty while that is being opened.
+        cwd: where its door was started.
+        calls: its requests under way.
+        since: ISO 8601, UTC.
+    """
+
+    name: str
+    version: str
+    pid: int
+    deck: str
+    cwd: str
+    calls: int
+    since: str
+
+
+class DeckStatus(msgspec.Struct, frozen=True):
+    """One deck.
+
+    Attributes:
+        files: of its configuration.
+        native: the profile of its native tools; empty without any.
+        ready: how many of its `servers` are ready.
+        since: ISO 8601, UTC.
+    """
+
+    key: str
+    files: tuple[str, ...]
+    native: str
+    servers: int
+    ready: int
+    since: str
+
+
+class DaemonStatus(msgspec.Struct, frozen=True):
+    """The daemon, who is connected, and what runs.
+
+    Attributes:
+        stays: whether it ends only when told to.
+    """
+
+    pid: int
+    version: str
+    since: str
+    stays: bool
+    clients: tuple[ClientStatus, ...] = ()
+    decks: tuple[DeckStatus, ...] = ()
+
+
+class BadHandoverError(ValueError):
+    """What a door sent is no handover of ours."""
+
+
+def encode_request(handover: Handover | Ask) -> bytes:
+    """What is sent, behind its length.
+
+    Raises:
+        BadHandoverError: it is too large, or a path in it is not UTF-8.
+    """
+    try:
+        body = msgspec.msgpack.encode(handover)
+    except UnicodeEncodeError as error:
+        raise BadHandoverError("a path is not UTF-8") from error
+    if len(body) > MAX_HANDOVER_BYTES:
+        raise BadHandoverError(f"the environment is too large: {len(body):,} of {MAX_HANDOVER_BYTES:,} bytes")
+    return len(body).to_bytes(4) + body
+
+
+def decode_request(body: bytes) -> Handover | Ask:
+    """What these bytes say, without their length.
+
+    Raises:
+        BadHandoverError: they are none.
+    """
+    try:
+        request: Handover | Ask = _requests.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadHandoverError(str(error)) from None
+    return request
+
+
+def frame(kind: bytes, text: str) -> bytes:
+    """One frame; a longer text is cut."""
+    data = text.encode("utf-8", "replace")[:MAX_TEXT_BYTES]
+    return kind + len(data).to_bytes(4) + data
+
+
+_requests: Final = msgspec.msgpack.Decoder(Handover | Ask)

@@ -1,0 +1,159 @@
+"""Where the daemon of a state directory is reached, and the lock under which one starts or ends.
+
+    <runtime root>/daemon-<digest of the state directory>-<protocol>/     0700
+        door.sock   what doors connect to
+        key         a line that a door must know: a confined program that reaches the socket cannot read it
+        lock        held by whoever starts a daemon, or ends one
+
+The directory goes with the daemon.
+"""
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.common.file_changes import replace_file
+from quarterdeck.common.locks import LOCK_NAME, acquire
+from quarterdeck.common.text_file import TextFileError, read_text
+from quarterdeck.config.places.paths import (
+    RUNTIME_DIR_VARIABLE,
+    make_private_dir,
+    remove_spare_root,
+    runtime_dir,
+    state_dir,
+    writing_below,
+)
+
+from .messages import PROTOCOL
+
+SOCKET_NAME: Final = "door.sock"
+
+KEY_NAME: Final = "key"
+
+MAX_KEY_BYTES: Final = 256
+
+BACKLOG: Final = 128
+"""Doors that wait to be taken in: as many as one editor's windows can open at once, many times over."""
+
+LOCK_S: Final = 30.0
+"""How long one may take to start or to end; who waits longer gives up."""
+
+
+class NoDaemonError(ConnectionError):
+    """No daemon listens; the text says where."""
+
+
+class StartTimeoutError(TimeoutError):
+    """Another process has been starting or ending the daemon for too long."""
+
+
+def daemon_dir() -> Path:
+    """The daemon's directory; not made."""
+    digest = hashlib.sha256(os.fsencode(state_dir().resolve())).hexdigest()[:12]
+    return runtime_dir() / f"daemon-{digest}-{PROTOCOL}"
+
+
+@contextmanager
+def start_lock(directory: Path, wait_s: float = LOCK_S) -> Iterator[None]:
+    """Be the only one who starts or ends the daemon of this directory, which is made.  Blocking.
+
+    Raises:
+        StartTimeoutError: another is at it for longer than `wait_s`.
+        UnsafePathError: the directory is not ours alone, or cannot be made.
+    """
+    path = directory / LOCK_NAME
+    while True:
+        with writing_below(directory.parent, RUNTIME_DIR_VARIABLE):
+            make_private_dir(directory)
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # the daemon that ended took the directory along
+        try:
+            if not acquire(lock, wait_s):
+                raise StartTimeoutError(f"another process has been starting or ending the daemon for {wait_s:g} s")
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock), os.stat(path)):
+                    yield
+                    return
+        finally:
+            os.close(lock)
+
+
+def connect(directory: Path, within_s: float) -> socket.socket:
+    """A connection to the daemon, which is our user's.
+
+    Raises:
+        NoDaemonError: none listens.
+        OSError: it cannot be reached, or is another user's.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(within_s)
+        try:
+            connection.connect(os.fsencode(directory / SOCKET_NAME))
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise NoDaemonError(f"{directory}: {error.strerror}") from None
+        if peer_of(connection).uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "the daemon's socket belongs to another user")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def listen(directory: Path) -> socket.socket:
+    """Listen in place of whatever is there, which nobody does; under `start_lock` only."""
+    staging = directory / f".{SOCKET_NAME}-{secrets.token_hex(4)}"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(os.fsencode(staging))
+        os.chmod(staging, 0o600)
+        listener.listen(BACKLOG)
+        replace_file(directory / KEY_NAME, secrets.token_hex(32).encode() + b"\n", is_kept=False)
+        # Not seen before it listens: a door that finds it need not try again.
+        os.rename(staging, directory / SOCKET_NAME)
+    except BaseException:
+        listener.close()
+        staging.unlink(missing_ok=True)
+        raise
+    return listener
+
+
+def read_key(directory: Path) -> str:
+    """The line that a door must know; empty where it cannot be read."""
+    try:
+        return read_text(directory / KEY_NAME, MAX_KEY_BYTES, private=True).text.strip()
+    except TextFileError:
+        return ""
+
+
+def remove(directory: Path) -> None:
+    """Take the directory away; under `start_lock` only."""
+    shutil.rmtree(directory, ignore_errors=True)
+    remove_spare_root(directory.parent)
+
+
+class Peer:
+    """The process at the other end of a socket; `pid` 0 and our own `uid` where the system does not tell."""
+
+    def __init__(self, pid: int, uid: int) -> None:
+        self.pid = pid
+        self.uid = uid
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Who is at the other end; where the system does not tell, the directory's mode protects the socket."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return Peer(0, os.geteuid())
+    credentials = struct.Struct("3i")
+    pid, uid, _ = credentials.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return Peer(pid, uid)

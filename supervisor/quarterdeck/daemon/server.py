@@ -1,0 +1,286 @@
+"""Take doors in: accept, check who comes, serve the client that was handed over, and tell the door how to end.
+
+Commands come to the same socket, with an order and no client.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from typing import Final
+
+import msgspec
+
+from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.common.shielding import carried_through
+from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine
+from quarterdeck.host.stdio.raw_calls import Interrupted
+
+from .connection import Door, DoorError
+from .decks import Deck, Decks, current_deck
+from .messages import ACCEPTED, ANSWER, Ask, ClientStatus, DaemonStatus, Handover, Order
+from .session_memory import NoMemoryError, SessionMemory
+
+MAX_DOORS: Final = 512
+"""At a time; each has five descriptors here."""
+
+PAUSE_S: Final = 0.2
+"""Before the next try to accept, where the machine lacks something."""
+
+_log = logging.getLogger("quarterdeck.daemon")
+
+
+class RefusalError(Exception):
+    """A client cannot be served, or not any more; `code` is its door's exit code."""
+
+    def __init__(self, code: int, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+
+
+class DoorServer:
+    """See the module; `run` accepts until it is cancelled.
+
+    Attributes:
+        changed: set whenever a client came or went, or an order came.
+        stays: whether the daemon ends only when told to.
+        order: `END` or `REPLACE` once that was asked for.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        key: str,
+        decks: Decks,
+        to_refusal: Callable[[Exception], RefusalError | None],
+        *,
+        stays: bool = False,
+    ) -> None:
+        """Accept nothing yet.
+
+        Args:
+            listener: borrowed.
+            key: what a door has to know.
+            decks: what clients are served from.
+            to_refusal: what a client is told of an error; None for a bug.
+            stays: see above.
+        """
+        listener.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self._listener = listener
+        self._key = key
+        self._decks = decks
+        self._to_refusal = to_refusal
+        self._since = datetime.now(UTC)
+        self._attending: set[asyncio.Task[None]] = set()
+        self._sessions: set[_Session] = set()
+        self.changed = asyncio.Event()
+        self.stays = stays
+        self.order: Order | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is connected."""
+        return not self._attending
+
+    async def run(self) -> None:
+        """Accept doors; when cancelled, end every session, and wait until they have ended."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    accepted, _ = await loop.sock_accept(self._listener)
+                except OSError as error:
+                    if error.errno != errno.ECONNABORTED:
+                        _log.error("no door can be let in: %s", error.strerror)
+                        await asyncio.sleep(PAUSE_S)
+                    continue
+                self._take_in(accepted)
+        finally:
+            await carried_through(self._end_all)
+
+    def take_waiting(self) -> bool:
+        """Take in the doors that wait to be accepted; whether there was one."""
+        found = False
+        with suppress(BlockingIOError):
+            while True:
+                accepted, _ = self._listener.accept()
+                self._take_in(accepted)
+                found = True
+        return found
+
+    def log(self, deck: str, level: int, plain: Callable[[], str], as_json: Callable[[], str]) -> None:
+        """Have every door of this deck that wants lines of this level write it on its stderr, in its form."""
+        for session in self._sessions:
+            if session.deck is not None and session.deck.key == deck and level >= session.handover.log_level:
+                session.door.log((as_json if session.handover.log_is_json else plain)())
+
+    def status(self) -> DaemonStatus:
+        """Who is connected, and what runs."""
+        clients = sorted((session.status() for session in self._sessions), key=lambda client: client.since)
+        decks = tuple(deck.status() for deck in self._decks)
+        return DaemonStatus(os.getpid(), CLIENT_VERSION, _iso(self._since), self.stays, tuple(clients), decks)
+
+    def _take_in(self, accepted: socket.socket) -> None:
+        if len(self._attending) >= MAX_DOORS:
+            _log.warning("a door was not let in: %d are open", MAX_DOORS)
+            accepted.close()
+            return
+        task = asyncio.create_task(self._attend(accepted))
+        self._attending.add(task)
+        task.add_done_callback(self._left)
+        self.changed.set()
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._attending.discard(task)
+        self.changed.set()
+
+    async def _end_all(self) -> None:
+        tasks = list(self._attending)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _attend(self, accepted: socket.socket) -> None:
+        with Door(accepted) as door:
+            try:
+                request = await door.receive(self._key)
+            except DoorError as error:
+                _log.warning("a door was not let in (pid %d): %s", door.peer.pid, error)
+                return
+            if isinstance(request, Ask):
+                await door.tell(ANSWER, msgspec.json.encode(self.status()).decode())
+                self.obey(request.order)
+            else:
+                await self._serve_door(door, request)
+
+    def obey(self, order: Order) -> None:
+        """Do what a command, or a signal, wants."""
+        if order is Order.STAY:
+            self.stays = True
+        elif order is not Order.STATUS:
+            self.order = order
+        self.changed.set()
+
+    async def _serve_door(self, door: Door, handover: Handover) -> None:
+        try:
+            memory = SessionMemory.map(door.fds[-1])
+        except (NoMemoryError, OSError) as error:
+            _log.warning("a door was not let in (pid %d): %s", door.peer.pid, error)
+            return
+        session = _Session(door, handover, memory)
+        self._sessions.add(session)
+        serving = asyncio.create_task(self._serve(session))
+        leaving = asyncio.create_task(door.until_left())
+        try:
+            await door.tell(ACCEPTED, CLIENT_VERSION)
+            await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            serving.cancel()
+            await carried_through(partial(asyncio.wait, [serving, leaving]))
+            self._sessions.discard(session)
+            memory.close()
+            if self.order is not Order.REPLACE:
+                await carried_through(partial(door.end, 0 if serving.cancelled() else serving.result()))
+
+    async def _serve(self, session: "_Session") -> int:
+        """Serve one client to its end; the exit code of its door."""
+        try:
+            await session.serve(self._decks)
+        except Exception as error:
+            refusal = self._to_refusal(error)
+            if refusal is None:
+                _log.exception("a client could not be served")
+                message = f"an unforeseen error: {type(error).__name__}: {error}"
+                refusal = RefusalError(70, message, "quarterdeck logs --daemon says more: please report it")
+            await session.refuse(refusal)
+            return refusal.code
+        return 0
+
+
+class _Session:
+    """One client that came through a door."""
+
+    def __init__(self, door: Door, handover: Handover, memory: SessionMemory) -> None:
+        self.door: Final = door
+        self.deck: Deck | None = None
+        self.handover: Final = handover
+        self._memory = memory
+        self._since = datetime.now(UTC)
+        self._early: EarlyReply | None = None
+
+    async def serve(self, decks: Decks) -> None:
+        """Serve the client until it leaves, or this is cancelled.
+
+        Raises:
+            Exception: why it cannot be served.
+        """
+        handover, memory = self.handover, self._memory
+        stdin_fd, stdout_fd, stderr_fd, _ = self.door.fds
+        interrupted = Interrupted(*memory.begin_session())
+        if not handover.is_resumed:
+            self._early = EarlyReply(stdin_fd, stdout_fd)
+            self._early.start()
+        environ = {os.fsdecode(name): os.fsdecode(value) for name, value in handover.environ.items()}
+        try:
+            async with decks.borrow(handover.request, environ) as (deck, served):
+                self.deck = deck
+                current_deck.set(deck.key)
+                head = FirstLine()
+                if self._early is not None:
+                    self._early.admit(served.product.instructions())
+                    # The SDK, which takes most of a second to import: the client is greeted meanwhile.
+                    await asyncio.to_thread(import_module, "quarterdeck.host.stdio.serve")
+                    head = await asyncio.to_thread(self._end_greeting)
+                from quarterdeck.host.stdio.serve import serve_stdio
+
+                host = served.product.create_host(
+                    portable_schemas=handover.request.portable_schemas, greeted_at=head.greeted_at
+                )
+                await served.guard(
+                    serve_stdio(
+                        host,
+                        stdin_fd=stdin_fd,
+                        stdout_fd=stdout_fd,
+                        stderr_fd=stderr_fd,
+                        head=head,
+                        journal=memory,
+                        interrupted=interrupted if handover.is_resumed else None,
+                    )
+                )
+        except asyncio.CancelledError:
+            self._end_greeting()
+            raise
+
+    async def refuse(self, refusal: RefusalError) -> None:
+        """Tell the client, and whoever reads the door's stderr, why it is not served."""
+        message, remedy = refusal.message, refusal.remedy
+        self.door.log(f"error: {message}\n" + (f"  fix: {remedy}\n" if remedy else ""))
+        early, self._early = self._early, None
+        if early is not None:
+            await asyncio.to_thread(early.refuse, f"{message}; {remedy}" if remedy else message)
+
+    def status(self) -> ClientStatus:
+        """Who it is."""
+        memory, handover = self._memory, self.handover
+        key = self.deck.key if self.deck is not None else ""
+        return ClientStatus(
+            *memory.client, self.door.peer.pid, key, handover.request.cwd, memory.under_way, _iso(self._since)
+        )
+
+    def _end_greeting(self) -> FirstLine:
+        early, self._early = self._early, None
+        return early.finish() if early is not None else FirstLine()
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")

@@ -1,0 +1,85 @@
+"""Start the daemon, detached: its own session, no terminal, no working directory, nobody's child.
+
+Whoever starts it listens in its place first, so that doors can queue before its first instruction.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.config.places.paths import make_private_dir, state_dir
+
+from .place import NoDaemonError, connect, listen, start_lock
+
+LOG_NAME: Final = "daemon.log"
+
+_PACKAGES: Final = ("quarterdeck", "quarterdeck_protocol", "quarterdeck_sandbox", "quarterdeck_worker")
+
+PROBE_S: Final = 5.0
+
+_BOOT: Final = """\
+import os, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+sys.path += [each for each in sys.argv.pop(1).split(os.pathsep) if each not in sys.path]
+from quarterdeck.cli.run.daemon import main
+main()
+"""
+"""Forks before anything is imported: nobody has to wait for the daemon's end."""
+
+
+def log_path() -> Path:
+    """The daemon's log."""
+    return state_dir() / LOG_NAME
+
+
+def start_daemon(directory: Path, environ: Mapping[str, str], *arguments: str) -> None:
+    """Have a daemon listen in `directory`, unless one does by now.  Blocking.
+
+    Args:
+        directory: of the daemon, made where it is missing.
+        environ: of the daemon.
+        arguments: see `process.main`.
+
+    Raises:
+        StartTimeoutError: another process has been starting or ending it for too long.
+        UnsafePathError: a directory is not ours alone.
+        OSError: it cannot be started.
+    """
+    with start_lock(directory):
+        try:
+            connect(directory, PROBE_S).close()
+        except NoDaemonError:
+            pass
+        else:
+            return
+        listener = listen(directory)
+        with listener, open(make_private_dir(state_dir()) / LOG_NAME, "ab", opener=_private) as log:
+            fd = os.dup(listener.fileno())
+            try:
+                roots = dict.fromkeys(
+                    str(Path(str(spec.origin)).parents[1]) for spec in map(find_spec, _PACKAGES) if spec
+                )
+                subprocess.run(
+                    [sys.executable, "-I", "-c", _BOOT, os.pathsep.join(roots), "--listener", str(fd), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    pass_fds=[fd],
+                    env=dict(environ),
+                    cwd="/",
+                    umask=0o077,
+                    start_new_session=True,
+                    check=True,
+                )
+            finally:
+                os.close(fd)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,52 @@
+"""A door that waits, as small as can be: `python -I -S wait.py SOCKET MEMORY CLI ARGUMENT…`.
+
+The daemon serves the client; here its frames are carried out until it says how to end.  When it dies, the door itself
+comes back in this process and goes through another daemon.  No import but these: a door is a process for each client,
+as long as it is open, and the socket and path modules would double its memory.
+"""
+
+import os
+import signal
+import sys
+
+
+def wait(connection: int) -> int | None:
+    """Carry out what the daemon says; the exit code, or None when it died."""
+
+    def tell(*_: object) -> None:
+        try:
+            os.write(connection, b"T")
+        except OSError:
+            pass  # its death is seen below
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, tell)
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    data = b""
+    while True:
+        try:
+            more = os.read(connection, 65536)
+        except OSError:
+            more = b""
+        if not more:
+            return None
+        data += more
+        while len(data) >= 5 and len(data) >= (end := 5 + int.from_bytes(data[1:5], "big")):
+            kind, text, data = data[:1], data[5:end], data[end:]
+            if kind == b"E":
+                return int(text)
+            if kind == b"L":
+                try:
+                    os.write(2, text)
+                except OSError:
+                    pass  # nobody reads it
+
+
+if __name__ == "__main__":
+    code = wait(int(sys.argv[1]))
+    if code is not None:
+        # Whoever waits for the end of our stdout waits for that of the process.
+        os._exit(code)
+    os.close(int(sys.argv[1]))
+    os.environ["QUARTERDECK_DOOR_MEMORY"] = sys.argv[2]
+    os.execv(sys.executable, [sys.executable, "-I", *sys.argv[3:]])  # noqa: S606 - no shell is wanted

@@ -1,0 +1,282 @@
+"""Many clients, one daemon: what each of them sees when others come and go, and when a door or the daemon dies."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import psutil
+import pytest
+from support.clients.raw_client import RawStdioClient, RpcError
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_json
+from support.processes.leftovers import assert_gone, is_running, no_leftovers
+from support.waiting import eventually
+
+from quarterdeck.daemon.client import ask_daemon
+from quarterdeck.daemon.messages import Order
+from quarterdeck.daemon.place import NoDaemonError, daemon_dir
+from quarterdeck.daemon.start import log_path
+
+FAULT: Final = "quarterdeck/fault"
+
+
+@pytest.fixture(autouse=True)
+def by_the_daemon(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serves are doors here; no daemon is left, and nothing of one."""
+    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
+    with no_leftovers(DEADLINE_S):
+        yield
+        if (found := status()) is not None:
+            below = psutil.Process(found["pid"]).children(recursive=True)
+            ask_daemon(daemon_dir(), Order.END)
+            assert_gone([found["pid"], *(process.pid for process in below)], DEADLINE_S)
+        assert not daemon_dir().exists()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """One server."""
+    return write_config(tmp_path / "mcp.json", s=row("echo"))
+
+
+def door(config: Path, *options: str) -> RawStdioClient:
+    """A client that has started a door and said nothing yet."""
+    return RawStdioClient(command("serve", "--config", str(config), *PATIENT, *options), deadline_s=DEADLINE_S)
+
+
+def status() -> dict[str, Any] | None:
+    """What the daemon says; None without one."""
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(ask_daemon(daemon_dir(), Order.STATUS))
+    except NoDaemonError:
+        return None
+    return found
+
+
+def kill_daemon() -> None:
+    """As the kernel would when memory is short."""
+    found = status()
+    assert found is not None
+    os.kill(found["pid"], signal.SIGKILL)
+    assert_gone([found["pid"]])
+
+
+def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
+    """Each window of an editor would start every server, and the second one be refused."""
+    clients = [door(config) for _ in range(10)]
+    try:
+        pids = set()
+        for number, client in enumerate(clients):
+            client.initialize()
+            text = client.call("s__echo", text=f"client {number}")["content"][0]["text"]
+            assert text == f"client {number}"
+        found = quarterdeck_json("status")["daemon"]
+        assert {client["pid"] for client in found["clients"]} == {client.process.pid for client in clients}
+        assert len({client["deck"] for client in found["clients"]}) == 1
+        assert [deck["servers"] for deck in found["decks"]] == [1]
+        (server,) = quarterdeck_json("ps", "--config", str(config))["servers"]
+        pids.add(server["pid"])
+        assert len(pids) == 1
+    finally:
+        for client in clients:
+            client.close()
+    assert [client.process.returncode for client in clients] == [0] * 10
+
+
+def test_a_client_is_shown_by_the_name_that_it_gave(config: Path) -> None:
+    """Who has several editors open could not tell which of them a call comes from."""
+    with door(config) as old, door(config) as new:
+        old.initialize()
+        new.discover()
+        new.list_tools()
+        found = status()
+    assert found is not None
+    assert [(client["name"], client["version"]) for client in found["clients"]] == [("raw-client", "1.0.0")] * 2
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_session_outlives_its_daemon(config: Path, era: str) -> None:
+    """One crash would leave every editor with a dead server; a call under way would never be answered."""
+    with door(config) as client:
+        client.initialize() if era == "legacy" else client.discover()
+        tools = client.list_tools()
+        under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}})
+        eventually(lambda: (status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
+        kill_daemon()
+
+        lost = client.reply(under_way)["result"]
+        assert lost["isError"]
+        assert lost["_meta"][FAULT] == {"kind": "tool_error", "code": "daemon_lost", "delivery": "unknown"}
+        assert client.list_tools() == tools
+        assert client.call("s__echo", text="still here")["content"][0]["text"] == "still here"
+        assert client.process.poll() is None
+        if era == "legacy":
+            assert {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"} in client.notifications
+        assert client.strays == []
+        assert client.junk == []
+
+
+def test_a_line_that_was_half_read_costs_its_own_request_alone(config: Path) -> None:
+    """The rest of a line would be taken for a line, and be answered with an error that no client expects."""
+    with door(config) as client:
+        client.initialize()
+        client.list_tools()
+        client.write(b'{"jsonrpc":"2.0","id":"half","method":"pi')
+        kill_daemon()
+        client.write(b'ng"}\n')
+        assert client.call("s__echo", text="whole")["content"][0]["text"] == "whole"
+        assert (client.strays, client.junk) == ([], [])
+
+
+def test_a_door_that_is_killed_ends_its_own_session_alone(config: Path) -> None:
+    """Calls of a window that crashed would run on; or its neighbours' end with them."""
+    with door(config) as killed, door(config) as neighbour:
+        for client in (killed, neighbour):
+            client.initialize()
+        killed.send("tools/call", {"name": "s__hang", "arguments": {}})
+        eventually(lambda: sum(each["calls"] for each in (status() or {})["clients"]) == 1, DEADLINE_S)
+        killed.kill()
+        eventually(lambda: len((status() or {})["clients"]) == 1, DEADLINE_S)
+        assert neighbour.call("s__echo", text="calm")["content"][0]["text"] == "calm"
+
+
+def test_a_door_that_is_told_to_end_answers_what_is_under_way(config: Path) -> None:
+    """A client that stops its server would wait for answers of calls that nobody carries on."""
+    with door(config) as client:
+        client.initialize()
+        client.list_tools()
+        under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}})
+        eventually(lambda: (status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
+        client.process.send_signal(signal.SIGTERM)
+        assert client.reply(under_way)["result"]["_meta"][FAULT]["code"] == "shutting_down"
+        assert client.process.wait(DEADLINE_S) == 0
+
+
+def test_a_new_daemon_takes_over_without_a_client_noticing(config: Path) -> None:
+    """An upgrade would end every session."""
+    with door(config) as client:
+        client.initialize()
+        tools = client.list_tools()
+        before = status()
+        assert before is not None
+        after = quarterdeck_json("up", "--replace")
+        assert after["pid"] != before["pid"]
+        assert not is_running(before["pid"])
+        assert client.list_tools() == tools
+        assert client.call("s__echo", text="moved")["content"][0]["text"] == "moved"
+        assert client.junk == []
+
+
+def test_who_cannot_be_served_is_told_why_in_all_three_ways(tmp_path: Path) -> None:
+    """A client would show a server that is connected and does nothing, or one that ended without a word."""
+    broken = tmp_path / "mcp.json"
+    broken.write_text("{")
+    with door(broken) as client:
+        with pytest.raises(RpcError, match=r"cannot serve.*mcp\.json"):
+            client.initialize()
+        assert client.process.wait(DEADLINE_S) == 2
+        assert "mcp.json" in client.stderr_text()
+        assert "fix: correct that file" in client.stderr_text()
+    found = status()
+    assert found is not None
+    assert not found["decks"]
+
+
+def test_a_broken_configuration_harms_no_other_deck(config: Path, tmp_path: Path) -> None:
+    """One project's typing error would take every window's tools away."""
+    broken = tmp_path / "other.json"
+    broken.write_text("{")
+    with door(config) as client, door(broken) as other:
+        client.initialize()
+        with pytest.raises(RpcError):
+            other.initialize()
+        assert client.call("s__echo", text="fine")["content"][0]["text"] == "fine"
+
+
+def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path) -> None:
+    """Its socket file would have every later door fail."""
+    quarterdeck_json("up")
+    kill_daemon()
+    assert (daemon_dir() / "door.sock").exists()
+    with door(config) as client:
+        client.initialize()
+        assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
+
+
+def test_the_daemon_ends_with_its_last_client(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that nobody uses would run until the next restart of the machine."""
+    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
+    with door(config) as client:
+        client.initialize()
+        found = status()
+        assert found is not None
+        assert not found["stays"]
+    assert_gone([found["pid"]], DEADLINE_S)
+    assert not daemon_dir().exists()
+
+
+def test_a_daemon_that_was_told_to_stay_stays(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`up` would be gone with the first client that leaves."""
+    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
+    started = quarterdeck_json("up")
+    with door(config) as client:
+        client.initialize()
+    eventually(lambda: not (status() or {})["decks"], DEADLINE_S)
+    assert is_running(started["pid"])
+
+
+def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:
+    """An editor that ends its process group, or a terminal that is closed, would end everybody's servers."""
+    with door(config) as client:
+        client.initialize()
+        found = status()
+        assert found is not None
+        daemon = psutil.Process(found["pid"])
+        assert os.getsid(daemon.pid) == daemon.pid or os.getsid(daemon.pid) not in (os.getsid(0), client.process.pid)
+        assert daemon.terminal() is None
+        assert daemon.cwd() == "/"
+        os.kill(daemon.pid, signal.SIGHUP)
+        assert client.call("s__echo", text="up")["content"][0]["text"] == "up"
+    assert log_path().stat().st_mode & 0o777 == 0o600
+    events = [json.loads(line)["event"] for line in log_path().read_text().splitlines()]
+    assert any("the daemon listens" in event for event in events)
+
+
+def test_a_door_without_streams_is_told_so(config: Path) -> None:
+    """A program that closed them would have whatever opens next read as a client's words."""
+    words = " ".join(command("serve", "--config", str(config)))
+    ended = subprocess.run(
+        f"exec {words} <&-", shell=True, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert ended.returncode == 2
+    assert "closed at the start: stdin" in ended.stderr
+
+
+def test_requests_in_a_file_are_answered(config: Path, tmp_path: Path) -> None:
+    """`quarterdeck serve < requests` would read from a descriptor that the daemon cannot poll."""
+    greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "f", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "ping"},
+    ]
+    (tmp_path / "requests").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with open(tmp_path / "requests", "rb") as given:
+        ended = subprocess.run(
+            command("serve", "--config", str(config)), stdin=given, capture_output=True, timeout=DEADLINE_S, check=False
+        )
+    assert ended.returncode == 0, ended.stderr
+    assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [1, 2]
+
+
+def test_own_does_without_the_daemon(config: Path) -> None:
+    """A container, or a test, would leave a process behind that nobody asked for."""
+    with door(config, "--own") as client:
+        client.initialize()
+        assert client.call("s__echo", text="alone")["content"][0]["text"] == "alone"
+        assert status() is None

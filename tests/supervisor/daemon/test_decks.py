@@ -1,0 +1,174 @@
+"""Which clients share a deck, and how long one stays: with decks that hold nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.waiting import until
+
+from quarterdeck.config.settings import Settings
+from quarterdeck.daemon.decks import Decks, current_deck, deck_key
+from quarterdeck.daemon.messages import NativeRequest, ServeRequest
+from quarterdeck_protocol.configs import StdioServerConfig
+
+pytestmark = pytest.mark.anyio
+
+REQUEST = ServeRequest(cwd="/here", config=("/mcp.json",))
+
+
+@dataclass
+class Opened:
+    """What was opened and closed, and in which context it ran."""
+
+    log: list[str] = field(default_factory=list)
+    failure: Exception | None = None
+    environs: list[Mapping[str, str]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def open(
+        self, request: ServeRequest, environ: Mapping[str, str], settings: Settings
+    ) -> AsyncIterator[SimpleNamespace]:
+        """A deck that runs nothing."""
+        if self.failure is not None:
+            raise self.failure
+        key = current_deck.get()
+        assert key == deck_key(request, settings)
+        self.environs.append(environ)
+        self.log.append(f"open {key}")
+        yield SimpleNamespace(product=SimpleNamespace(status=dict, settings=settings))
+        self.log.append(f"close {key}")
+
+
+def read(_: ServeRequest, environ: Mapping[str, str]) -> Settings:
+    """A configuration that names no server."""
+    return Settings(config_paths=(Path("/mcp.json"),), environ=environ)
+
+
+@pytest.fixture
+def opened() -> Opened:
+    """What the test's decks did."""
+    return Opened()
+
+
+async def test_clients_that_want_the_same_share_a_deck(opened: Opened) -> None:
+    """Each window of an editor would start every server anew."""
+    decks = Decks(read, opened.open)
+    async with decks.borrow(REQUEST, {"PATH": "/bin"}) as (one, _), decks.borrow(REQUEST, {"PATH": "/bin"}) as (two, _):
+        assert one is two
+        assert one.clients == 2
+    await decks.close()
+    assert opened.log == [f"open {one.key}", f"close {one.key}"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "environ"),
+    [
+        (ServeRequest(cwd="/here", config=("/mcp.json",), allow_unsandboxed=True), {"PATH": "/bin"}),
+        (ServeRequest(cwd="/here", config=("/mcp.json",), native=NativeRequest("all", "/p")), {"PATH": "/bin"}),
+        (REQUEST, {"PATH": "/other/bin"}),
+        (REQUEST, {"PATH": "/bin", "LANG": "de_AT"}),
+    ],
+)
+async def test_who_wants_something_else_has_a_deck_of_its_own(
+    opened: Opened, request_: ServeRequest, environ: dict[str, str]
+) -> None:
+    """A client would call tools with another's rights, or servers be started with another's programs."""
+    decks = Decks(read, opened.open)
+    async with decks.borrow(REQUEST, {"PATH": "/bin"}) as (one, _), decks.borrow(request_, environ) as (two, _):
+        assert one.key != two.key
+    await decks.close()
+
+
+def test_a_deck_is_named_by_what_its_servers_get_and_by_nothing_else_of_the_environment() -> None:
+    """Each terminal would have servers of its own, by variables that nobody reads; or share another's password."""
+    server = StdioServerConfig(id="s", command="s", inherit_env=("TOKEN",))
+
+    def key(asked: tuple[str, ...] = (), **environ: str) -> str:
+        return deck_key(REQUEST, Settings(servers=(server,), environ=environ, asked=frozenset(asked)))
+
+    assert key(TERM_SESSION_ID="1") == key(TERM_SESSION_ID="2")
+    assert key(TOKEN="mine") != key(TOKEN="yours")
+    assert key(("USED",), USED="1") != key(("USED",), USED="2")
+    assert key(("USED",)) != key(("USED",), USED="1")
+
+
+def test_a_folder_names_a_deck_only_where_files_are_looked_for_in_it() -> None:
+    """Two windows with the same named file would have servers of their own."""
+    elsewhere = ServeRequest(cwd="/there", config=("/mcp.json",))
+    assert deck_key(REQUEST, Settings(environ={})) == deck_key(elsewhere, Settings(environ={}))
+    found = Settings(environ={}, is_found=True)
+    assert deck_key(ServeRequest(cwd="/here"), found) != deck_key(ServeRequest(cwd="/there"), found)
+
+
+async def test_a_deck_stays_for_a_while_and_is_found_again(opened: Opened) -> None:
+    """A window that is closed and opened again would wait for all servers."""
+    decks = Decks(read, opened.open, linger_s=60)
+    for _ in range(2):
+        async with decks.borrow(REQUEST, {}) as (deck, _served):
+            pass
+    assert deck.clients == 0
+    assert len(opened.log) == 1
+    await decks.close()
+    assert len(opened.log) == 2
+
+
+async def test_an_idle_deck_ends_and_tells_so(opened: Opened) -> None:
+    """Servers that nobody uses would run for ever, and the daemon with them."""
+    decks = Decks(read, opened.open, linger_s=0)
+    async with decks.borrow(REQUEST, {}):
+        pass
+    decks.changed.clear()
+    await until(lambda: not len(decks))
+    assert decks.changed.is_set()
+    assert len(opened.log) == 2
+
+
+async def test_a_deck_that_cannot_be_opened_fails_all_who_wait_and_is_tried_again_by_the_next(opened: Opened) -> None:
+    """One broken file at the wrong moment would lock every client out until the daemon ends."""
+    opened.failure = LookupError("no such file")
+    decks = Decks(read, opened.open)
+
+    async def come() -> str:
+        try:
+            async with decks.borrow(REQUEST, {}):
+                return "served"
+        except LookupError as error:
+            return str(error)
+
+    assert await asyncio.gather(come(), come()) == ["no such file"] * 2
+    opened.failure = None
+    assert await come() == "served"
+    await decks.close()
+
+
+async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(opened: Opened) -> None:
+    """Closing one window during a start would end the start of the others."""
+    may_read = asyncio.Event()
+
+    @asynccontextmanager
+    async def open_slowly(
+        request: ServeRequest, environ: Mapping[str, str], settings: Settings
+    ) -> AsyncIterator[SimpleNamespace]:
+        await may_read.wait()
+        async with opened.open(request, environ, settings) as served:
+            yield served
+
+    decks = Decks(read, open_slowly)
+
+    async def come() -> str:
+        async with decks.borrow(REQUEST, {}) as (deck, _):
+            return deck.key
+
+    leaving, staying = asyncio.create_task(come()), asyncio.create_task(come())
+    await until(lambda: any(deck.clients == 2 for deck in decks))
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    may_read.set()
+    assert opened.log == []
+    assert await staying == deck_key(REQUEST, read(REQUEST, {}))
+    assert len(opened.log) == 1
+    await decks.close()

@@ -53,7 +53,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "config_invalid": "correct the configuration where the message points",
         "connect_failed": "check that the URL is right and that the server runs; from this machine: curl -i URL",
         "crash_loop": "see quarterdeck logs SERVER, then quarterdeck restart SERVER",
-        "daemon_lost": "look whether it was done, then call again; quarterdeck logs --daemon may say why it ended",
+        "daemon_lost": "look whether it was done, then call again; the daemon's log may say why it ended",
         "directory_unusable": "make room where the message says, or make it writable: see df -h and df -i",
         "exited": "quarterdeck logs SERVER shows what it wrote last; it is restarted unless it keeps crashing",
         "exited_at_handshake": "see quarterdeck logs SERVER; if it lacks a file: quarterdeck allow SERVER; else run "

@@ -120,6 +120,8 @@ def enter(
         raise NotAcceptedError(
             "the daemon does not answer", "quarterdeck down ends it; quarterdeck serve --own does without it"
         ) from None
+    except (ConnectionResetError, BrokenPipeError):
+        raise _ended_early() from None
     except OSError as error:
         raise NotAcceptedError(
             f"the daemon cannot be reached: {error.strerror or error}", "quarterdeck serve --own does without it"
@@ -161,12 +163,15 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         more = connection.recv(size - len(data))
         if not more:
-            raise NotAcceptedError(
-                "the daemon ended at its start",
-                "quarterdeck logs --daemon shows why; quarterdeck serve --own does without it",
-            )
+            raise _ended_early()
         data += more
     return data
+
+
+def _ended_early() -> NotAcceptedError:
+    return NotAcceptedError(
+        "the daemon ended at its start", "quarterdeck logs --daemon shows why; quarterdeck serve --own does without it"
+    )
 
 
 def _wait(connection: int, memory: int, come_back: list[str]) -> NoReturn:

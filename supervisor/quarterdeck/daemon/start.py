@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +15,6 @@ from quarterdeck.config.places.paths import make_private_dir, state_dir
 from .place import NoDaemonError, connect, listen, start_lock
 
 LOG_NAME: Final = "daemon.log"
-
-_PACKAGES: Final = ("quarterdeck", "quarterdeck_protocol", "quarterdeck_sandbox", "quarterdeck_worker")
 
 PROBE_S: Final = 5.0
 
@@ -31,6 +28,14 @@ from quarterdeck.cli.run.daemon import main
 main()
 """
 """Forks before anything is imported: nobody has to wait for the daemon's end."""
+
+
+def import_path() -> str:
+    """Where this process finds what it imports, for an isolated interpreter to look, too.
+
+    That of an ordinary installation knows it; one that was told more (`PYTHONPATH`, a zip, a test) does not.
+    """
+    return os.pathsep.join(folder for folder in sys.path if os.path.isabs(folder))
 
 
 def log_path() -> Path:
@@ -62,11 +67,8 @@ def start_daemon(directory: Path, environ: Mapping[str, str], *arguments: str) -
         with listener, open(make_private_dir(state_dir()) / LOG_NAME, "ab", opener=_private) as log:
             fd = os.dup(listener.fileno())
             try:
-                roots = dict.fromkeys(
-                    str(Path(str(spec.origin)).parents[1]) for spec in map(find_spec, _PACKAGES) if spec
-                )
                 subprocess.run(
-                    [sys.executable, "-I", "-c", _BOOT, os.pathsep.join(roots), "--listener", str(fd), *arguments],
+                    [sys.executable, "-I", "-c", _BOOT, import_path(), "--listener", str(fd), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=log,

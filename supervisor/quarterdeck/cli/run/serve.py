@@ -44,6 +44,13 @@ if TYPE_CHECKING:
 
 _ANOTHER_FOLDER: Final = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
 
+_COME_BACK: Final = """\
+import os, sys
+sys.path += [each for each in sys.argv.pop(1).split(os.pathsep) if each not in sys.path]
+from quarterdeck.cli import main
+main()
+"""
+
 _log = logging.getLogger("quarterdeck.serve")
 _config_log = logging.getLogger("quarterdeck.config")
 
@@ -184,9 +191,10 @@ def enter_door(request: ServeRequest, source: Source) -> NoReturn:
     """
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
+    from quarterdeck.daemon.start import import_path
     from quarterdeck.host.stdio.early_reply import start_early
 
-    come_back = ["-c", "from quarterdeck.cli import main; main()", *sys.argv[1:]]
+    come_back = ["-c", _COME_BACK, import_path(), *sys.argv[1:]]
     try:
         enter(request, come_back, log_level=number_of(source.log_level), log_is_json=is_json(source.log_format))
     except EndedError as end:

@@ -6,7 +6,7 @@ Deck and bridge both speak it; the host publishes it.  Pure: no tool is run here
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Raw, Struct
 
@@ -63,18 +63,37 @@ Report = Callable[[ProgressNote], None]
 """Takes progress notes, from the event loop; one that comes too fast may be dropped."""
 
 
+class Client(Struct, frozen=True):
+    """Who asks.
+
+    Attributes:
+        name: what people are told, and the ledger keeps: a token's name, or a program; empty where there is one client.
+        key: tells clients apart.  What stands before the first slash is who was let in (a token, a door); what stands
+            behind it, where there is something, is one of its sessions.
+    """
+
+    name: str = ""
+    key: str = ""
+
+
+ANONYMOUS: Final = Client()
+"""The one client of a process that serves nobody else, and whoever shows nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call: `id` is the caller's, `name` a descriptor's, `input` any JSON value.
 
     Attributes:
         report: takes progress notes when the caller wants some.
+        client: who asked for it.
     """
 
     id: str
     name: str
     input: object
     report: Report | None = field(default=None, compare=False)
+    client: Client = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +208,7 @@ class RawCall(Struct, frozen=True):
         meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
         timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
         on_progress: takes the server's progress notes; None asks it for none.
+        client: who asked for it.
     """
 
     tool: str
@@ -196,6 +216,7 @@ class RawCall(Struct, frozen=True):
     meta: bytes = b""
     timeout_s: float | None = None
     on_progress: Report | None = None
+    client: Client = ANONYMOUS
 
 
 CallEnd = WireResult | ProtocolFault

@@ -22,6 +22,7 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine
 from quarterdeck.host.stdio.raw_calls import Interrupted
 
+from .client_names import client_of
 from .connection import Door, DoorError
 from .decks import Deck, Decks, current_deck
 from .messages import ACCEPTED, ANSWER, Ask, ClientStatus, DaemonStatus, Handover, Order
@@ -255,6 +256,7 @@ class _Session:
                         head=head,
                         journal=memory,
                         interrupted=interrupted if handover.is_resumed else None,
+                        client=client_of(self.door.peer.pid),
                     )
                 )
         except asyncio.CancelledError:

@@ -19,8 +19,10 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import (
+    ANONYMOUS,
     CallEnd,
     CancelToken,
+    Client,
     ProgressNote,
     RawCall,
     Report,
@@ -78,6 +80,7 @@ class ClientCall:
         is_modern: whether its client speaks 2026-07-28.
         meta: the caller's own `_meta` as JSON, without envelope keys and progress token; empty for none.
         tell: sends progress notes, None when the client wants none.
+        client: who the client is.
     """
 
     id: str
@@ -86,6 +89,7 @@ class ClientCall:
     arguments: Mapping[str, object]
     meta: bytes = b""
     tell: Tell | None = None
+    client: Client = ANONYMOUS
 
 
 async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
@@ -155,7 +159,7 @@ async def _run_raw(
             ended.set_result(fault_result(bad_result(error)))
             raise
 
-    running = box.begin(RawCall(call.name, arguments, call.meta, on_progress=on_progress), deliver)
+    running = box.begin(RawCall(call.name, arguments, call.meta, on_progress=on_progress, client=call.client), deliver)
     if running is None:
         return None
 
@@ -198,7 +202,7 @@ async def _send_notes(notes: MemoryObjectReceiveStream[ProgressNote], tell: Tell
 async def _run_native(box: ToolSource, call: ClientCall, report: Report | None, drain: Drain) -> ToolOutcome | None:
     """The outcome of a native tool; None when `drain` ended it."""
     token = CancelToken()
-    asked = ToolCall(call.id, call.name, dict(call.arguments), report)
+    asked = ToolCall(call.id, call.name, dict(call.arguments), report, call.client)
     outcomes: list[ToolOutcome] = []
 
     async def run() -> None:

@@ -29,7 +29,7 @@ from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
-from quarterdeck_protocol.tools import ProgressNote, ToolDescriptor, ToolSource
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ProgressNote, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, Tell, run_call
 from .decks import Decks
@@ -132,6 +132,9 @@ _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 _HAS_DECK: Final = "quarterdeck/deck"
 """Key of a connection's state: its deck is ended when it ends."""
 
+CLIENT: Final = "quarterdeck.client"
+"""In the state of an HTTP request's scope: the `Client` that it comes from."""
+
 Context = ServerRequestContext[ResultSlot, Any]
 
 
@@ -165,13 +168,15 @@ class McpServer(Server[ResultSlot]):
     Args:
         content: what they are shown.
         is_alone: whether it serves one client alone, over one connection; `leave` says that it is gone.
+        client: who that is; over HTTP each request says it.
     """
 
-    def __init__(self, content: Content, *, is_alone: bool = False) -> None:
+    def __init__(self, content: Content, *, is_alone: bool = False, client: Client = ANONYMOUS) -> None:
         self.sessions: Final = Sessions()
         self.drain: Final = Drain()
         self._content = content
         self._is_alone = is_alone
+        self._client = client
         self._catalog = Catalog(portable_schemas=content.portable_schemas)
         can_change = content.box.can_change
         super().__init__(
@@ -249,10 +254,17 @@ class McpServer(Server[ResultSlot]):
             arguments=params.arguments or {},
             meta=_own_meta(meta),
             tell=_teller(context) if "progressToken" in meta else None,
+            client=self._client_of(context),
         )
         async with self._source_for(context) as box:
             context.lifespan_context.whole = await run_call(box, call, self.drain)
         return types.CallToolResult(content=[])
+
+    def _client_of(self, context: Context) -> Client:
+        if context.request is None:
+            return self._client
+        client: Client = context.request.scope["state"].get(CLIENT, self._client)
+        return client
 
     def _source_for(self, context: Context) -> AbstractAsyncContextManager[ToolSource]:
         """The box that this request's client is answered from."""

@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.tools import ToolBox, as_source
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolBox, as_source
 
 from .calls import Drain, alone
 from .decks import Decks
@@ -130,9 +130,10 @@ class ProviderHostImpl:
         """A server for all connections of one HTTP listener."""
         return McpServer(self._content)
 
-    async def connect(self, transport: StreamPair) -> RunningProviderHost:
+    async def connect(self, transport: StreamPair, client: Client = ANONYMOUS) -> RunningProviderHost:
         """Serve one client over `transport`; see `ProviderHost.connect`."""
-        running = RunningProviderHost(McpServer(self._content, is_alone=True), _checked(transport))
+        server = McpServer(self._content, is_alone=True, client=client)
+        running = RunningProviderHost(server, _checked(transport))
         self._running.add(running)
         running._owner.add_done_callback(lambda _: self._running.discard(running))  # noqa: SLF001 - its other half
         # Once around the loop, so that the session reads before the caller goes on.

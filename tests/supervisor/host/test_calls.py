@@ -9,7 +9,7 @@ from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 from quarterdeck.host.calls import PROGRESS_BACKLOG, ClientCall, alone, run_call
 from quarterdeck.tools.results import ToolResult
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome
+from quarterdeck_protocol.tools import CancelToken, Client, ProgressNote, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +33,22 @@ async def test_a_grafted_call_passes_arguments_and_meta_and_its_result_comes_who
     assert result == {"content": [], "x": None}
     assert box.begun[0].arguments == b'{"\\u00e9":[null,1180591620717411303424,"\\ud800"]}'
     assert box.begun[0].meta == b'{"trace":1}'
+
+
+async def test_every_call_says_who_asked():
+    """The ledger could not name the client, nor one client's calls be told from another's."""
+    asked = Client("ci", "token ci")
+    box, seen = LiveBox(), []
+    box.graft("s__t", answer({"content": []}))
+
+    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        seen.append(call.client)
+        return ToolOutcome(call.id, "")
+
+    box.native("ls", run)
+    await run_call(box, call(client=asked))
+    await run_call(box, call("ls", client=asked))
+    assert [box.begun[0].client, *seen] == [asked, asked]
 
 
 async def test_arguments_that_json_cannot_say_are_refused():

@@ -31,6 +31,7 @@ class Begun:
         self.name = call.tool
         self.arguments = call.arguments
         self.meta = call.meta
+        self.client = call.client
         self.on_progress = call.on_progress
         self.cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._deliver = deliver

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from quarterdeck_protocol.tools import ANONYMOUS, Client
+
 PATH: Final = "/mcp"
 """Where clients connect."""
 
@@ -29,6 +31,9 @@ _ONCE: Final = frozenset(
 )
 _ONCE_PREFIX: Final = b"mcp-param-"
 """Headers that say who asks for what: of two, an intermediary could believe the one and we the other."""
+
+OWNER: Final = Client("owner", "token owner")
+"""Who shows the token of `quarterdeck token show`."""
 
 _CHALLENGE: Final = 'Bearer realm="quarterdeck"'
 
@@ -55,9 +60,10 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request may go on; `headers` are for its response."""
+    """The request may go on, for `client`; `headers` are for its response."""
 
     headers: tuple[Header, ...] = ()
+    client: Client = ANONYMOUS
 
 
 def parse_authority(text: str) -> Authority | None:
@@ -128,7 +134,7 @@ class Admission:
             return HttpAnswer(401, why, (*shared, (b"www-authenticate", challenge.encode())))
         if twice := _given_twice(name for name, _ in headers):
             return HttpAnswer(400, f"the header {twice} is given more than once", shared)
-        return Admitted(shared)
+        return Admitted(shared, _client(OWNER if self._token is not None else ANONYMOUS, headers))
 
     def _is_ours(self, given: Authority | None) -> bool:
         return given is not None and (given in self._names or Authority(given.host) in self._names)
@@ -136,6 +142,12 @@ class Admission:
     def _may_ask(self, origin: str) -> bool:
         found = _ORIGIN.fullmatch(origin.lower())
         return found is not None and self._is_ours(parse_authority(found[1]))
+
+
+def _client(client: Client, headers: Iterable[Header]) -> Client:
+    """The client in its session; a request without one is the client's own."""
+    session = next(iter(_values(headers, b"mcp-session-id")), "")
+    return Client(client.name, f"{client.key}/{session}") if session else client
 
 
 def _values(headers: Iterable[Header], name: bytes) -> list[str]:

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
+from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck.host.provider import ProviderHostImpl
 
 from .admission import PATH, Admission, Header, HttpAnswer
@@ -50,6 +51,7 @@ class AdmissionMiddleware:
             await response(scope, receive, send)
             return
         scope["state"][ADMITTED]()
+        scope["state"][CLIENT] = verdict.client
         await self._app(scope, receive, _adding(verdict.headers, send) if verdict.headers else send)
 
 

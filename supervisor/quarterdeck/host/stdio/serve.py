@@ -24,7 +24,16 @@ from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
 from quarterdeck.host.results import bad_result, fault_parts, splice
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineBuffer, LineTooLongError
-from quarterdeck_protocol.tools import CallEnd, PendingCall, ProgressNote, RawCall, ToolSource, WireResult
+from quarterdeck_protocol.tools import (
+    ANONYMOUS,
+    CallEnd,
+    Client,
+    PendingCall,
+    ProgressNote,
+    RawCall,
+    ToolSource,
+    WireResult,
+)
 
 from .early_reply import FirstLine, claimed_stdio
 from .raw_calls import (
@@ -61,11 +70,11 @@ class StdioCall:
         self._call: PendingCall | None = None
         self._is_over = False
 
-    def begin(self, box: ToolSource) -> bool:
-        """Start the call; False when the session has to run it."""
+    def begin(self, box: ToolSource, client: Client = ANONYMOUS) -> bool:
+        """Start the call for `client`; False when the session has to run it."""
         request = self._request
         on_progress = self._pass_on if request.progress_token else None
-        call = RawCall(request.name, request.arguments, request.meta, on_progress=on_progress)
+        call = RawCall(request.name, request.arguments, request.meta, on_progress=on_progress, client=client)
         try:
             self._call = box.begin(call, self._settle)
         except Exception:
@@ -161,6 +170,7 @@ async def serve_stdio(
     head: FirstLine = NOTHING,
     journal: Journal | None = None,
     interrupted: Interrupted | None = None,
+    client: Client = ANONYMOUS,
 ) -> None:
     """Serve one client until it closes its end, or this is cancelled; then what is under way ends.
 
@@ -176,6 +186,7 @@ async def serve_stdio(
         journal: told what the session would need to go on without us.
         interrupted: the session to go on with, in place of `head`: what it was asked and did not answer is answered
             with a fault, and its client told that the tools changed.
+        client: who it is.
 
     Raises:
         ProtocolFault: `transport`, when serving cannot start or breaks.
@@ -183,7 +194,8 @@ async def serve_stdio(
     with ExitStack() as stack:
         if stdin_fd is None or stdout_fd is None:
             stdin_fd, stdout_fd = stack.enter_context(claimed_stdio())
-        await _Connection(host, (stdin_fd, stdout_fd, stderr_fd), head, journal or Journal(), interrupted).serve()
+        fds = stdin_fd, stdout_fd, stderr_fd
+        await _Connection(host, fds, head, journal or Journal(), interrupted, client).serve()
 
 
 class _Connection:
@@ -196,8 +208,10 @@ class _Connection:
         head: FirstLine,
         journal: Journal,
         interrupted: Interrupted | None,
+        client: Client,
     ) -> None:
         self._host = host
+        self._client = client
         self._head = head if interrupted is None else FirstLine(interrupted.greeting, interrupted.greeted_id)
         self._interrupted = interrupted
         self._journal = journal
@@ -219,7 +233,7 @@ class _Connection:
 
     async def serve(self) -> None:
         outlet = ClientOutput(self._sink, self._answered, greeted_id=self._head.greeted_id)
-        running = await self._host.connect((self._input, outlet))
+        running = await self._host.connect((self._input, outlet), self._client)
         try:
             if self._interrupted is not None:
                 running.greet_with_change()
@@ -317,7 +331,7 @@ class _Connection:
         request = self._gate.admit(message) if not self._is_ending else None
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
             call = StdioCall(request, self._sink, self._server_info, self._on_end)
-            if call.begin(self._host.box):
+            if call.begin(self._host.box, self._client):
                 self._gate.began(request, call)
                 return
         self._forward(line, message)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.host.http.admission import (
     LOOPBACK_NAMES,
+    OWNER,
     Admission,
     Admitted,
     Authority,
@@ -13,6 +14,7 @@ from quarterdeck.host.http.admission import (
     parse_authority,
     parse_name,
 )
+from quarterdeck_protocol.tools import Client
 
 TOKEN = "t" * 40
 BEARER = ("authorization", f"Bearer {TOKEN}")
@@ -182,6 +184,16 @@ def test_of_two_values_of_a_header_neither_counts(name: str) -> None:
     assert judged(HOST, BEARER, (name, "a")) == 0
     assert judged(HOST, BEARER, (name, "a"), (name, "b")) == 400
     assert judged(HOST, BEARER, (name, "a"), ("accept", "x"), (name, "a")) == 400
+
+
+def test_who_asks_is_told_by_the_token_and_the_session() -> None:
+    """Calls of two sessions of one token could not take turns; without a token nobody has a name."""
+    first = judge(HOST, BEARER)
+    later = judge(HOST, BEARER, ("mcp-session-id", "5"))
+    assert isinstance(first, Admitted)
+    assert isinstance(later, Admitted)
+    assert (first.client, later.client) == (OWNER, Client("owner", "token owner/5"))
+    assert judge(HOST, token=None) == Admitted()
 
 
 @pytest.mark.parametrize("path", ["/", "/register", "/.well-known/oauth-protected-resource/mcp", "/mcp/x", "/mcpx", ""])

@@ -248,6 +248,7 @@ def test_no_row_that_a_command_or_a_server_adds_is_ever_started(project: Project
         "HOME": str(base / "home"),
         "QUARTERDECK_STATE_DIR": str(base / "state"),
         "QUARTERDECK_RUNTIME_DIR": str(base / "run"),
+        "QUARTERDECK_OWN": "1",
     }
     words = ("serve", "-c", str(config), "--profile", "survey", "--workspace", str(project.folder))
     argv = [*tool.argv, *words]

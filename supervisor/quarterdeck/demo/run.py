@@ -90,8 +90,10 @@ Tell = Callable[[AnyEvent], None]
 
 NOTICEABLE_S: Final = 1.0
 """A call of the well-behaved server that takes this long was delayed: those of the others take longer."""
-SETTLE_S: Final = "60"
-"""Seconds for the servers to start on the busiest machine: the story is told of ready ones."""
+
+OPTIONS: Final = ("--own", "--allow-unsandboxed", "--settle", "60")
+"""A process that ends with us; servers that are ours, so that they may run where nothing confines them (it is told); and
+seconds for them to start on the busiest machine: the story is told of ready ones."""
 
 HANG_S: Final = 1.5
 """The deadline of a call to the server that hangs: long enough to see, short enough to wait for."""
@@ -179,12 +181,8 @@ async def open_setup() -> AsyncIterator[Setup]:
         config.write_text(json.dumps({"mcpServers": {server: _row(server) for server in SERVERS}}))
         env = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
         env |= {"QUARTERDECK_STATE_DIR": str(base / "state"), "QUARTERDECK_RUNTIME_DIR": str(base / "run")}
-        serve = StdioServerParameters(
-            command=sys.executable,
-            # The servers are ours, so that they may run where nothing confines them: it is told.
-            args=["-m", "quarterdeck.cli", "serve", "-c", str(config), "--allow-unsandboxed", "--settle", SETTLE_S],
-            env=env,
-        )
+        words = ["-m", "quarterdeck.cli", "serve", "-c", str(config), *OPTIONS]
+        serve = StdioServerParameters(command=sys.executable, args=words, env=env)
         failure: DemoError | None = None
         with (base / "serve.log").open("w+") as log:
             async with AsyncExitStack() as stack:

@@ -92,8 +92,7 @@ NOTICEABLE_S: Final = 1.0
 """A call of the well-behaved server that takes this long was delayed: those of the others take longer."""
 
 OPTIONS: Final = ("--own", "--allow-unsandboxed", "--settle", "60")
-"""A process that ends with us; servers that are ours, so that they may run where nothing confines them (it is told); and
-seconds for them to start on the busiest machine: the story is told of ready ones."""
+"""A process that ends with us; servers of ours, which may run where nothing confines them; time for a busy machine."""
 
 HANG_S: Final = 1.5
 """The deadline of a call to the server that hangs: long enough to see, short enough to wait for."""

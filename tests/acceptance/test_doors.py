@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_json
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json
 from support.processes.leftovers import assert_gone, is_running, no_leftovers
 from support.waiting import eventually
 
@@ -58,6 +58,11 @@ def status() -> dict[str, Any] | None:
     return found
 
 
+def calls() -> list[dict[str, Any]]:
+    """What the ledger says was called."""
+    return [json.loads(line) for line in quarterdeck_forked("ledger", "calls", "--json").stdout.splitlines()]
+
+
 def kill_daemon() -> None:
     """As the kernel would when memory is short."""
     found = status()
@@ -82,6 +87,10 @@ def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
         (server,) = quarterdeck_json("ps", "--config", str(config))["servers"]
         pids.add(server["pid"])
         assert len(pids) == 1
+        doors = {
+            f"door {client.process.pid} of {os.readlink('/proc/self/exe')} (pid {os.getpid()})" for client in clients
+        }
+        eventually(lambda: {call["client"] for call in calls()} == doors, DEADLINE_S, "all calls in the ledger")
     finally:
         for client in clients:
             client.close()

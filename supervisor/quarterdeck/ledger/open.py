@@ -273,6 +273,7 @@ class _Note(NamedTuple):
     code: str
     duration_s: float
     size: int
+    client: str
 
 
 class CallLog:
@@ -284,14 +285,16 @@ class CallLog:
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
 
-    def note(self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None) -> None:
-        """A call has ended; `end` None when its caller gave up."""
+    def note(
+        self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None, client: str = ""
+    ) -> None:
+        """A call of `client` has ended; `end` None when its caller gave up."""
         if len(self._notes) >= MAX_WAITING:
             self._dropped += 1
             return
         why = (end.code or str(end.kind)) if isinstance(end, ProtocolFault) else ""
         size = len(end.body) if isinstance(end, WireResult) else 0
-        self._notes.append(_Note(time(), scope, server, tool, _outcome(end), why, duration_s, size))
+        self._notes.append(_Note(time(), scope, server, tool, _outcome(end), why, duration_s, size, client))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
@@ -329,4 +332,4 @@ def _outcome(end: CallEnd | None) -> str:
 
 
 def _row(note: _Note) -> CallRow:
-    return CallRow(audit_time(note.at), *note[1:6], round(note.duration_s * 1000, 3), note.size)
+    return CallRow(audit_time(note.at), *note[1:6], round(note.duration_s * 1000, 3), note.size, note.client)

@@ -38,10 +38,11 @@ WAIT_S: Final = 10.0
 _MAX_NAME_CHARS: Final = 200
 """Of a tool's name that a client made up, in a message."""
 
-Note = Callable[[str, float, CallEnd | None], None]
-"""Takes a tool's own name, how long its call took (seconds), and how that ended; None for a caller who gave up."""
+Note = Callable[[str, float, CallEnd | None, str], None]
+"""Takes a tool's own name, how long its call took (seconds), how that ended (None for a caller who gave up), and the
+name of the client."""
 
-NoteCall = Callable[[str, str, str, float, CallEnd | None], None]
+NoteCall = Callable[[str, str, str, float, CallEnd | None, str], None]
 """The same behind the scope and the id of the server."""
 
 _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
@@ -147,7 +148,7 @@ class GatedEndpoint(LiveEndpoint):
             deliver(self._with_words(end) if isinstance(end, ProtocolFault) else end)
 
         def start(endpoint: ServerEndpointImpl, deliver: Deliver) -> PendingCall:
-            noted = _NotedCall(self._note, call.tool, deliver)
+            noted = _NotedCall(self._note, call.tool, call.client.name, deliver)
             noted.call = endpoint.begin(call, noted.settle)
             return noted if noted.call is not None else refuse(deliver, self._unknown_tool(call.tool))
 
@@ -268,6 +269,7 @@ class _NotedCall:
 
     note: Note
     tool: str
+    client: str
     deliver: Deliver
     call: PendingCall | None = None
     began: float | None = field(default_factory=monotonic)
@@ -284,7 +286,7 @@ class _NotedCall:
 
     def _end(self, end: CallEnd | None) -> None:
         if self.began is not None:
-            self.note(self.tool, monotonic() - self.began, end)
+            self.note(self.tool, monotonic() - self.began, end, self.client)
             self.began = None
 
 

@@ -130,7 +130,7 @@ def fill(state: Path, scope: str = SCOPE, *, days: int = 3) -> None:
     with open_ledger(state) as store:
         store.record_calls(
             [
-                CallRow("2026-01-01T11:00:00.000Z", scope, "time", "now", "ok", "", 12.5, 2048),
+                CallRow("2026-01-01T11:00:00.000Z", scope, "time", "now", "ok", "", 12.5, 2048, "ci"),
                 CallRow("2026-01-01T12:00:00.000Z", scope, "files", "read", "fault", "server_died", 1500.0, 0),
             ]
         )

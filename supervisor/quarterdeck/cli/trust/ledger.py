@@ -187,17 +187,23 @@ group.command("compact")(compact)
 def calls(
     server: OfServer = None,
     tool: OfTool = None,
+    client: Annotated[
+        str | None, Option("--client", metavar="NAME", help="Only of this client.", show_default=False)
+    ] = None,
     since: Since = None,
     lines: Lines = LINES,
     json: options.Json = False,
 ) -> None:
-    """Show what was called, the newest first, how it ended and what it took; calls are kept for a while, unchained."""
+    """Show what was called, the newest first, by whom, how it ended and what it took.
+
+    A client is called by its token's name, or by its door; calls are kept for a while, unchained.
+    """
     from quarterdeck.ledger.events.fold import ServerKey
     from quarterdeck.ledger.events.history import labels_of
 
     start = parse_time(since, datetime.now(UTC)) if since is not None else None
     with reading() as reader:
-        found = list(reader.calls(server=server, tool=tool, since=start, limit=lines))
+        found = list(reader.calls(server=server, tool=tool, client=client, since=start, limit=lines))
     if json:
         for each in found:
             print_json(each)

@@ -201,10 +201,11 @@ def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -
             Cell(call.at, "dim"),
             Cell(flat(labels[ServerKey(call.scope, call.server)])),
             Cell(flat(call.tool), "cyan"),
+            Cell(flat(call.client) or "-"),
             Cell(duration(call.duration_ms / 1000)),
             Cell(size(call.bytes)),
             Cell(f"{flat(call.outcome)}, {flat(call.code)}" if call.code else flat(call.outcome)),
         ]
         for call in calls
     ]
-    print_table(("AT", "SERVER", "TOOL", "TIME", "SIZE", "OUTCOME"), rows)
+    print_table(("AT", "SERVER", "TOOL", "CLIENT", "TIME", "SIZE", "OUTCOME"), rows)

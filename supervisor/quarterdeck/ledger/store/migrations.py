@@ -73,7 +73,12 @@ def add_lookups(connection: sqlite3.Connection) -> None:
         done = rows[-1][0]
 
 
-STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (add_lookups,)
+def add_clients(connection: sqlite3.Connection) -> None:
+    """Version 1 to 2: calls name their client."""
+    _run(connection, "ALTER TABLE calls ADD COLUMN client TEXT NOT NULL DEFAULT ''")
+
+
+STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (add_lookups, add_clients)
 """Step N leads from version N to N + 1.  Each runs inside the caller's transaction."""
 
 SCHEMA_VERSION: Final = len(STEPS)

@@ -236,6 +236,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
         at: when it ended, as events say it.
         outcome: how; `code` says why when it failed.
         bytes: of its answer.
+        client: the name of who asked; empty where there was one client alone.
     """
 
     at: str
@@ -246,14 +247,20 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
     code: str = ""
     duration_ms: float = 0.0
     bytes: int = 0
+    client: str = ""
 
 
 def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: int = MAX_CALLS) -> None:
     """Add calls and drop the oldest beyond `keep`, inside the caller's transaction."""
     connection.executemany(
-        "INSERT INTO calls(at, scope, server, tool, outcome, code, duration_ms, bytes) VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO calls(at, scope, server, tool, outcome, code, client, duration_ms, bytes)"
+        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (*map(column, (row.at, row.scope, row.server, row.tool, row.outcome, row.code)), row.duration_ms, row.bytes)
+            (
+                *map(column, (row.at, row.scope, row.server, row.tool, row.outcome, row.code, row.client)),
+                row.duration_ms,
+                row.bytes,
+            )
             for row in rows
         ],
     )
@@ -268,12 +275,12 @@ def select_calls(
     conditions = "".join(f" AND {name} = ?" for name in wanted) + (" AND at >= ?" if since is not None else "")
     values = [*wanted.values(), *([since] if since is not None else [])]
     statement = (
-        "SELECT id, at, scope, server, tool, outcome, code, duration_ms, bytes FROM calls"  # noqa: S608  # names are ours
+        "SELECT id, at, scope, server, tool, outcome, code, client, duration_ms, bytes FROM calls"  # noqa: S608  # names are ours
         f" WHERE id < ?{conditions} ORDER BY id DESC LIMIT {_CALLS}"
     )
     before = 2**62
     while page := connection.execute(statement, (before, *values)).fetchall():
         for _, *row, duration_ms, size in page:
-            at, scope, server, tool, outcome, code = map(text_of, row)
-            yield CallRow(at, scope, server, tool, outcome, code, duration_ms, size)
+            at, scope, server, tool, outcome, code, client = map(text_of, row)
+            yield CallRow(at, scope, server, tool, outcome, code, duration_ms, size, client)
         before = page[-1][0]

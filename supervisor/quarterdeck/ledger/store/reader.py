@@ -143,11 +143,12 @@ class LedgerReader:
         scope: str | None = None,
         server: str | None = None,
         tool: str | None = None,
+        client: str | None = None,
         since: str | None = None,
         limit: int | None = None,
     ) -> Iterator[CallRow]:
         """The calls that are wanted, the last one first."""
-        texts = {"scope": scope, "server": server, "tool": tool}
+        texts = {"scope": scope, "server": server, "tool": tool, "client": client}
         with self.reading():
             yield from islice(queries.select_calls(self.connection, texts, since), limit)
 

@@ -235,7 +235,10 @@ def test_calls_are_shown_the_newest_first(state: Path, ledger: LedgerShell) -> N
     assert [row[1] for row in rows] == ["SERVER", "files", "time"]
     assert "fault, server_died" in rows[1][2]
     assert "12 ms" in rows[2][2]
+    assert [row[2].split()[1] for row in rows] == ["CLIENT", "-", "ci"]
     [call] = ledger.lines("calls", "--server", "time")
+    assert call["client"] == "ci"
+    assert ledger.lines("calls", "--client", "ci") == [call]
     assert (call["tool"], call["outcome"], call["bytes"]) == ("now", "ok", 2048)
     assert ledger.lines("calls", "--since", "2026-01-01T11:30Z", "--tool", "now") == []
     assert ledger("calls", "--tool", "nothing") == ""

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.ledger.ledgers import Clock, approved, documents_of, enrolled, files_of, fill, opened
 from support.sandbox.machine_facts import ROOT_ONLY, mounted
 
@@ -27,7 +28,7 @@ from quarterdeck.ledger.errors import (
 from quarterdeck.ledger.events.chain import Verdict
 from quarterdeck.ledger.store import migrations
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.queries import Selection
+from quarterdeck.ledger.store.queries import CallRow, Selection
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import accept_head
 
@@ -290,6 +291,20 @@ def test_an_older_ledger_is_brought_up_to_date_after_a_backup(tmp_path: Path) ->
     with closing(sqlite3.connect(backup)) as old:
         assert old.execute("PRAGMA user_version").fetchone() == (0,)
         assert old.execute("SELECT count(*) FROM events").fetchone() == (11,)
+
+
+def test_calls_from_before_clients_were_named_stay(tmp_path: Path) -> None:
+    """An update would cost the record of what agents did, or fail at it."""
+    directory = tmp_path / "ledger"
+    row = CallRow("2026-01-01", "/m.json", "fs", "read", "ok", duration_ms=1.5, bytes=7)
+    with opened(directory) as store:
+        store.record_calls([row])
+    with closing(sqlite3.connect(directory / "ledger.db", isolation_level=None)) as hand:
+        hand.execute("ALTER TABLE calls DROP COLUMN client")
+        hand.execute("PRAGMA user_version = 1")
+    with opened(directory) as store:
+        store.record_calls([replace(row, client="ci")])
+        assert list(store.calls()) == [replace(row, client="ci"), row]
 
 
 def test_an_update_that_fails_leaves_the_old_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.ledger.ledgers import AT, EVENTS, SCOPE, approved, enrolled, opened
 
 from quarterdeck.ledger.events.events import Began, Seen, Subject
@@ -28,6 +29,16 @@ def test_calls_are_found_newest_first(tmp_path: Path) -> None:
         assert list(store.calls(server="fs", tool="write")) == [rows[2]]
         assert list(store.calls(scope="/other")) == []
         assert list(store.calls(since="2026-01-02", limit=1)) == [rows[2]]
+
+
+def test_calls_of_one_client_are_found(tmp_path: Path) -> None:
+    """Who gave a program a token could not tell what it did with it."""
+    rows = [replace(call(1), client="ci"), call(2), replace(call(3), client="ci\udcff")]
+    with opened(tmp_path / "l") as store:
+        store.record_calls(rows)
+        assert list(store.calls()) == rows[::-1]
+        assert list(store.calls(client="ci")) == [rows[0]]
+        assert list(store.calls(client="")) == [rows[1]]
 
 
 def test_the_oldest_make_room(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ import msgspec
 
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.host.raw_calls import Interrupted
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine
-from quarterdeck.host.stdio.raw_calls import Interrupted
 
 from .client_names import client_of
 from .connection import Door, DoorError

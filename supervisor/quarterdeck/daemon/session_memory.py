@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from quarterdeck.host.stdio.raw_calls import Journal, Key, RequestKind
+from quarterdeck.host.raw_calls import Journal, Key, RequestKind
 
 MAX_GREETING_BYTES: Final = 64 * 1024
 

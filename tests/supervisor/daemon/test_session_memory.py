@@ -17,7 +17,7 @@ from quarterdeck.daemon.session_memory import (
     SessionMemory,
     make_memory,
 )
-from quarterdeck.host.stdio.raw_calls import RequestKind
+from quarterdeck.host.raw_calls import RequestKind
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ everything else goes to the SDK's session.  One sink writes the answers of both.
 
 import asyncio
 import logging
-import math
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Final
@@ -19,24 +17,9 @@ from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.host.calls import ANSWER_S, GRACE_S, shut_down
+from quarterdeck.host.calls import ANSWER_S, GRACE_S
 from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
-from quarterdeck.host.results import bad_result, fault_parts, splice
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineBuffer, LineTooLongError
-from quarterdeck_protocol.tools import (
-    ANONYMOUS,
-    CallEnd,
-    Client,
-    PendingCall,
-    ProgressNote,
-    RawCall,
-    ToolSource,
-    WireResult,
-)
-
-from .early_reply import FirstLine, claimed_stdio
-from .raw_calls import (
+from quarterdeck.host.raw_calls import (
     INVALID_REQUEST,
     MAX_LINE_BYTES,
     ClientMessage,
@@ -44,98 +27,23 @@ from .raw_calls import (
     Journal,
     Key,
     RawCallGate,
-    RawRequest,
     RequestKind,
     UnreadableError,
     read_cancellation,
     read_introduction,
     read_message,
 )
-from .sink import Part, Sink, open_sink
+from quarterdeck.host.results import fault_parts
+from quarterdeck.host.wire_call import Part, WireCall
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
+from quarterdeck_protocol.tools import ANONYMOUS, Client
+
+from .early_reply import FirstLine, claimed_stdio
+from .sink import Sink, open_sink
 from .streams import ClientInput, ClientOutput, open_source
 
 _logger = logging.getLogger(__name__)
-
-
-class StdioCall:
-    """A raw call, from its request to its answer on the wire; it ends once, answered or cancelled."""
-
-    __slots__ = ("_call", "_is_over", "_on_end", "_request", "_server_info", "_sink")
-
-    def __init__(self, request: RawRequest, sink: Sink, server_info: bytes, on_end: Callable[[Key], None]):
-        self._request = request
-        self._sink = sink
-        self._server_info = server_info if request.is_modern else None
-        self._on_end = on_end
-        self._call: PendingCall | None = None
-        self._is_over = False
-
-    def begin(self, box: ToolSource, client: Client = ANONYMOUS) -> bool:
-        """Start the call for `client`; False when the session has to run it."""
-        request = self._request
-        on_progress = self._pass_on if request.progress_token else None
-        call = RawCall(request.name, request.arguments, request.meta, on_progress=on_progress, client=client)
-        try:
-            self._call = box.begin(call, self._settle)
-        except Exception:
-            # Ours to mend; the session makes it an answer, here it would be silence.
-            _logger.exception("the call of %s could not begin", request.name)
-        return self._call is not None
-
-    def cancel(self, reason: str) -> None:
-        """Give up; nothing more is written for this call."""
-        if not self._is_over:
-            self._end()
-            if self._call is not None:
-                self._call.cancel(reason)
-
-    def end(self) -> None:
-        """Give up because serving ends, and tell the client."""
-        if not self._is_over:
-            self._end()
-            delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
-            self._answer(fault_parts(shut_down(delivery), self._server_info))
-
-    def _settle(self, end: CallEnd) -> None:
-        """Answer the client.
-
-        Raises:
-            BodyError: the body was refused, and the client told so; its worker let through what it must not.
-        """
-        if self._is_over:
-            return
-        self._end()
-        if not isinstance(end, WireResult):
-            self._answer(fault_parts(end, self._server_info))
-            return
-        try:
-            self._answer(splice(end, self._server_info))
-        except BodyError as error:
-            self._answer(fault_parts(bad_result(error), self._server_info))
-            raise
-
-    def _pass_on(self, note: ProgressNote) -> None:
-        """Relay a note; one that a slow client has no room for, or that is no number, is dropped."""
-        if self._is_over or self._sink.is_congested or not math.isfinite(note.progress):
-            return
-        params: dict[str, object] = {
-            "progressToken": msgspec.Raw(self._request.progress_token),
-            "progress": note.progress,
-        }
-        if note.total is not None:
-            params["total"] = note.total
-        if note.message is not None:
-            params["message"] = note.message
-        message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-        self._sink.write(msgspec.json.encode(message), b"\n")
-
-    def _answer(self, parts: tuple[Part, ...]) -> None:
-        self._sink.write(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}\n")
-
-    def _end(self) -> None:
-        self._is_over = True
-        self._on_end(self._request.key)
-
 
 MAX_IN_FLIGHT: Final = 4096
 """Requests of one client under way at once; more are refused, so that cancellations are always still read."""
@@ -198,6 +106,23 @@ async def serve_stdio(
         await _Connection(host, fds, head, journal or Journal(), interrupted, client).serve()
 
 
+class _LineOutlet:
+    """Writes what a call says as lines."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    @property
+    def is_congested(self) -> bool:
+        return self._sink.is_congested
+
+    def tell(self, message: bytes) -> None:
+        self._sink.write(message, b"\n")
+
+    def answer(self, *parts: Part) -> None:
+        self._sink.write(*parts, b"\n")
+
+
 class _Connection:
     """One client: its lines, its session, its calls under way."""
 
@@ -217,7 +142,7 @@ class _Connection:
         self._journal = journal
         self._is_introduced = False
         self._server_info = host.server_info
-        self._gate: RawCallGate[StdioCall] = RawCallGate(journal)
+        self._gate: RawCallGate[WireCall] = RawCallGate(journal)
         self._over = asyncio.Event()
         self._progress = asyncio.Event()
         self._is_gone = False
@@ -229,6 +154,7 @@ class _Connection:
         self._sink = open_sink(
             stdout_fd, on_broken=self._on_gone, on_room=self._balance, on_half=journal.writing, stderr_fd=stderr_fd
         )
+        self._outlet = _LineOutlet(self._sink)
         self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
 
     async def serve(self) -> None:
@@ -330,7 +256,7 @@ class _Connection:
         # At the end the session says why nothing is begun any more.
         request = self._gate.admit(message) if not self._is_ending else None
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
-            call = StdioCall(request, self._sink, self._server_info, self._on_end)
+            call = WireCall(request, self._outlet, self._server_info, self._on_end)
             if call.begin(self._host.box, self._client):
                 self._gate.began(request, call)
                 return

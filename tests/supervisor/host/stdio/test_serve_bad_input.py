@@ -7,8 +7,8 @@ from support.clients.mcp_clients import ENVELOPE
 from support.tools.tool_boxes import LiveBox, NativeBox, hold
 
 from quarterdeck.host.provider import create_provider_host
+from quarterdeck.host.raw_calls import INVALID_REQUEST, MAX_LINE_BYTES, PARSE_ERROR
 from quarterdeck.host.stdio import serve
-from quarterdeck.host.stdio.raw_calls import INVALID_REQUEST, MAX_LINE_BYTES, PARSE_ERROR
 
 from .host_pipes import served
 

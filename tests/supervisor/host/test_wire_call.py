@@ -5,8 +5,8 @@ import json
 import pytest
 from support.tools.tool_boxes import LiveBox, answer, hold
 
-from quarterdeck.host.stdio.raw_calls import RawRequest
-from quarterdeck.host.stdio.serve import StdioCall
+from quarterdeck.host.raw_calls import RawRequest
+from quarterdeck.host.wire_call import WireCall
 from quarterdeck_protocol.faults import ProtocolFault
 
 pytestmark = pytest.mark.anyio
@@ -14,23 +14,27 @@ pytestmark = pytest.mark.anyio
 INFO = b'{"name":"hub"}'
 
 
-class FakeSink:
-    """Collects lines; congested when told."""
+class FakeOutlet:
+    """Collects messages; congested when told."""
 
     def __init__(self):
         self.lines = []
         self.is_congested = False
 
-    def write(self, *parts):
-        """Collect one line."""
+    def tell(self, message):
+        """Collect one message."""
+        self.lines.append(json.loads(message))
+
+    def answer(self, *parts):
+        """Collect one message."""
         self.lines.append(json.loads(b"".join(parts)))
 
 
 def start(box, token=b"", *, is_modern=False):
     """A begun call, its sink, and the keys that ended."""
-    sink, ended = FakeSink(), []
+    sink, ended = FakeOutlet(), []
     request = RawRequest(7, b'"7"', "s__t", b'{"a":1}', b"", token, is_modern)
-    call = StdioCall(request, sink, INFO, ended.append)
+    call = WireCall(request, sink, INFO, ended.append)
     return call, sink, ended, call.begin(box)
 
 

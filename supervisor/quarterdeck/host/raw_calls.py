@@ -4,7 +4,7 @@ None does before that session has answered a request of this connection, so that
 the era are the SDK's word; and then only a call that needs no judgement.  Whatever is unusual goes to the session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Generic, Literal, TypeVar
@@ -34,6 +34,9 @@ _VERSION_KEY: Final = ENVELOPE_PREFIX + "protocolVersion"
 
 Key = int | str
 Envelope = tuple[tuple[str, bytes], ...]
+
+LEGACY: Final[Container[Envelope]] = frozenset({()})
+"""The envelopes of clients that have none."""
 
 
 class ClientMessage(Message, kw_only=True, gc=False):
@@ -191,17 +194,16 @@ class RawCallGate(Generic[T]):
         """Whether any call may be a raw one."""
         return bool(self._envelopes) or (self._initialize_answered and self._initialized)
 
+    def open(self) -> None:
+        """Let legacy calls through: whoever owns the session saw its greeting answered and completed."""
+        self._initialize_answered = self._initialized = True
+
     def admit(self, message: ClientMessage) -> RawRequest | None:
         """The call in `message` when it may be a raw one, None when the SDK's session has to see it."""
-        if message.method != "tools/call" or not self.is_open:
+        if not self.is_open:
             return None
-        key = correlation_key(message.id)
-        if key is None or key in self._forwarded or key in self._raw:
-            return None
-        try:
-            return self._read_call(message, key)
-        except (msgspec.DecodeError, BodyError):
-            return None
+        request = read_call(message, self._envelopes or LEGACY)
+        return None if request is None or request.key in self._forwarded or request.key in self._raw else request
 
     def began(self, request: RawRequest, call: T) -> None:
         """A raw call is under way."""
@@ -231,7 +233,7 @@ class RawCallGate(Generic[T]):
             self._initialize_seen |= message.method == "initialize"
             opening: Envelope | Literal["initialize"] | None = "initialize"
             if message.method != "initialize":
-                opening = _envelope_of(message)
+                opening = envelope_of(message)
             self._forwarded[key] = opening
             self._journal.began(key, msgspec.json.encode(message.id), _kind_of(message.method, opening))
         elif message.method == "notifications/initialized":
@@ -256,30 +258,6 @@ class RawCallGate(Generic[T]):
             if len(self._envelopes) > _MAX_ENVELOPES:
                 del self._envelopes[next(iter(self._envelopes))]
 
-    def _read_call(self, message: ClientMessage, key: Key) -> RawRequest | None:
-        params = _call_params.decode(message.params)
-        arguments = bytes(params.arguments)
-        check_object(arguments, max_bytes=MAX_LINE_BYTES)
-        meta = bytes(params.meta)
-        members = check_object(meta, max_bytes=MAX_LINE_BYTES) if meta else {}
-        envelope = _envelope(members)
-        # A modern connection repeats an envelope that its session has accepted, byte for byte; a legacy one has none.
-        if envelope not in self._envelopes if self._envelopes else envelope:
-            return None
-        token = members.pop("progressToken", None)
-        if token is not None:
-            _token.decode(token)
-        own = {name: raw for name, raw in members.items() if not name.startswith(ENVELOPE_PREFIX)}
-        return RawRequest(
-            key=key,
-            id_json=msgspec.json.encode(message.id),
-            name=params.name,
-            arguments=arguments,
-            meta=msgspec.json.encode(own) if own else b"",
-            progress_token=b"" if token is None else bytes(token),
-            is_modern=bool(self._envelopes),
-        )
-
 
 class ClientInfo(msgspec.Struct, gc=False):
     """Who a client says it is."""
@@ -301,6 +279,46 @@ def read_introduction(message: ClientMessage) -> ClientInfo | None:
         return _client_info.decode(meta[_CLIENT_KEY]) if _CLIENT_KEY in meta else None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def read_call(message: ClientMessage, envelopes: Container[Envelope]) -> RawRequest | None:
+    """The call in `message` when it may be a raw one, None for whatever else it is.
+
+    Args:
+        message: what the client sent.
+        envelopes: those that the SDK accepted before, byte for byte; `LEGACY` for a legacy client, which has none.
+    """
+    key = correlation_key(message.id) if message.method == "tools/call" else None
+    if key is None:
+        return None
+    try:
+        return _read_call(message, key, envelopes)
+    except (msgspec.DecodeError, BodyError):
+        return None
+
+
+def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope]) -> RawRequest | None:
+    params = _call_params.decode(message.params)
+    arguments = bytes(params.arguments)
+    check_object(arguments, max_bytes=MAX_LINE_BYTES)
+    meta = bytes(params.meta)
+    members = check_object(meta, max_bytes=MAX_LINE_BYTES) if meta else {}
+    envelope = _envelope(members)
+    if envelope not in envelopes:
+        return None
+    token = members.pop("progressToken", None)
+    if token is not None:
+        _token.decode(token)
+    own = {name: raw for name, raw in members.items() if not name.startswith(ENVELOPE_PREFIX)}
+    return RawRequest(
+        key=key,
+        id_json=msgspec.json.encode(message.id),
+        name=params.name,
+        arguments=arguments,
+        meta=msgspec.json.encode(own) if own else b"",
+        progress_token=b"" if token is None else bytes(token),
+        is_modern=bool(envelope),
+    )
 
 
 class _CallParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -341,7 +359,7 @@ def _envelope(meta: Mapping[str, Raw]) -> Envelope:
     return tuple(sorted((name, bytes(raw)) for name, raw in meta.items() if name.startswith(ENVELOPE_PREFIX)))
 
 
-def _envelope_of(message: ClientMessage) -> Envelope | None:
+def envelope_of(message: ClientMessage) -> Envelope | None:
     """The envelope of a request that claims the modern era, None for any other."""
     try:
         meta = _meta_only.decode(message.params).meta

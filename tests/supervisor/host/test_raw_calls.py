@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CLIENT_INFO_META_KEY
 
-from quarterdeck.host.stdio.raw_calls import (
+from quarterdeck.host.raw_calls import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Cancellation,

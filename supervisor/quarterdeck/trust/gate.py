@@ -6,11 +6,13 @@ offered, and a call of one waits for it.  Every call goes one way, `begin`, whet
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Final
 
+import msgspec
+
+from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.requests import arguments_json, ended, refuse
@@ -108,6 +110,7 @@ class GatedEndpoint(LiveEndpoint):
         self._note = note
         self._fleet = fleet
         self._approvals = approvals
+        self._queue = CallQueue()
 
     @property
     def config(self) -> ServerConfig:
@@ -136,30 +139,43 @@ class GatedEndpoint(LiveEndpoint):
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
         found = self._find(tool)
-        return self._with_words(found) if isinstance(found, ProtocolFault) else None
+        return self.with_words(found) if isinstance(found, ProtocolFault) else None
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`; here every call begins.
+        """See `LiveEndpoint`; here every call begins, when it is its client's turn.
 
         One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
         """
+        gated = _GatedCall(self, call, deliver)
+        limit_s = self._config.call_timeout_s
+        if call.timeout_s is not None:
+            limit_s = min(limit_s, call.timeout_s)
+        refused = self._queue.add(call.client.key, gated, len(call.arguments), gated.asked_at + limit_s)
+        return refuse(gated.tell, refused) if refused is not None else gated
 
-        def told(end: CallEnd) -> None:
-            deliver(self._with_words(end) if isinstance(end, ProtocolFault) else end)
-
-        def start(endpoint: ServerEndpointImpl, deliver: Deliver) -> PendingCall:
-            noted = _NotedCall(self._note, call.tool, call.client.name, deliver)
-            noted.call = endpoint.begin(call, noted.settle)
-            return noted if noted.call is not None else refuse(deliver, self._unknown_tool(call.tool))
-
+    def start(self, call: "_GatedCall") -> PendingCall:
+        """Begin a call that has its turn, on the endpoint of this moment."""
         match self._find(call.tool):
             case ProtocolFault() as fault:
-                return refuse(told, fault)
+                return refuse(call.settle, fault)
             case None:
-                wait_s = WAIT_S if call.timeout_s is None else min(WAIT_S, call.timeout_s)
-                return _WaitingCall(partial(self._awaited, call.tool, wait_s), start, told)
+                wait_s = WAIT_S if call.left_s is None else min(WAIT_S, call.left_s)
+                return _WaitingCall(partial(self._awaited, call.tool, wait_s), self, call)
             case endpoint:
-                return start(endpoint, told)
+                return self.start_on(endpoint, call)
+
+    def start_on(self, endpoint: ServerEndpointImpl, call: "_GatedCall") -> PendingCall:
+        """Begin a call on this endpoint; how long it takes is noted."""
+        call.began = monotonic()
+        pending = endpoint.begin(call.due(), call.settle)
+        return pending if pending is not None else refuse(call.settle, self._unknown_tool(call.tool))
+
+    def ended(self, call: "_GatedCall", end: CallEnd | None) -> None:
+        """A call has ended, or was given up."""
+        self._queue.leave(call)
+        if call.began is not None:
+            self._note(call.tool, monotonic() - call.began, end, call.client)
+            call.began = None
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """The trusted ones of what the server lists."""
@@ -242,7 +258,7 @@ class GatedEndpoint(LiveEndpoint):
     async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:
         await wait_until(self._approvals.watch, is_so, within_s)
 
-    def _with_words(self, fault: ProtocolFault) -> ProtocolFault:
+    def with_words(self, fault: ProtocolFault) -> ProtocolFault:
         """The fault, with a remedy whose commands find this server."""
         server = self._config.id
         fault.server = next((row.words for row in self._approvals.rows if row.id == server), server)
@@ -263,63 +279,92 @@ class GatedEndpoint(LiveEndpoint):
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, "not_connected", status.fault)
 
 
-@dataclass(slots=True, eq=False)
-class _NotedCall:
-    """A call that is noted when it ends."""
+class _GatedCall:
+    """A call from its asking to its end.
 
-    note: Note
-    tool: str
-    client: str
-    deliver: Deliver
-    call: PendingCall | None = None
-    began: float | None = field(default_factory=monotonic)
+    Attributes:
+        tool: the server's own name for it.
+        client: who asked.
+        asked_at: monotonic, seconds.
+        began: when an endpoint took it; None before that and once it has been noted.
+    """
+
+    __slots__ = ("_call", "_deliver", "_gate", "_pending", "asked_at", "began", "client", "tool")
+
+    def __init__(self, gate: GatedEndpoint, call: RawCall, deliver: Deliver) -> None:
+        self._gate = gate
+        self._call = call
+        self._deliver = deliver
+        self._pending: PendingCall | None = None
+        self.tool = call.tool
+        self.client = call.client.name
+        self.asked_at = monotonic()
+        self.began: float | None = None
+
+    @property
+    def left_s(self) -> float | None:
+        """How long its caller still wishes to wait; None for no wish."""
+        wish_s = self._call.timeout_s
+        return None if wish_s is None else wish_s - (monotonic() - self.asked_at)
+
+    def due(self) -> RawCall:
+        """The call for an endpoint, whose deadline counts from now."""
+        left_s = self.left_s
+        return self._call if left_s is None else msgspec.structs.replace(self._call, timeout_s=left_s)
+
+    def start(self) -> None:
+        """See `QueuedCall`."""
+        self._pending = self._gate.start(self)
+
+    def fail(self, fault: ProtocolFault) -> None:
+        """See `QueuedCall`."""
+        self.settle(fault)
 
     def settle(self, end: CallEnd) -> None:
         """It has ended."""
-        self._end(end)
-        self.deliver(end)
+        self._gate.ended(self, end)
+        self.tell(end)
+
+    def tell(self, end: CallEnd) -> None:
+        """Deliver its end."""
+        self._deliver(self._gate.with_words(end) if isinstance(end, ProtocolFault) else end)
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
-        self._end(None)
-        return self.call.cancel(reason) if self.call is not None else Delivery.NOT_SENT
-
-    def _end(self, end: CallEnd | None) -> None:
-        if self.began is not None:
-            self.note(self.tool, monotonic() - self.began, end, self.client)
-            self.began = None
+        self._gate.ended(self, None)
+        return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
 
 
 class _WaitingCall:
     """A call whose server is being started: it waits in a task of its own, and then begins as any other."""
 
-    __slots__ = ("_call", "_deliver", "_start", "_waiting")
+    __slots__ = ("_call", "_gate", "_pending", "_waiting")
 
     def __init__(
         self,
         find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
-        start: Callable[[ServerEndpointImpl, Deliver], PendingCall],
-        deliver: Deliver,
+        gate: GatedEndpoint,
+        call: _GatedCall,
     ) -> None:
-        self._start = start
-        self._deliver = deliver
-        self._call: PendingCall | None = None
+        self._gate = gate
+        self._call = call
+        self._pending: PendingCall | None = None
         # Held by this, and this by whoever began the call; the wait has an end in any case.
         self._waiting = asyncio.get_running_loop().create_task(self._wait(find))
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
-        if self._call is not None:
-            return self._call.cancel(reason)
+        if self._pending is not None:
+            return self._pending.cancel(reason)
         self._waiting.cancel()
         return Delivery.NOT_SENT
 
     async def _wait(self, find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]]) -> None:
         found = await find()
         if isinstance(found, ProtocolFault):
-            self._deliver(found)
+            self._call.settle(found)
         else:
-            self._call = self._start(found, self._deliver)
+            self._pending = self._gate.start_on(found, self._call)
 
 
 async def wait_until(

@@ -4,6 +4,7 @@ import asyncio
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.fleet.memory_fleet import call_result
 from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
 from support.waiting import PATIENCE_S, turns
@@ -302,7 +303,10 @@ async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline()
         at.replaces(again)
         await at.until(lambda: bool(told))
         assert isinstance(told[0], WireResult)
-        assert again.begun == [RawCall("a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)]
+        (begun,) = again.begun
+        assert begun.timeout_s is not None
+        assert 5.0 - PATIENCE_S < begun.timeout_s < 5.0
+        assert replace(begun, timeout_s=5.0) == RawCall("a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server() -> None:

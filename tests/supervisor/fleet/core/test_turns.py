@@ -1,0 +1,216 @@
+"""Whose call one server is given next: by tables, and walked at random beside a model that checks every promise."""
+
+from collections import defaultdict
+from math import inf
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from quarterdeck.fleet.core import turns as module
+from quarterdeck.fleet.core.turns import Place, Turns
+
+
+def asked(width: int, **calls: int) -> Turns[str]:
+    """Clients that have asked so many calls, one after the other: `a1` is the first of `a`."""
+    made: Turns[str] = Turns(width)
+    for client, count in calls.items():
+        for number in range(1, count + 1):
+            made.ask(client, f"{client}{number}")
+    return made
+
+
+def drained(made: Turns[str], *given: str) -> list[str]:
+    """The order in which all that waits is given when what the server has ends one after the other."""
+    running, order = list(given), []
+    while running:
+        made.end(running.pop(0))
+        new = made.give()
+        order += new
+        running += new
+    return order
+
+
+def test_a_client_alone_has_as_many_calls_with_the_server_as_it_takes() -> None:
+    """A server that can do many things at once would do one."""
+    made = asked(3, a=5)
+    assert (made.given, made.waiting) == (3, 2)
+    assert drained(made, "a1", "a2", "a3") == ["a4", "a5"]
+
+
+def test_a_client_s_first_call_is_given_at_once_beside_any_flood() -> None:
+    """A calm client would wait until one of the flooding one's calls ends, which may take minutes."""
+    made = asked(2, flood=100)
+    assert made.ask("calm", "calm1") is Place.GIVEN
+    assert made.ask("calm", "calm2") is Place.WAITS
+    made.end("calm1")
+    assert made.give() == ["calm2"]
+
+
+def test_those_that_wait_are_served_in_turn_and_each_in_its_own_order() -> None:
+    """A thousand calls of one would stand before the second one of another."""
+    made = asked(1, a=5, b=3, c=2)
+    assert drained(made, "a1", "b1", "c1") == ["a2", "b2", "c2", "a3", "b3", "a4", "a5"]
+
+
+def test_a_new_call_does_not_overtake_those_that_wait() -> None:
+    """Who asks often would be served before who asked first."""
+    made = asked(1, a=2)
+    made.end("a1")
+    assert made.ask("a", "a3") is Place.WAITS
+    assert made.give() == ["a2"]
+
+
+def test_a_call_that_is_given_up_while_it_waits_is_never_given() -> None:
+    """A server would be asked for what nobody wants any more."""
+    made = asked(1, a=3)
+    made.end("a2")
+    assert drained(made, "a1") == ["a3"]
+    assert (made.given, made.waiting) == (0, 0)
+
+
+def test_an_end_that_is_told_twice_frees_one_place() -> None:
+    """The server would have more than it is given at a time."""
+    made = asked(1, a=3)
+    made.end("a1")
+    made.end("a1")
+    assert made.give() == ["a2"]
+    assert made.give() == []
+
+
+@pytest.mark.parametrize(("now", "late", "left"), [(0.9, [], 3), (1.0, ["a2"], 2), (5.0, ["a2", "b2"], 1)])
+def test_what_waits_for_too_long_is_given_back(now: float, late: list[str], left: int) -> None:
+    """Callers would hang on a server that answers nobody."""
+    made: Turns[str] = Turns(1)
+    for call, until in (("a1", 0.0), ("a2", 1.0), ("b1", 0.0), ("b2", 2.0), ("b3", inf)):
+        made.ask(call[0], call, 0, until)
+    assert made.expires_at == 1.0
+    assert made.expire(now) == late
+    assert made.waiting == left
+
+
+def test_a_client_s_line_is_bounded_and_no_other_client_meets_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client's calls would fill our memory."""
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    made = asked(1, a=3)
+    assert made.ask("a", "a4") is Place.TOO_MANY
+    assert [made.ask("b", f"b{number}") for number in range(3)] == [Place.GIVEN, Place.WAITS, Place.WAITS]
+    made.end("a4")
+    assert drained(made, "a1", "b0") == ["a2", "b1", "a3", "b2"]
+
+
+def test_what_waits_is_bounded_by_its_size_but_one_of_any_size_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few large calls would fill our memory; or the largest that a client may send never be made."""
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 10)
+    made = asked(1, a=1)
+    places = [made.ask("a", f"a{size}", size) for size in (20, 1)]
+    assert places == [Place.WAITS, Place.TOO_LARGE]
+    made.end("a20")
+    assert [made.ask("a", f"a{size}", size) for size in (6, 4, 2)] == [Place.WAITS, Place.WAITS, Place.TOO_LARGE]
+
+
+class Walk(RuleBasedStateMachine):
+    """Clients that ask, give up and hang in any order, beside a model that knows who asked what when."""
+
+    @initialize(width=st.integers(1, 4))
+    def begin(self, width: int) -> None:
+        """A server that nobody has asked."""
+        self.width = width
+        self.turns: Turns[tuple[str, int]] = Turns(width)
+        self.given: dict[tuple[str, int], None] = {}
+        self.lines: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        self.passed: dict[str, int] = defaultdict(int)
+        self.until: dict[tuple[str, int], float] = {}
+        self.number = 0
+        self.now = 0.0
+
+    @rule(client=st.sampled_from("abcd"), wait_s=st.integers(1, 20))
+    def ask(self, client: str, wait_s: int) -> None:
+        """One call more."""
+        self.number += 1
+        call = (client, self.number)
+        place = self.turns.ask(client, call, 1, self.now + wait_s)
+        is_first = not self.lines[client] and all(one[0] != client for one in self.given)
+        if is_first:
+            assert place is Place.GIVEN
+        if place is Place.GIVEN:
+            assert not self.lines[client]
+            self.given[call] = None
+        else:
+            assert place is Place.WAITS
+            assert len(self.given) >= self.width or any(self.lines.values()) or self.lines[client]
+            self.lines[client].append(call)
+            self.until[call] = self.now + wait_s
+
+    @precondition(lambda self: self.given)
+    @rule(index=st.integers(0, 100))
+    def end(self, index: int) -> None:
+        """The server answers one of its calls, and what is next is given."""
+        call = list(self.given)[index % len(self.given)]
+        del self.given[call]
+        self.turns.end(call)
+        self._give()
+
+    @precondition(lambda self: any(self.lines.values()))
+    @rule(index=st.integers(0, 100))
+    def give_up(self, index: int) -> None:
+        """A caller that waits gives up."""
+        waiting = [call for line in self.lines.values() for call in line]
+        call = waiting[index % len(waiting)]
+        self.lines[call[0]].remove(call)
+        self.turns.end(call)
+
+    @rule(seconds=st.integers(1, 10))
+    def pass_time(self, seconds: int) -> None:
+        """The clock goes on."""
+        self.now += seconds
+        late = self.turns.expire(self.now)
+        waiting = {call for line in self.lines.values() for call in line}
+        assert set(late) == {call for call in waiting if self.until[call] <= self.now}
+        for call in late:
+            self.lines[call[0]].remove(call)
+
+    def _give(self) -> None:
+        for call in self.turns.give():
+            client = call[0]
+            assert self.lines[client].pop(0) == call, "a client's calls lost their order"
+            assert call not in self.given
+            self.given[call] = None
+            self.passed[client] = 0
+            for other, line in self.lines.items():
+                if line and other != client:
+                    self.passed[other] += 1
+        for client, line in self.lines.items():
+            assert not line or len(self.given) >= self.width, "a place is free, and a call waits"
+            assert not line or any(one[0] == client for one in self.given), "a client that waits has nothing there"
+
+    @invariant()
+    def nobody_is_passed_over(self) -> None:
+        """Between two turns of a client that waits, each other has one: two, where it came between."""
+        for client, line in self.lines.items():
+            if not line:
+                self.passed[client] = 0
+            assert self.passed[client] <= 2 * 3
+
+    @invariant()
+    def all_that_was_asked_is_somewhere_once(self) -> None:
+        """Nothing is lost, doubled, or given beyond the bound."""
+        waiting = [call for line in self.lines.values() for call in line]
+        assert (self.turns.given, self.turns.waiting) == (len(self.given), len(waiting))
+        assert len(self.given) <= self.width + len({client for client, _ in self.given})
+        for client, line in self.lines.items():
+            assert self.turns.waiting_of(client) == len(line)
+        assert self.turns.expires_at == min((self.until[call] for call in waiting), default=inf)
+
+
+def test_no_order_of_events_breaks_a_promise_of_the_turns() -> None:
+    """Some rare order would lose a call, or let one client starve."""
+    run_state_machine_as_test(Walk, settings=settings(deadline=None, max_examples=60, stateful_step_count=30))

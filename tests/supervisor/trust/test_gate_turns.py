@@ -1,0 +1,140 @@
+"""Calls of many clients before one server: who is served when, and what those that wait are told."""
+
+import asyncio
+import json
+from functools import partial
+
+import pytest
+from support.fleet.memory_fleet import call_result
+from support.trust.approvals import ToldEndpoint, bench, stdio
+from support.waiting import turns
+
+from quarterdeck.fleet.core import turns as turns_module
+from quarterdeck.fleet.core.turns import WIDTH
+from quarterdeck.tools.bridge import LiveBox
+from quarterdeck_protocol.contract import EndpointPhase
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
+
+pytestmark = pytest.mark.anyio
+
+
+async def never(*_: object) -> object:
+    """Answer nothing."""
+    return await asyncio.Event().wait()
+
+
+async def test_calls_of_many_clients_are_begun_in_turn_and_none_is_left_out() -> None:
+    """One client's flood would be served whole before another's second call."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        answers: dict[str, asyncio.Event] = {}
+
+        async def answer(_: str, arguments: object) -> object:
+            assert isinstance(arguments, dict)
+            await answers.setdefault(arguments["n"], asyncio.Event()).wait()
+            return call_result({"content": []})
+
+        endpoint.answer = answer  # type: ignore[assignment]
+        await at.runs(endpoint)
+        box, told = LiveBox(at.gate), dict[str, CallEnd]()
+
+        def ask(client: str, number: int) -> None:
+            name = f"{client}{number}"
+            call = RawCall("fs__a", b'{"n":"%s"}' % name.encode(), client=Client(client, client))
+            assert box.begin(call, partial(told.__setitem__, name)) is not None
+
+        for number in range(WIDTH + 4):
+            ask("flood", number)
+        for number in range(3):
+            ask("calm", number)
+        await turns()
+        begun = [json.loads(call.arguments)["n"] for call in endpoint.begun]
+        assert begun == [*(f"flood{number}" for number in range(WIDTH)), "calm0"]
+        for name in ("flood0", "flood1", "flood2", "flood3", "flood4"):
+            answers[name].set()
+        await at.until(lambda: len(endpoint.begun) == WIDTH + 1 + 4)
+        begun = [json.loads(call.arguments)["n"] for call in endpoint.begun[WIDTH + 1 :]]
+        assert begun == [f"flood{WIDTH}", "calm1", f"flood{WIDTH + 1}", "calm2"]
+        for number in range(WIDTH + 4):
+            answers.setdefault(f"flood{number}", asyncio.Event()).set()
+        for number in range(3):
+            answers.setdefault(f"calm{number}", asyncio.Event()).set()
+        await at.until(lambda: len(told) == WIDTH + 4 + 3)
+        assert all(isinstance(end, WireResult) for end in told.values())
+
+
+async def test_a_call_is_given_up_where_it_waits_and_one_whose_time_is_up_is_told_so() -> None:
+    """A client that stopped would be served all the same; one that waits would hang as long as the others' calls."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        endpoint.answer = never  # type: ignore[assignment]
+        await at.runs(endpoint)
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        told: list[CallEnd] = []
+        running = [gate.begin(RawCall("a", b"{}"), told.append) for _ in range(WIDTH)]
+        given_up = gate.begin(RawCall("a", b"{}"), told.append)
+        gate.begin(RawCall("a", b"{}", timeout_s=0.0), told.append)
+        assert given_up.cancel() is Delivery.NOT_SENT
+        await at.until(lambda: bool(told))
+        (fault,) = told
+        assert isinstance(fault, ProtocolFault)
+        assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TIMEOUT, "busy", Delivery.NOT_SENT)
+        assert fault.remedy == "call again when some calls have ended"
+        last = gate.begin(RawCall("a", b'{"last":1}'), told.append)
+        assert running[0].cancel() is Delivery.UNKNOWN
+        await at.until(lambda: len(endpoint.begun) == WIDTH + 1)
+        assert endpoint.begun[-1].arguments == b'{"last":1}'
+        for call in (*running, last):
+            call.cancel()
+
+
+async def test_a_client_that_has_too_much_waiting_is_told_which_limit_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would fill our memory; or fail without knowing that it is to slow down."""
+    monkeypatch.setattr(turns_module, "MAX_WAITING", 1)
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        endpoint.answer = never  # type: ignore[assignment]
+        await at.runs(endpoint)
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        told: list[CallEnd] = []
+        begun = [gate.begin(RawCall("a", b"{}"), told.append) for _ in range(WIDTH + 2)]
+        await at.until(lambda: bool(told))
+        (fault,) = told
+        assert isinstance(fault, ProtocolFault)
+        assert "calls of this client wait for the server" in str(fault)
+        assert (fault.code, fault.delivery) == ("busy", Delivery.NOT_SENT)
+        for call in begun:
+            call.cancel()
+
+
+async def test_calls_that_wait_when_their_server_dies_are_made_once_it_runs_again() -> None:
+    """A restart would cost every call in the line, though none of them had been sent."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        dying = asyncio.Event()
+
+        async def die(*_: object) -> object:
+            await dying.wait()
+            raise ProtocolFault(FaultKind.TOOL_ERROR, "it died", code="exited")
+
+        endpoint.answer = die  # type: ignore[assignment]
+        await at.runs(endpoint)
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        told: list[CallEnd] = []
+        for _ in range(WIDTH + 3):
+            gate.begin(RawCall("a", b"{}"), told.append)
+        at.fleet.coming.add("fs")
+        endpoint.phase = EndpointPhase.CONNECTING
+        at.fleet.tell()
+        dying.set()
+        await at.until(lambda: len(told) == WIDTH)
+        await turns()
+        assert len(told) == WIDTH
+        at.fleet.coming.clear()
+        at.replaces(ToldEndpoint(stdio(), a="one"))
+        await at.until(lambda: len(told) == WIDTH + 3)
+        assert all(isinstance(end, WireResult) for end in told[WIDTH:])

@@ -1,9 +1,6 @@
 """`quarterdeck sandbox`: any command under a policy, to try one before it is trusted."""
 
-import json as json_module
 import os
-import re
-import shlex
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,6 +12,8 @@ from quarterdeck.cli.output import print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.common.words import flat
+
+from .sandbox_options import SandboxWish, Wish, in_options, shown_directory, to_policy
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -31,21 +30,7 @@ def run(
     command: Annotated[
         list[str], Argument(metavar="-- COMMAND…", help="What to run, with its arguments.", show_default=False)
     ],
-    preset: Annotated[
-        str | None, Option(metavar="NAME", help="strict, standard or trusted.", show_default="standard")
-    ] = None,
-    policy: Annotated[
-        Path | None, Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
-    ] = None,
-    read: Annotated[list[str] | None, Option(metavar="PATH", help="Show this path, read-only.")] = None,
-    write: Annotated[list[str] | None, Option(metavar="PATH", help="Let it change this path.")] = None,
-    hide: Annotated[list[str] | None, Option(metavar="PATH", help="Hide this path within those.")] = None,
-    grant: Annotated[list[str] | None, Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
-    network: Annotated[
-        list[str] | None, Option(metavar="MODE", help="none, loopback, internet, full; or HOST:PORT, repeated.")
-    ] = None,
-    limit: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
-    env: Annotated[list[str] | None, Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
+    wish: Wish,
     tier: Annotated[str | None, Option(metavar="TIER", help="Use at most this tier: landlock or limits.")] = None,
     allow_unsandboxed: Annotated[
         bool, Option("--allow-unsandboxed", help="Run it with limits alone where nothing better works.")
@@ -61,15 +46,18 @@ def run(
     """
     from quarterdeck_sandbox import LaunchError
 
-    wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
-    if unset := [name for name in env or () if "=" not in name and name not in os.environ]:
+    for name in wish.limits:
+        if name in _OF_STREAMS:
+            raise UsageError(f"--limit {name}: a command's streams are yours; it limits servers only", "leave it out")
+    wanted = to_policy(wish.sandbox)
+    if unset := [name for name in wish.inherit_env if name not in os.environ]:
         raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
     # Opened before anything runs: it can be written, and no program can put a link in its place.
     report = _open(json) if json is not None else None
     code: int = _REFUSALS["sandbox_refused"]
     try:
         code = run_work(
-            lambda: _run(wanted, command, env or [], tier, report, allow_unsandboxed=allow_unsandboxed),
+            lambda: _run(wanted, command, wish, tier, report, allow_unsandboxed=allow_unsandboxed),
         )
     except LaunchError as error:
         print_line(f"quarterdeck: {flat(in_options(str(error)))}", "red", stderr=True)
@@ -80,11 +68,14 @@ def run(
 _REFUSALS: Final = {"sandbox_refused": 125, "not_executable": 126, "command_not_found": 127}
 """As `env`, `timeout` and container engines exit."""
 
+_OF_STREAMS: Final = ("output_bytes", "line_bytes", "partial_line_s")
+"""Limits of what a server writes."""
+
 
 async def _run(
     wanted: "SandboxPolicy",
     command: list[str],
-    env: list[str],
+    wish: SandboxWish,
     tier: str | None,
     report: "FileIO | None",
     *,
@@ -116,17 +107,16 @@ async def _run(
         home, tmp = Path(base, "home"), Path(base, "tmp")
         for folder in (home, tmp):
             folder.mkdir(mode=0o700)
-        given = dict(item.partition("=")[::2] for item in env if "=" in item)
         config = StdioServerConfig(
             id="run",
             command=command[0],
             args=tuple(command[1:]),
-            env=given,
-            inherit_env=tuple(item for item in env if "=" not in item),
+            env=wish.env,
+            inherit_env=wish.inherit_env,
             sandbox=wanted,
         )
         environ = server_environment(config, os.environ, home, tmp)
-        cwd = _working_directory(wanted, home)
+        cwd = shown_directory(wanted, os.getcwd()) or str(home)
         protected = with_announced(trusted_files())
         places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), protected)
         requester = Requester(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
@@ -155,72 +145,8 @@ async def _run(
         return code
 
 
-def _policy(
-    file: Path | None,
-    preset: str | None,
-    read: list[str] | None,
-    write: list[str] | None,
-    hide: list[str] | None,
-    grant: list[str] | None,
-    network: list[str] | None,
-    limit: list[str] | None,
-) -> "SandboxPolicy":
-    from pydantic import ValidationError
-
-    from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
-
-    fields: dict[str, Any] = {}
-    if file is not None:
-        with as_command_error(OSError, ValueError, remedy=_POLICY_HELP, what=f"{file}: "):
-            fields = json_module.loads(file.read_text())
-        if not isinstance(fields, dict):
-            raise UsageError(f"{file}: a policy is a JSON object", _POLICY_HELP)
-        for key in _PATHS:
-            if isinstance(paths := fields.get(key), list):
-                fields[key] = [_locate(path, file.parent) if isinstance(path, str) else path for path in paths]
-    if preset is not None:
-        fields["preset"] = preset
-    for key, given in zip(_PATHS, (read, write, hide), strict=True):
-        if given:
-            fields[key] = [*fields.get(key, ()), *(_locate(path, Path()) for path in given)]
-    if grant:
-        fields["grants"] = [*fields.get("grants", ()), *grant]
-    if network:
-        fields["network"] = network[0] if len(network) == 1 and network[0] in tuple(NetworkMode) else network
-    for item in limit or ():
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise UsageError(f"--limit {item}: is not KEY=VALUE", "for example --limit memory_bytes=1G")
-        if name in _OF_STREAMS:
-            raise UsageError(f"--limit {item}: a command's streams are yours; it limits servers only", "leave it out")
-        fields.setdefault("limits", {})[name] = None if value in ("", "none", "null") else value
-    with as_command_error(ValidationError, remedy=_POLICY_HELP, what="the policy is wrong: "):
-        return SandboxPolicy.model_validate(fields)
-
-
-_POLICY_HELP: Final = "see quarterdeck sandbox run --help; quarterdeck config schema has a policy's keys"
-
-_PATHS: Final = ("read", "write", "hidden")
-
-_OF_STREAMS: Final = ("output_bytes", "line_bytes", "partial_line_s")
-
-
-def _locate(path: str, base: Path) -> str:
-    """`~` is the home, a relative path starts at `base`."""
-    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))
-
-
 def _user_home() -> Path:
     return Path(os.path.expanduser("~"))
-
-
-def _working_directory(wanted: "SandboxPolicy", home: Path) -> str:
-    """Where we are, if it is shown; else its private home."""
-    here = os.getcwd()
-    shown = (*wanted.read, *wanted.write)
-    if not wanted.confines_files or any(os.path.commonpath((here, path)) == path for path in shown):
-        return here
-    return str(home)
 
 
 def _print_receipt(receipt: "Receipt") -> None:
@@ -267,48 +193,3 @@ def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None
         report.write(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
     except OSError as error:
         raise UsageError(f"--json {report.name}: {error.strerror}", "name a file on a disk that has room") from error
-
-
-OPTIONS: Final = {
-    "read": "--read",
-    "write": "--write",
-    "hidden": "--hide",
-    "grants": "--grant",
-    "network": "--network",
-    "preset": "--preset",
-    "limits": "--limit",
-}
-"""Of each key of a policy that has one."""
-
-_KEY: Final = f'"({"|".join(OPTIONS)})"'
-_LIST: Final = re.compile(_KEY + r': \[("[^"]*"(?:, "[^"]*")*)\]')
-_LIMIT: Final = re.compile(r'"limits": \{"(\w+)": ([^}]*)\}')
-_VALUE: Final = re.compile(_KEY + r': "([^"]*)"')
-_FILE_ONLY: Final = re.compile(r'("(?:minimum|require)"(?:: "[^"]*")?)')
-_REWORDINGS: Final = (
-    (re.compile(r'(--network \S+, or )"internet"'), r"\1--network internet"),
-    (re.compile(r'(is not in its )"network"; add "([^"]*)"'), r"\1network; add --network \2"),
-    (re.compile(f"(?<!: ){_KEY}"), lambda found: OPTIONS[found[1]]),
-    (re.compile(r"the (preset|grant) ['\"](\w[\w-]*)['\"]"), r"--\1 \2"),
-    (re.compile(r"\buse a grant\b"), "use --grant"),
-    (re.compile(r"\bsay (?=--)"), "use "),
-    (re.compile(r",? to its sandbox\b"), ""),
-    (
-        re.compile(r"(\S+) is not on the server's PATH \(.*\)"),
-        r"there is no command \1 on PATH: give its full path",
-    ),
-)
-
-
-def in_options(text: str) -> str:
-    """`text` with each key of a policy replaced by its option, values quoted for a shell."""
-    text = _LIST.sub(lambda found: _repeat(OPTIONS[found[1]], found[2]), text)
-    text = _LIMIT.sub(r"--limit \1=\2", text)
-    text = _VALUE.sub(lambda found: f"{OPTIONS[found[1]]} {shlex.quote(found[2])}", text)
-    for expression, replacement in _REWORDINGS:
-        text = expression.sub(replacement, text)
-    return _FILE_ONLY.sub(r"\1 in the file of --policy", text)
-
-
-def _repeat(option: str, values: str) -> str:
-    return " ".join(f"{option} {shlex.quote(value)}" for value in re.findall(r'"([^"]*)"', values))

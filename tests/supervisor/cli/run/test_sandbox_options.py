@@ -1,11 +1,11 @@
-"""What a policy says, said in options of `sandbox run`."""
+"""A policy by its options, and what a policy says, said in options."""
 
 import inspect
 
 import pytest
 
-from quarterdeck.cli.run import sandbox
-from quarterdeck.cli.run.sandbox import OPTIONS, in_options
+from quarterdeck.cli.run import sandbox_options
+from quarterdeck.cli.run.sandbox_options import OPTIONS, in_options
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_a_key_is_said_as_its_option(said: str, shown: str) -> None:
 
 def test_each_option_exists() -> None:
     """A hint would name an option that the command refuses."""
-    parameters = inspect.signature(sandbox.run).parameters
+    parameters = inspect.signature(sandbox_options._wish).parameters
     assert {option.removeprefix("--") for option in OPTIONS.values()} <= set(parameters)

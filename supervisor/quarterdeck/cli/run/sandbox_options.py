@@ -1,0 +1,175 @@
+"""The options that say what a command may see, reach and use: of `run` and of `sandbox run`.
+
+A policy is put together here as its JSON, and judged where the command is started: a door needs no models.
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from quarterdeck.cli.exits import UsageError, as_command_error
+from quarterdeck.cli.parameters import Combined, Option
+
+if TYPE_CHECKING:
+    from quarterdeck_protocol.policy import SandboxPolicy
+
+POLICY_HELP: Final = "see quarterdeck sandbox run --help; quarterdeck config schema has a policy's keys"
+
+_PATHS: Final = ("read", "write", "hidden")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxWish:
+    """What the options ask for.
+
+    Attributes:
+        sandbox: what a row's `sandbox` holds, as JSON; paths are absolute.
+        limits: the names of the limits that were given.
+        env: variables with their values.
+        inherit_env: the names of variables of ours.
+    """
+
+    sandbox: str = "{}"
+    limits: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    inherit_env: tuple[str, ...] = ()
+
+
+def _wish(
+    preset: Annotated[
+        str | None, Option(metavar="NAME", help="strict, standard or trusted.", show_default="standard")
+    ] = None,
+    policy: Annotated[
+        Path | None, Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
+    ] = None,
+    read: Annotated[list[str] | None, Option(metavar="PATH", help="Show this path, read-only.")] = None,
+    write: Annotated[list[str] | None, Option(metavar="PATH", help="Let it change this path.")] = None,
+    hide: Annotated[list[str] | None, Option(metavar="PATH", help="Hide this path within those.")] = None,
+    grant: Annotated[list[str] | None, Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
+    network: Annotated[
+        list[str] | None, Option(metavar="MODE", help="none, loopback, internet, full; or HOST:PORT, repeated.")
+    ] = None,
+    limit: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
+    env: Annotated[list[str] | None, Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
+) -> SandboxWish:
+    fields = _read_policy(policy) if policy is not None else {}
+    if preset is not None:
+        fields["preset"] = preset
+    for key, given in zip(_PATHS, (read, write, hide), strict=True):
+        if given:
+            fields[key] = [*_listed(fields.get(key)), *(_locate(path, Path()) for path in given)]
+    if grant:
+        fields["grants"] = [*_listed(fields.get("grants")), *grant]
+    if network:
+        # One word without a port is a mode, or a mistake that is told as one.
+        fields["network"] = network[0] if len(network) == 1 and ":" not in network[0] else network
+    limits = dict(_limit(item) for item in limit or ())
+    if limits:
+        before = fields.get("limits")
+        fields["limits"] = (before if isinstance(before, dict) else {}) | limits
+    given_env = dict(item.partition("=")[::2] for item in env or () if "=" in item)
+    inherited = tuple(item for item in env or () if "=" not in item)
+    return SandboxWish(json.dumps(fields), tuple(limits), given_env, inherited)
+
+
+Wish = Annotated[SandboxWish, Combined(_wish)]
+
+
+def to_policy(sandbox: str) -> "SandboxPolicy":
+    """The policy of this JSON.
+
+    Raises:
+        CommandError: it is wrong.
+    """
+    from pydantic import ValidationError
+
+    from quarterdeck_protocol.policy import SandboxPolicy
+
+    with as_command_error(ValidationError, remedy=POLICY_HELP, what="the policy is wrong: "):
+        return SandboxPolicy.model_validate(json.loads(sandbox))
+
+
+def shown_directory(policy: "SandboxPolicy", directory: str) -> str | None:
+    """The directory, if the policy shows it; else None."""
+    shown = (*policy.read, *policy.write)
+    if not policy.confines_files or any(os.path.commonpath((directory, path)) == path for path in shown):
+        return directory
+    return None
+
+
+def _read_policy(file: Path) -> dict[str, object]:
+    with as_command_error(OSError, ValueError, remedy=POLICY_HELP, what=f"{file}: "):
+        fields = json.loads(file.read_text())
+    if not isinstance(fields, dict):
+        raise UsageError(f"{file}: a policy is a JSON object", POLICY_HELP)
+    for key in _PATHS:
+        if isinstance(paths := fields.get(key), list):
+            fields[key] = [_locate(path, file.parent) if isinstance(path, str) else path for path in paths]
+    return fields
+
+
+def _listed(value: object) -> list[object]:
+    """What a file lists; what is no list stays what it is, and is told as such."""
+    return [*value] if isinstance(value, list) else [] if value is None else [value]
+
+
+def _limit(item: str) -> tuple[str, str | None]:
+    name, equals, value = item.partition("=")
+    if not equals:
+        raise UsageError(f"--limit {item}: is not KEY=VALUE", "for example --limit memory_bytes=1G")
+    return name, None if value in ("", "none", "null") else value
+
+
+def _locate(path: str, base: Path) -> str:
+    """`~` is the home, a relative path starts at `base`."""
+    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))
+
+
+OPTIONS: Final = {
+    "read": "--read",
+    "write": "--write",
+    "hidden": "--hide",
+    "grants": "--grant",
+    "network": "--network",
+    "preset": "--preset",
+    "limits": "--limit",
+}
+"""Of each key of a policy that has one."""
+
+_KEY: Final = f'"({"|".join(OPTIONS)})"'
+_LIST: Final = re.compile(_KEY + r': \[("[^"]*"(?:, "[^"]*")*)\]')
+_LIMIT: Final = re.compile(r'"limits": \{"(\w+)": ([^}]*)\}')
+_VALUE: Final = re.compile(_KEY + r': "([^"]*)"')
+_FILE_ONLY: Final = re.compile(r'("(?:minimum|require)"(?:: "[^"]*")?)')
+_REWORDINGS: Final = (
+    (re.compile(r'(--network \S+, or )"internet"'), r"\1--network internet"),
+    (re.compile(r'(is not in its )"network"; add "([^"]*)"'), r"\1network; add --network \2"),
+    (re.compile(f"(?<!: ){_KEY}"), lambda found: OPTIONS[found[1]]),
+    (re.compile(r"the (preset|grant) ['\"](\w[\w-]*)['\"]"), r"--\1 \2"),
+    (re.compile(r"\buse a grant\b"), "use --grant"),
+    (re.compile(r"\bsay (?=--)"), "use "),
+    (re.compile(r",? to its sandbox\b"), ""),
+    (
+        re.compile(r"(\S+) is not on the server's PATH \(.*\)"),
+        r"there is no command \1 on PATH: give its full path",
+    ),
+)
+
+
+def in_options(text: str) -> str:
+    """`text` with each key of a policy replaced by its option, values quoted for a shell."""
+    text = _LIST.sub(lambda found: _repeat(OPTIONS[found[1]], found[2]), text)
+    text = _LIMIT.sub(r"--limit \1=\2", text)
+    text = _VALUE.sub(lambda found: f"{OPTIONS[found[1]]} {shlex.quote(found[2])}", text)
+    for expression, replacement in _REWORDINGS:
+        text = expression.sub(replacement, text)
+    return _FILE_ONLY.sub(r"\1 in the file of --policy", text)
+
+
+def _repeat(option: str, values: str) -> str:
+    return " ".join(f"{option} {shlex.quote(value)}" for value in re.findall(r'"([^"]*)"', values))

@@ -185,8 +185,10 @@ class Product:
             create_provider_host,
         )
 
+        # The names of a lone server's tools are its own: a command of ours in front of it changes none.
+        box = LiveBox(self.gate, alone=self.settings.command) if self.settings.command else self.box
         host = create_provider_host(
-            self.box,
+            box,
             ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
             portable_schemas=portable_schemas,
             settled=partial(self.settled, greeted_at),

@@ -31,7 +31,7 @@ def main() -> NoReturn:
     if serves:
         from quarterdeck.host.stdio.early_reply import refuse_early, start_early
 
-        if process.serves_itself(sys.argv):
+        if process.serves_itself(sys.argv[1:]):
             # Before all other imports: a client waits for its first answer.
             start_early()
     from .program import run

@@ -116,8 +116,17 @@ class InterruptedBySignal(BaseException):
         self.number = number
 
 
+SERVING = ("serve", "run")
+"""The commands whose streams are a client's."""
+
+
 def is_serve(arguments: Sequence[str]) -> bool:
-    """Whether a command line, without the program's name, is `serve`."""
+    """Whether a command line, without the program's name, serves a client."""
+    return _command_of(arguments) in SERVING
+
+
+def _command_of(arguments: Sequence[str]) -> str:
+    """The command of a command line without the program's name; empty for none."""
     skip = False
     for argument in arguments:
         if skip:
@@ -125,12 +134,17 @@ def is_serve(arguments: Sequence[str]) -> bool:
         elif argument in _options_with_values:
             skip = True
         elif not argument.startswith("-"):
-            return argument == "serve"
-    return False
+            return argument
+    return ""
 
 
 def serves_itself(arguments: Sequence[str]) -> bool:
-    """Whether a `serve` reads its client's lines itself: neither over HTTP nor through the daemon."""
+    """Whether a `serve` reads its client's lines itself: neither over HTTP nor through the daemon.
+
+    Of a `run` it is known once its options are told from its command's.
+    """
+    if _command_of(arguments) != "serve":
+        return False
     if {"--http", "--help", "-h"} & set(arguments):
         return False
     return "--own" in arguments or os.environ.get(OWN_VARIABLE, "") not in ("", "0")

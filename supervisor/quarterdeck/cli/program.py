@@ -40,8 +40,10 @@ def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
     for entry in entries:
         module, _, attribute = entry.home.partition(":")
         target = getattr(import_module(f"quarterdeck.cli.{module}"), attribute)
-        make = make_group if isinstance(target, Group) else make_command
-        commands.append(make(entry.name, target))
+        if isinstance(target, Group):
+            commands.append(make_group(entry.name, target))
+        else:
+            commands.append(make_command(entry.name, target, verbatim=entry.verbatim))
     return HelpfulGroup(PROGRAM, commands, context_settings={"help_option_names": list(HELP_OPTIONS)})
 
 

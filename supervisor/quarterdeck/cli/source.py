@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.common.words import printable
 from quarterdeck.config.load.origin import candidates, candidates_digest
-from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
+from quarterdeck.config.places.paths import UnsafePathError, command_digest, configuration_digest, state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving
 from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
-from quarterdeck.control.protocol import Answer, Call, Refused, Request
+from quarterdeck.control.protocol import Answer, Call, Inspect, Refused, Request, Restart
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
@@ -163,7 +163,7 @@ def ask_running(source: Source, request: Request, *, anywhere: bool = False) -> 
     """
     if source.own:
         return None
-    answer = _ask_serving(source, request)
+    answer = _ask_run(source, request) or _ask_serving(source, request)
     if answer is None and not source.config and source.native is None and (anywhere or source.is_open):
         other = only_serving()
         if other is not None:
@@ -179,13 +179,10 @@ def only_serving() -> Path | None:
     """
     found = find_all_serving()
     if len(found) > 1:
-        told = "; ".join(
-            f"process {each.pid}: {', '.join(each.config_paths) or 'native tools'}" for each in found.values()
-        )
+        told = "; ".join(f"process {each.pid}: {each.words}" for each in found.values())
         raise UsageError(f"several serves run: {told}", "name one by its file: -c FILE")
     for directory, serving in found.items():
-        files = ", ".join(serving.config_paths) or "native tools alone"
-        print_line(f"asking the serve of process {serving.pid}: {printable(files)}", "dim", stderr=True)
+        print_line(f"asking the serve of process {serving.pid}: {printable(serving.words)}", "dim", stderr=True)
         return directory
     return None
 
@@ -207,6 +204,14 @@ def _ask_serving(source: Source, request: Request) -> Answer | None:
     """What the running `serve` answers; None when there is none."""
     native = source.native
     directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
+    return _answer_of(directory, request) if directory is not None else None
+
+
+def _ask_run(source: Source, request: Request) -> Answer | None:
+    """What the `run` of the server that is asked about answers; None when there is none."""
+    if source.config or not isinstance(request, Inspect | Restart):
+        return None
+    directory = find_serving(command_digest(request.server))
     return _answer_of(directory, request) if directory is not None else None
 
 

@@ -24,7 +24,7 @@ from quarterdeck.config.load.origin import (
     mcp_config_paths,
 )
 from quarterdeck.config.load.project import ProjectBounds, project_root
-from quarterdeck.config.places.paths import configuration_digest
+from quarterdeck.config.places.paths import command_digest, configuration_digest
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.secrets.store import SecretStore
@@ -76,6 +76,7 @@ class Settings:
         native_settings: what the files say of native tools, whether any are served or not.
         native_files: the files that say it.
         config_paths: the files they come from, in order of precedence.
+        command: the id of the one server of a `quarterdeck run`, which no file names; empty for any configuration.
         candidates: the places to watch for a change of the configuration, whether there is a file or not.
         is_found: no file was named, so they were looked for; then `candidates` name the configuration, else
             `config_paths` do, so that commands find the `serve` of it.
@@ -100,6 +101,7 @@ class Settings:
     native_settings: NativeSettings = field(default=NO_SETTINGS, repr=False)
     native_files: tuple[Path, ...] = ()
     config_paths: tuple[Path, ...] = ()
+    command: str = ""
     candidates: tuple[Path, ...] = ()
     is_found: bool = False
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
@@ -199,11 +201,13 @@ class Settings:
 
     @property
     def digest(self) -> str:
-        """12 hex digits that name the configuration: the set of its files, without any the workspace.
+        """12 hex digits that name the configuration: the set of its files, without any the workspace or the command.
 
         Servers keep their homes, and commands find the `serve`, whether native tools are beside them or not, and
         whether a file appears or vanishes where configuration is looked for.
         """
+        if self.command:
+            return command_digest(self.command)
         if self.is_found:
             return candidates_digest(self.candidates)
         alone = (self.native.workspace,) if self.native is not None else ()

@@ -65,10 +65,9 @@ async def open_control(product: Product) -> AsyncIterator[None]:
         # No task group around the body: it would wrap the body's own errors.
         serving = asyncio.create_task(listener.serve(_RequestHandler(product, key).attend))
         try:
-            native = product.settings.native
-            product.directory.announce(
-                product.settings.config_paths, CLIENT_VERSION, native.fingerprint if native is not None else ""
-            )
+            settings = product.settings
+            native = settings.native.fingerprint if settings.native is not None else ""
+            product.directory.announce(settings.config_paths, CLIENT_VERSION, native, settings.command)
             yield
         finally:
             serving.cancel()

@@ -17,6 +17,7 @@ import msgspec
 
 from quarterdeck.app import Product
 from quarterdeck.config.settings import Settings
+from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 
 from .messages import DeckStatus, ServeRequest
@@ -84,7 +85,9 @@ class Deck:
         files = tuple(map(str, served.product.settings.config_paths)) if served is not None else self.request.config
         native = self.request.native.profile if self.request.native is not None else ""
         ready = sum(state.phase is EndpointPhase.READY for state in states)
-        return DeckStatus(self.key, files, native, len(states), ready, self._since.isoformat(timespec="seconds"))
+        since = self._since.isoformat(timespec="seconds")
+        command = served.product.settings.command if served is not None else ""
+        return DeckStatus(self.key, files, native, len(states), ready, since, command)
 
     async def ended(self) -> None:
         """Wait until it has ended."""
@@ -188,6 +191,8 @@ class Decks:
 
 def deck_key(request: ServeRequest, settings: Settings) -> str:
     """12 hex digits that name a deck: what is wanted, in which files, with which values of the environment."""
-    wanted = msgspec.structs.replace(request, cwd="" if not settings.is_found else request.cwd)
+    runs_there = any(isinstance(config, StdioServerConfig) and config.cwd == request.cwd for config in settings.servers)
+    uses_cwd = settings.is_found or (request.command is not None and runs_there)
+    wanted = msgspec.structs.replace(request, cwd=request.cwd if uses_cwd else "")
     said = msgspec.json.encode([wanted, settings.digest, sorted(settings.used_environment.items())])
     return hashlib.sha256(said).hexdigest()[:12]

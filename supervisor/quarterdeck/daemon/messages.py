@@ -49,11 +49,30 @@ class NativeRequest(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] | None = None
 
 
-class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `serve` on stdio is asked for; paths are absolute.
+class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The one server of a `run`.
 
     Attributes:
-        cwd: where files are looked for when none is named.
+        words: its command line.
+        sandbox: what a row's `sandbox` holds, as JSON; paths are absolute.
+        trust: see `TrustMode`.
+        env: variables with their values.
+        inherit_env: the names of variables of the client's environment.
+    """
+
+    words: tuple[str, ...]
+    sandbox: str = "{}"
+    trust: str = "baseline"
+    env: dict[str, str] = {}
+    inherit_env: tuple[str, ...] = ()
+
+
+class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a `serve` or a `run` on stdio is asked for; paths are absolute.
+
+    Attributes:
+        cwd: where files are looked for when none is named, and where a command runs that may see it.
+        command: of a `run`, in place of files.
         config: the files that are named.
         name_budget: characters of a tool's name; None for leaving names as they are.
         settle_s: how long the first list waits; None for the default.
@@ -61,6 +80,7 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cwd: str
+    command: CommandRequest | None = None
     config: tuple[str, ...] = ()
     native: NativeRequest | None = None
     name_budget: int | None = None
@@ -138,6 +158,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         files: of its configuration.
+        command: the id of the one server of a `run`, which has no files; empty for a configuration.
         native: the profile of its native tools; empty without any.
         ready: how many of its `servers` are ready.
         since: ISO 8601, UTC.
@@ -149,6 +170,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
     servers: int
     ready: int
     since: str
+    command: str = ""
 
 
 class DaemonStatus(msgspec.Struct, frozen=True):

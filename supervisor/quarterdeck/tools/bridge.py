@@ -6,7 +6,7 @@ It holds no connection and no state of a server: every call asks the fleet for t
 import asyncio
 import operator
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio
@@ -73,10 +73,14 @@ async def _list_tools(endpoint: LiveEndpoint) -> None:
 
 
 class LiveBox(ToolSource):
-    """The tools of a fleet as they are at each moment."""
+    """The tools of a fleet as they are at each moment.
 
-    def __init__(self, fleet: LiveFleet) -> None:
+    They have their qualified names; with `alone`, the id of the fleet's one server, that server's own.
+    """
+
+    def __init__(self, fleet: LiveFleet, *, alone: str = "") -> None:
         self._fleet = fleet
+        self._alone = alone
         self._lists: dict[str, tuple[RemoteTool, ...]] = {}
         self._descriptors: tuple[ToolDescriptor, ...] = ()
         self._names: frozenset[str] = frozenset()
@@ -88,7 +92,7 @@ class LiveBox(ToolSource):
         # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
         if [*lists] != [*self._lists] or not all(map(operator.is_, lists.values(), self._lists.values())):
             self._lists = lists
-            self._descriptors = tuple(tool.descriptor for tools in lists.values() for tool in tools)
+            self._descriptors = tuple(self._named(tool) for tools in lists.values() for tool in tools)
             self._names = frozenset(descriptor.name for descriptor in self._descriptors)
         return self._descriptors
 
@@ -109,9 +113,14 @@ class LiveBox(ToolSource):
         return endpoint.begin(msgspec.structs.replace(call, tool=tool), deliver) if endpoint is not None else None
 
     def _owner(self, name: str) -> tuple[LiveEndpoint | None, str]:
-        """The endpoint that a qualified name points to, and the server's own name for the tool."""
+        """The endpoint that a name points to, and the server's own name for the tool."""
+        if self._alone:
+            return self._fleet.endpoint(self._alone), name
         server, found, tool = name.partition(QUALIFIER)
         return (self._fleet.endpoint(server) if found else None), tool
+
+    def _named(self, tool: RemoteTool) -> ToolDescriptor:
+        return replace(tool.descriptor, name=tool.ref.name) if self._alone else tool.descriptor
 
     async def _result(self, call: ToolCall, cancel: CancelToken) -> ToolResult:
         name, (endpoint, tool) = call.name, self._owner(call.name)

@@ -29,7 +29,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import ancestors, follow, is_within_any, open_regular
 
 from .judge.documents import launch_of, native_document
-from .judge.server_rows import PROGRAM_SCOPE, USER_SCOPE, Locks, NativeRow, OtherForm, Rules, ServerRow
+from .judge.server_rows import COMMAND_SCOPE, PROGRAM_SCOPE, USER_SCOPE, Locks, NativeRow, OtherForm, Rules, ServerRow
 
 FILE_NAME: Final = "exposed"
 
@@ -168,6 +168,8 @@ def scope_of_row(origin: Origin | None) -> str:
     """The scope of a server that is written down there; of None, a program's."""
     if origin is None:
         return PROGRAM_SCOPE
+    if origin.standing is Standing.COMMAND:
+        return COMMAND_SCOPE
     return USER_SCOPE if origin.standing is Standing.USER else scope_of(origin.path)
 
 

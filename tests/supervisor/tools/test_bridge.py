@@ -118,6 +118,18 @@ async def test_a_call_follows_its_own_server_and_looks_at_no_other(monkeypatch: 
 
 
 @pytest.mark.anyio
+async def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
+    """Put before one server, we would rename what prompts and permissions of its users name."""
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", "fs__stat")), alone="fs")
+    assert names_of(box) == ["read", "fs__stat"]
+    assert box.descriptors() is box.descriptors()
+    assert not (await run(box, "fs__stat")).is_error
+    unknown = await run(box, "reed")
+    assert unknown.is_error
+    assert "'read'" in str(unknown.output)
+
+
+@pytest.mark.anyio
 async def test_the_servers_result_goes_along_whole() -> None:
     """A client would lose structured content, metadata and images to the projection."""
     value = {"content": [{"type": "text", "text": "no"}], "structuredContent": {"n": 1}, "isError": True, "x": None}

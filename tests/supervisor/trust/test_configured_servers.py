@@ -30,13 +30,20 @@ from quarterdeck.trust.configured_servers import (
     scope_of_row,
 )
 from quarterdeck.trust.judge.documents import tool_document
-from quarterdeck.trust.judge.server_rows import NATIVE_ID, PROGRAM_SCOPE, USER_SCOPE, OtherForm, ServerRow
+from quarterdeck.trust.judge.server_rows import (
+    COMMAND_SCOPE,
+    NATIVE_ID,
+    PROGRAM_SCOPE,
+    USER_SCOPE,
+    OtherForm,
+    ServerRow,
+)
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
 from quarterdeck_protocol.policy import SandboxPolicy
 
 
-@pytest.mark.parametrize("standing", Standing)
+@pytest.mark.parametrize("standing", [each for each in Standing if each is not Standing.COMMAND])
 def test_a_row_is_judged_by_its_mode_and_by_whose_word_it_is(standing: Standing) -> None:
     """A project's row would be trusted like the user's own."""
     config = stdio(trust=TrustMode.STRICT)
@@ -211,6 +218,12 @@ def test_no_file_is_the_program() -> None:
     assert scope_of_row(Origin(None, "", Standing.CODE, {})) == PROGRAM_SCOPE
     assert scope_of(Path(PROGRAM_SCOPE)) != PROGRAM_SCOPE
     assert scope_of(Path(USER_SCOPE)) != USER_SCOPE
+
+
+def test_a_command_line_is_neither_a_file_nor_a_program() -> None:
+    """What was approved of it would count for another server, or be withdrawn with a file that never named it."""
+    assert scope_of_row(Origin(None, "", Standing.COMMAND, {})) == COMMAND_SCOPE
+    assert scope_of(Path(COMMAND_SCOPE)) != COMMAND_SCOPE
 
 
 def test_found_files_cover_the_users_and_named_ones_do_not() -> None:

@@ -94,9 +94,15 @@ def _find_target(source: Source, server: str) -> _Target:
         CommandError: it is not.
     """
     from quarterdeck.config.load.origin import Standing
+    from quarterdeck.config.places.paths import command_digest, server_paths
     from quarterdeck.trust.configured_servers import configured
     from quarterdeck_protocol.configs import StdioServerConfig
 
+    if not source.config and server_paths(command_digest(server), server).home.exists():
+        raise UsageError(
+            f"{server} is the server of a `quarterdeck run`, which no file names",
+            "say there what it may see, before its `--`: --read PATH, --write PATH, --grant NAME, --network MODE",
+        )
     settings = load(source)
     check_server(settings, server)
     config = next((each for each in settings.servers if each.id == server), None)

@@ -20,7 +20,7 @@ from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Source, check_server, load, only_serving
 from quarterdeck.common.words import printable
-from quarterdeck.config.places.paths import server_paths
+from quarterdeck.config.places.paths import command_digest, server_paths
 from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck.daemon.start import log_path as daemon_log
 from quarterdeck_sandbox import split_time
@@ -82,6 +82,9 @@ def _log_path(source: Source, server: str) -> Path:
     from quarterdeck.control.client import NoAnswerError, NotServingError, ask
     from quarterdeck.control.protocol import LogFile, LogPath, Refused
 
+    of_run = server_paths(command_digest(server), server).log
+    if not source.config and of_run.exists():
+        return of_run
     digest = source.digest
     directory = find_serving(digest)
     if directory is None and not source.config and server not in load(source, may_be_empty=True).ids:

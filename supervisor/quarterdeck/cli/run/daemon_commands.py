@@ -78,7 +78,8 @@ def status(json: options.Json = False) -> None:
 
 def _deck_row(deck: DeckStatus) -> tuple[str, ...]:
     servers = f"{deck.ready} of {deck.servers}"
-    return deck.key, servers, deck.native or "-", _age(deck.since), printable(", ".join(deck.files)) or "-"
+    what = ", ".join(deck.files) or (f"run: {deck.command}" if deck.command else "-")
+    return deck.key, servers, deck.native or "-", _age(deck.since), printable(what)
 
 
 def _client_row(client: ClientStatus) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a `serve` is asked for, by its options; and what the files say of it, here or in the daemon."""
+"""What a `serve` is asked for, by its options; and what the files, or a `run`, say of it, here or in the daemon."""
 
 import os
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def make_request(
         profile = native.to_wish().profile
         asked = NativeRequest(profile, str(native.workspace), tuple(map(str, native.allow_dirs)), native.tools)
     return ServeRequest(
-        cwd=_here(),
+        cwd=here(),
         config=tuple(os.path.abspath(path) for path in source.config),
         native=asked,
         name_budget=name_budget,
@@ -55,6 +55,10 @@ def read_request(request: ServeRequest, environ: Mapping[str, str]) -> "Settings
     from quarterdeck.config.native_tools import NativeWish
     from quarterdeck.config.settings import Settings
 
+    if request.command is not None:
+        from .command_server import command_settings
+
+        return command_settings(request.command, request, environ)
     native, cwd = None, Path(request.cwd)
     if (asked := request.native) is not None:
         native = NativeWish(
@@ -87,12 +91,13 @@ def read_found(request: ServeRequest, environ: Mapping[str, str]) -> "Settings":
         CommandError: nothing is named, and nothing is found.
     """
     settings = read_request(request, environ)
-    if not settings.config_paths and settings.native is None:
+    if not (settings.config_paths or settings.command) and settings.native is None:
         raise UsageError("no configuration is given, and none is found", NO_CONFIGURATION + OR_NATIVE)
     return settings
 
 
-def _here() -> str:
+def here() -> str:
+    """The working directory, while there is one."""
     try:
         return os.getcwd()
     except OSError:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.log_setup import is_json, number_of, set_up_logging
+from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
 from quarterdeck.cli.output import print_json
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import OWN_VARIABLE, closed_streams, run
-from quarterdeck.cli.source import Served, Source, start_product
+from quarterdeck.cli.source import Served, start_product
 from quarterdeck.cli.trust.context import directory
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck.daemon.messages import ServeRequest
@@ -144,12 +144,8 @@ def serve(
             "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http",
             "add --http, or leave them out",
         )
-    if not http and (closed := closed_streams() & {0, 1}):
-        names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
-        raise UsageError(
-            f"no client can be served: these streams were closed at the start: {names_closed}",
-            "an MCP client starts it with pipes; for a server that keeps running use serve --http",
-        )
+    if not http:
+        check_streams()
     budget = options.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
     request = make_request(
@@ -161,10 +157,10 @@ def serve(
     )
     withhold = partial(set_up_logging, source.log_level, source.log_format)
     withhold(())
-    if not http and sys.stdin.isatty():
-        _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
     if not (http or own):
-        enter_door(request, source)
+        serve_by_daemon(request, source.log_level, source.log_format)
+    if not http:
+        _tell_hand()
     settings = _load(request, withhold)
     http_plan = None
     if http:
@@ -183,7 +179,41 @@ def serve(
         run(lambda: _serve(plan), outlives_terminal=True)
 
 
-def enter_door(request: ServeRequest, source: Source) -> NoReturn:
+def check_streams() -> None:
+    """Check that there are streams to serve a client on.
+
+    Raises:
+        CommandError: there are none.
+    """
+    if closed := closed_streams() & {0, 1}:
+        names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
+        raise UsageError(
+            f"no client can be served: these streams were closed at the start: {names_closed}",
+            "an MCP client starts it with pipes; for a server that keeps running use serve --http",
+        )
+
+
+def _tell_hand() -> None:
+    if sys.stdin.isatty():
+        _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
+
+
+def serve_alone(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> None:
+    """Serve our client on stdio within this process; no line of its was read yet.
+
+    Raises:
+        CommandError: it cannot be served.
+    """
+    from quarterdeck.host.stdio.early_reply import start_early
+
+    start_early()
+    _tell_hand()
+    settings = _load(request, withhold)
+    raise_open_files_limit()
+    run(lambda: _serve(Plan(request, settings, None, None, withhold)), outlives_terminal=True)
+
+
+def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogFormat) -> NoReturn:
     """Have the daemon serve our client, and wait for its end in place of this program.
 
     Raises:
@@ -194,9 +224,10 @@ def enter_door(request: ServeRequest, source: Source) -> NoReturn:
     from quarterdeck.daemon.start import import_path
     from quarterdeck.host.stdio.early_reply import start_early
 
+    _tell_hand()
     come_back = ["-c", _COME_BACK, import_path(), *sys.argv[1:]]
     try:
-        enter(request, come_back, log_level=number_of(source.log_level), log_is_json=is_json(source.log_format))
+        enter(request, come_back, log_level=number_of(log_level), log_is_json=is_json(log_format))
     except EndedError as end:
         sys.exit(end.code)
     except (NotAcceptedError, UnsafePathError) as error:

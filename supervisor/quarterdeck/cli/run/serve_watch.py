@@ -16,6 +16,8 @@ from quarterdeck.trust.lock.lockfile import Drift, LockChange, drift, listed_doc
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
 
+from .sandbox_options import in_options
+
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
     from quarterdeck.trust.lock.lockfile import DeckLock
@@ -27,6 +29,8 @@ _config_log = logging.getLogger("quarterdeck.config")
 @contextmanager
 def changes_logged(product: Product) -> Iterator[None]:
     """Log each change of a server's phase or number of tools inside the block, and each broken row once."""
+    # The server of a `run` has no row in which keys could be written.
+    said: Callable[[str], str] = in_options if product.settings.command else str
     seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
 
     def look() -> None:
@@ -34,7 +38,7 @@ def changes_logged(product: Product) -> Iterator[None]:
             now = (status.phase, status.fault, status.tool_count)
             if seen.get(server) != now:
                 seen[server] = now
-                _log_status(status)
+                _log_status(status, said)
 
     look()
     unwatch = product.approvals.watch(look)
@@ -44,7 +48,7 @@ def changes_logged(product: Product) -> Iterator[None]:
         unwatch()
 
 
-def _log_status(status: EndpointStatus) -> None:
+def _log_status(status: EndpointStatus, said: Callable[[str], str]) -> None:
     if status.phase is EndpointPhase.READY:
         restarts = f", restarts: {status.restarts}" if status.restarts else ""
         # None before its first list has come, which is the next change.
@@ -53,7 +57,7 @@ def _log_status(status: EndpointStatus) -> None:
     elif status.phase is EndpointPhase.FAULTED and status.fault is not None:
         fault, server = status.fault, status.server
         code, remedy = fault.code or fault.kind, fault.remedy_for(server)
-        _log.warning("%s is faulted: %s (%s): %s", server, fault.message, code, remedy)
+        _log.warning("%s is faulted: %s (%s): %s", server, said(fault.message), code, said(remedy or ""))
 
 
 @asynccontextmanager

@@ -39,6 +39,9 @@ class Standing(StrEnum):
     PROJECT = "project"
     """Untrusted until it is approved: it was found in the working directory."""
 
+    COMMAND = "command"
+    """The user's: a command behind `quarterdeck run`, in no file."""
+
     CODE = "code"
     """The embedding program's: there is no file."""
 

@@ -211,6 +211,11 @@ def configuration_digest(paths: Iterable[Path]) -> str:
     return hashlib.sha256(b"\0".join(names)).hexdigest()[:12]
 
 
+def command_digest(server_id: str) -> str:
+    """12 hex digits that stand for a configuration where there is none: of the server of a `quarterdeck run`."""
+    return hashlib.sha256(b"\0".join((b"run", server_id.encode()))).hexdigest()[:12]
+
+
 def native_fingerprint(
     profile: str, workspace: Path, allow_dirs: Iterable[Path] = (), tools: Iterable[str] | None = None
 ) -> str:

@@ -2,7 +2,7 @@
 
     <root>/qd-<digest>-<pid>-<random>/     0700
         lock          flock'ed by the process that made the directory; the kernel lets go when it dies
-        serve.json    written once it serves: pid, digest, config_paths, started_at, version, native
+        serve.json    written once it serves: pid, digest, config_paths, started_at, version, native, command
         trusted       paths of files that hold the user's word to this process, a NUL after each
         …             sockets
 
@@ -62,6 +62,7 @@ class Serving:
     Attributes:
         started_at: ISO 8601, UTC.
         native: which native tools it offers and where (`config.paths.native_fingerprint`); empty for none.
+        command: the id of the one server of a `quarterdeck run`; empty for a configuration.
     """
 
     pid: int
@@ -70,6 +71,13 @@ class Serving:
     started_at: str
     version: str
     native: str = ""
+    command: str = ""
+
+    @property
+    def words(self) -> str:
+        """What is served, for people."""
+        alone = f"quarterdeck run ({self.command})" if self.command else "native tools alone"
+        return ", ".join(self.config_paths) or alone
 
 
 class RuntimeDirectory:
@@ -114,7 +122,7 @@ class RuntimeDirectory:
             raise ValueError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes of a socket's path")
         return path
 
-    def announce(self, config_paths: Iterable[Path], version: str, native: str = "") -> Serving:
+    def announce(self, config_paths: Iterable[Path], version: str, native: str = "", command: str = "") -> Serving:
         """Let `find_serving` see this process; call it when its control socket answers.
 
         Raises:
@@ -122,7 +130,13 @@ class RuntimeDirectory:
         """
         paths = tuple(str(path.resolve()) for path in config_paths)
         serving = Serving(
-            os.getpid(), self.digest, paths, datetime.now(UTC).isoformat(timespec="milliseconds"), version, native
+            os.getpid(),
+            self.digest,
+            paths,
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            version,
+            native,
+            command,
         )
         with writing_below(self.path, RUNTIME_DIR_VARIABLE):
             replace_file(self.path / SERVING_NAME, msgspec.json.encode(serving), is_kept=False)

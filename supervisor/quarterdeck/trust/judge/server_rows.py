@@ -21,6 +21,9 @@ from .documents import Document, Launch
 USER_SCOPE: Final = "user"
 """The user's own files, wherever they are found: what is decided of a server holds in all of them."""
 
+COMMAND_SCOPE: Final = "run"
+"""A command behind `quarterdeck run`, in no file; a server's id there names its command line."""
+
 PROGRAM_SCOPE: Final = "program"
 """An embedding program, in no file.  Every other scope is the path of a file that was named, or a project's."""
 

@@ -147,6 +147,8 @@ def _launch_authority(item: Item, rules: Rules, loosened: Sequence[str], *, was_
             return _unapproved(item)
         case Standing.CODE:
             return Authority.PROGRAM
+        case Standing.COMMAND:
+            return Authority.NAMED  # said anew at each start
     if rules.exposed:
         return Verdict.EXPOSED
     if item.approved and not (rules.mode is TrustMode.OPEN and was_open):

@@ -80,6 +80,13 @@ def test_a_program_may_launch_what_it_likes() -> None:
     assert [state.launches(launch(form), rules) for form in (0, 1)] == [Verdict.ADMITTED] * 2
 
 
+def test_a_command_line_may_be_another_at_each_start() -> None:
+    """Who adds an option to their own command line would be asked whether they meant it."""
+    for mode in TrustMode:
+        state, rules = ServerState(), Rules(mode, Standing.COMMAND)
+        assert [state.launches(launch(form), rules) for form in (0, 1)] == [Verdict.ADMITTED] * 2
+
+
 def test_strict_asks_for_the_launch_of_a_found_file_but_not_for_one_that_was_named() -> None:
     """Who names a file on the command line would be asked whether they meant it."""
     assert ServerState().launches(launch(), Rules(TrustMode.STRICT, Standing.USER)) is Verdict.NEW

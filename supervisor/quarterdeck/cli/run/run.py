@@ -1,0 +1,66 @@
+"""`quarterdeck run`: one server by its command line, isolated, under its tools' own names, on stdio."""
+
+import os
+from functools import partial
+from typing import Annotated
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import UsageError
+from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.process import OWN_VARIABLE
+from quarterdeck.common.tool_names import DEFAULT_LIMIT
+from quarterdeck.daemon.messages import CommandRequest, ServeRequest
+
+from .request import here
+from .sandbox_options import Wish
+from .serve import check_streams, serve_alone, serve_by_daemon
+
+
+def run(
+    command: Annotated[
+        list[str], Argument(metavar="-- COMMAND…", help="The server's command line.", show_default=False)
+    ],
+    wish: Wish,
+    trust: Annotated[
+        str, Option("--trust", metavar="MODE", help="When a tool may be called: baseline, strict or open.")
+    ] = "baseline",
+    own: Annotated[
+        bool,
+        Option(
+            "--own",
+            envvar=OWN_VARIABLE,
+            help="Serve within this process, not by the daemon that all clients of a user share.",
+        ),
+    ] = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    log_level: options.Level = LogLevel.INFO,
+    log_format: options.Format = LogFormat.AUTO,
+) -> None:
+    """Serve one MCP server by its command line, on stdio: isolated, its tools under their own names.
+
+    Put it before a command in any client's configuration. Without options the server sees its own home, its program and
+    the internet. Its id, by which logs, ps and trust know it, is the name of its package or program and six digits of
+    its command line; what it keeps and what was approved of it last from start to start.
+    """
+    check_streams()
+    if unset := [name for name in wish.inherit_env if name not in os.environ]:
+        raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
+    request = ServeRequest(
+        cwd=here(),
+        command=CommandRequest(
+            words=tuple(command),
+            sandbox=wish.sandbox,
+            trust=trust,
+            env=dict(wish.env),
+            inherit_env=wish.inherit_env,
+        ),
+        name_budget=DEFAULT_LIMIT,
+        allow_unsandboxed=allow_unsandboxed,
+    )
+    withhold = partial(set_up_logging, log_level, log_format)
+    withhold(())
+    if own:
+        serve_alone(request, withhold)
+    else:
+        serve_by_daemon(request, log_level, log_format)

@@ -16,13 +16,13 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.locks import is_held
+from quarterdeck.common.locks import acquire, is_held
 from quarterdeck_sandbox import DiskUse, measure_disk_use, remove_tree
 
 from .paths import STATE_DIR_VARIABLE, SessionPaths, make_private_dir, server_paths, state_dir, writing_below
@@ -37,6 +37,9 @@ OWNER_NAME: Final = "owner"
 
 _MAX_OWNER_BYTES: Final = 16 * 1024
 """A scope is a path."""
+
+CLAIM_S: Final = 5.0
+"""For another start to have claimed its directory, which takes a few system calls; then it is suspended."""
 
 NOTICE: Final = "Sandbox is partial here (%s): see `quarterdeck doctor`"
 
@@ -164,8 +167,20 @@ def reserve_server_home(digest: str, server: str, scope: str) -> None:
     Raises:
         UnsafePathError: it is not ours alone, or cannot be put aside or made.
     """
-    with writing_below(server_paths(digest, server).home.parent, STATE_DIR_VARIABLE):
+    base = server_paths(digest, server).home.parent
+    with writing_below(base, STATE_DIR_VARIABLE), _alone_in(make_private_dir(base.parent)):
         _claim(digest, server, scope)
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Have nobody else claim a directory in this one meanwhile: two decks start a server in the same instant."""
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        acquire(lock, CLAIM_S)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _claim(digest: str, server: str, scope: str) -> None:

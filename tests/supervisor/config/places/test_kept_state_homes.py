@@ -1,5 +1,7 @@
 """Whose private home it is."""
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,16 @@ def test_what_a_projects_server_left_is_not_found_by_the_users() -> None:
     leave("mine")
     assert left_in("/cloned/.mcp.json") == ["planted"]
     assert left_in("user") == ["mine"]
+
+
+def test_starts_in_the_same_instant_have_one_home() -> None:
+    """Two windows that open at once would take the server's home away from one another."""
+    for _ in range(5):
+        shutil.rmtree(server_paths(DIGEST, "fs").home.parent, ignore_errors=True)
+        with ThreadPoolExecutor(4) as starts:
+            assert list(starts.map(left_in, ["user"] * 4)) == [[]] * 4
+        beside = [path.name for path in server_paths(DIGEST, "fs").home.parent.parent.iterdir()]
+        assert beside == ["fs"]
 
 
 def test_a_home_that_nobody_signed_is_nobodys() -> None:

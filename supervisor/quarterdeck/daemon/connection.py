@@ -31,6 +31,10 @@ class DoorError(Exception):
     """This door is not let in; the text says why."""
 
 
+class NobodyError(Exception):
+    """Whoever connected left without a word, as one does who only asks whether a daemon listens."""
+
+
 class Door:
     """The connection of one door, or of a command; a context manager, which closes it and what it handed over.
 
@@ -51,6 +55,7 @@ class Door:
 
         Raises:
             DoorError: it is another user's, does not know the key, or hands over something else.
+            NobodyError: it has said nothing.
         """
         if self.peer.uid != os.geteuid():
             raise DoorError("it belongs to another user")
@@ -130,7 +135,9 @@ class Door:
             if flags & socket.MSG_CTRUNC:
                 raise BadHandoverError("more descriptors than a door has")
             if not data:
-                raise BadHandoverError("it left")
+                if not head:
+                    raise NobodyError
+                raise BadHandoverError("it left in the middle")
             head += data
         for fd in self.fds:
             os.set_inheritable(fd, False)  # noqa: FBT003 - takes no keyword

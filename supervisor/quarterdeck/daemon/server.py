@@ -23,7 +23,7 @@ from quarterdeck.host.raw_calls import Interrupted
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine
 
 from .client_names import client_of
-from .connection import Door, DoorError
+from .connection import Door, DoorError, NobodyError
 from .decks import Deck, Decks, current_deck
 from .messages import ACCEPTED, ANSWER, Ask, ClientStatus, DaemonStatus, Handover, Order
 from .session_memory import NoMemoryError, SessionMemory
@@ -154,6 +154,8 @@ class DoorServer:
         with Door(accepted) as door:
             try:
                 request = await door.receive(self._key)
+            except NobodyError:
+                return
             except DoorError as error:
                 _log.warning("a door was not let in (pid %d): %s", door.peer.pid, error)
                 return

@@ -130,6 +130,11 @@ class Product:
 
         await carried_through(record_and_apply)
 
+    async def follow(self, decisions: Sequence[Decision]) -> None:
+        """Act upon what a person decided, which another deck of this process has recorded."""
+        self.approvals.follow(decisions)
+        await self._apply()
+
     async def settled(self, since: float | None = None) -> bool:
         """Wait until every server has something to show or has failed; whether they have.
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -205,6 +206,26 @@ def test_a_broken_configuration_harms_no_other_deck(config: Path, tmp_path: Path
         with pytest.raises(RpcError):
             other.initialize()
         assert client.call("s__echo", text="fine")["content"][0]["text"] == "fine"
+
+
+def test_a_decision_is_acted_upon_in_every_deck(config: Path) -> None:
+    """Nothing could be approved while the daemon runs; or one window would go on without what a person approved."""
+    write_config(config, s=row("echo", trust="strict"))
+    with door(config) as one, ExitStack() as later:
+        one.initialize()
+        assert one.list_tools() == []
+        other = later.enter_context(door(config, "--portable-schemas"))
+        other.initialize()
+        assert other.list_tools() == []
+        approved = quarterdeck_forked("trust", "approve", "s", "--all", "-c", str(config))
+        assert "approved: s echo" in approved.stdout, approved.stderr
+        for client in (one, other):
+            eventually(client.list_tools, DEADLINE_S)
+            assert client.call("s__echo", text="approved")["content"][0]["text"] == "approved"
+        refused = quarterdeck_forked("ledger", "compact")
+    assert refused.returncode == 2
+    assert "the daemon (process" in refused.stderr
+    assert "fix: end it with `quarterdeck down`" in refused.stderr
 
 
 def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path) -> None:

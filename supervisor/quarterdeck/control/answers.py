@@ -5,7 +5,7 @@ Servers, faults and confinement are shown without secrets.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -114,7 +114,7 @@ async def answer(product: Product, request: Request) -> Answer:
         case Listings():
             return await _list_all(product)
         case Decide(decisions):
-            return await _decide(product, decisions)
+            return await answer_decision(product.decide, decisions)
         case Inspect(server):
             status = product.status().get(server)
             if status is None:
@@ -163,9 +163,12 @@ async def _list_all(product: Product) -> ListingList:
     return ListingList(tuple(listings))
 
 
-async def _decide(product: Product, decisions: msgspec.Raw) -> Answer:
+async def answer_decision(
+    decide: Callable[[Sequence[Decision]], Awaitable[None]], decisions: msgspec.Raw
+) -> Decided | Refused:
+    """Have this decided; what is answered."""
     try:
-        await product.decide(_decisions.decode(decisions))
+        await decide(_decisions.decode(decisions))
     except msgspec.ValidationError as error:
         return Refused(Refusal.BAD_REQUEST, f"not a valid decision: {plain_words(error)}")
     except StaleDecisionError as error:

@@ -11,8 +11,9 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from quarterdeck.app import Product
 from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 
 from .answers import answer
 from .protocol import (
@@ -35,6 +37,7 @@ from .protocol import (
     BadLineError,
     Refusal,
     Refused,
+    Request,
     decode_request,
     encode,
 )
@@ -48,26 +51,40 @@ REQUEST_S: Final = 5.0
 SEND_S: Final = 30.0
 """To take an answer, which may be a large result."""
 
+AnswerRequest = Callable[[Request], Awaitable[Answer]]
+"""Answers one request; cancelling it cancels what it does."""
+
 _log = logging.getLogger("quarterdeck.control")
 
 
 @asynccontextmanager
 async def open_control(product: Product) -> AsyncIterator[None]:
-    """Answer commands about `deck`, and let them find it; requests under way are dropped at the end.
+    """Answer commands about `product`, and let them find it; requests under way are dropped at the end.
 
     Raises:
         UnsafePathError: the socket cannot be made.
     """
-    with writing_below(product.directory.path, RUNTIME_DIR_VARIABLE):
-        key = _make_key(product.directory.path / KEY_NAME)
-        made = await anyio.create_unix_listener(product.directory.socket_path(SOCKET_NAME), mode=0o600)
+    async with answering(product.directory, partial(answer, product)):
+        settings = product.settings
+        native = settings.native.fingerprint if settings.native is not None else ""
+        product.directory.announce(settings.config_paths, CLIENT_VERSION, native, settings.command)
+        yield
+
+
+@asynccontextmanager
+async def answering(directory: RuntimeDirectory, answer_request: AnswerRequest) -> AsyncIterator[None]:
+    """Answer commands that know the directory; requests under way are dropped at the end.
+
+    Raises:
+        UnsafePathError: the socket cannot be made.
+    """
+    with writing_below(directory.path, RUNTIME_DIR_VARIABLE):
+        key = _make_key(directory.path / KEY_NAME)
+        made = await anyio.create_unix_listener(directory.socket_path(SOCKET_NAME), mode=0o600)
     async with made as listener:
         # No task group around the body: it would wrap the body's own errors.
-        serving = asyncio.create_task(listener.serve(_RequestHandler(product, key).attend))
+        serving = asyncio.create_task(listener.serve(_RequestHandler(answer_request, key).attend))
         try:
-            settings = product.settings
-            native = settings.native.fingerprint if settings.native is not None else ""
-            product.directory.announce(settings.config_paths, CLIENT_VERSION, native, settings.command)
             yield
         finally:
             serving.cancel()
@@ -77,8 +94,8 @@ async def open_control(product: Product) -> AsyncIterator[None]:
 class _RequestHandler:
     """Answers one request a connection."""
 
-    def __init__(self, product: Product, key: bytes) -> None:
-        self._product = product
+    def __init__(self, answer_request: AnswerRequest, key: bytes) -> None:
+        self._answer = answer_request
         self._key = key
         self._clients = 0
 
@@ -122,7 +139,7 @@ class _RequestHandler:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_when_left, stream, tasks.cancel_scope)
             try:
-                reply = await answer(self._product, request)
+                reply = await self._answer(request)
             except Exception:
                 _log.exception("a command could not be answered")
                 reply = Refused(Refusal.INTERNAL, "the request failed in an unforeseen way: see the log of serve")

@@ -28,7 +28,7 @@ from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
+from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError, read_holder, take_lease
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.rewrite import needs_compaction
@@ -48,7 +48,9 @@ KEY_NAME: Final = "key"
 KEY_BYTES: Final = 32
 
 SERVE: Final = "serve"
-"""The command of a holder that stays, and that takes decisions over its control socket."""
+
+STAYING: Final = frozenset({SERVE, DAEMON})
+"""The commands of holders that stay, and that take decisions over their control sockets."""
 
 _log = logging.getLogger("quarterdeck.ledger")
 
@@ -204,7 +206,7 @@ async def open_recorder(
     directory = ledger_dir(state)
     # One that serves stays; a command will be gone soon.
     present = await asyncio.to_thread(read_holder, directory)
-    stays = present is not None and present.command == holder.command == SERVE
+    stays = present is not None and {present.command, holder.command} <= STAYING
     try:
         taken = await _take(directory, holder, 0.0 if stays else wait_s)
     except LeaseHeldError as error:

@@ -148,6 +148,11 @@ class Approvals:
         await self._record_quietly(events)
 
     @property
+    def recording(self) -> asyncio.Lock:
+        """Held while something is judged by the book, until that is recorded."""
+        return self._lists.recording
+
+    @property
     def startable(self) -> tuple[ServerConfig, ...]:
         """The servers that may be started, in configuration order."""
         return tuple(state.row.config for state in self._states.values() if state.verdict is Verdict.ADMITTED)
@@ -236,9 +241,13 @@ class Approvals:
             StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.
             LedgerWriteError: it cannot be kept: nothing was recorded.
         """
-        async with self._lists.recording:
+        async with self.recording:
             record = decide(self.book, decisions)
             await self._recorder.record(record.events, record.documents)
+        self.follow(decisions)
+
+    def follow(self, decisions: Sequence[Decision]) -> None:
+        """Judge anew what these decisions concern, which are recorded; what is blocked is not offered any more."""
         touched: dict[tuple[str, str], list[ItemKey]] = {}
         for decision in decisions:
             blocked = touched.setdefault((decision.scope, decision.server), [])

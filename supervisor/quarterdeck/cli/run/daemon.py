@@ -28,7 +28,8 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.server import open_control
+from quarterdeck.control.server import answering, open_control
+from quarterdeck.daemon.decisions import Decisions
 from quarterdeck.daemon.decks import LINGER_S, Decks, current_deck
 from quarterdeck.daemon.messages import Order, ServeRequest
 from quarterdeck.daemon.place import (
@@ -44,8 +45,8 @@ from quarterdeck.daemon.server import DoorServer, RefusalError
 from quarterdeck.daemon.start import log_path
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.ledger.errors import LedgerError
-from quarterdeck.ledger.open import SERVE, LedgerWriter, open_recorder
-from quarterdeck.ledger.store.lease import LeaseHeldError
+from quarterdeck.ledger.open import LedgerWriter, open_recorder
+from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError
 from quarterdeck.trust.lock.lockfile import DeckLock
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
@@ -182,12 +183,13 @@ async def _serve(
         runtime = await Runtime.acquire(configuration_digest((state_dir(),)))
         stack.push_async_callback(carried_through, runtime.release)
         runtime.warm_up()
-        holder = make_holder(runtime.directory, command=SERVE)
+        holder = make_holder(runtime.directory, command=DAEMON)
         opening = open_recorder(state_dir(), holder, must_write=True, wait_s=COMMAND_WAIT_S)
         recorder = await stack.enter_async_context(opening)
         assert isinstance(recorder, LedgerWriter)
         decks = Decks(read_found, partial(_open_deck, recorder, log), linger_s=linger_s)
         stack.push_async_callback(carried_through, decks.close)
+        await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, decks).answer))
         server = DoorServer(listener, read_key(directory), decks, to_refusal, stays=stays)
         log.follow(server)
         _on_signal(partial(server.obey, Order.END))

@@ -75,9 +75,10 @@ def leased(command: str = "ledger", wait_s: float = 0.0) -> Iterator[Path]:
             lease = take_lease(directory(), us, wait_s=wait_s)
         except LeaseHeldError as error:
             other = error.holder
-            who = f"quarterdeck {other.command} (process {other.pid})" if other is not None else "another process"
+            ending = other.ending if other is not None else "wait until it has ended"
             raise UsageError(
-                f"{who} writes the ledger {directory()}", "end it first, or name another --state-dir"
+                f"{other or 'another process'} writes the ledger {directory()}",
+                f"{ending}, or name another --state-dir",
             ) from None
         with lease:
             yield directory()
@@ -216,11 +217,11 @@ def send(decisions: "Sequence[Decision]") -> None:
         CommandError: they are not.
     """
     from quarterdeck.control.client import NoAnswerError, NotServingError
-    from quarterdeck.ledger.open import SERVE
+    from quarterdeck.ledger.open import STAYING
     from quarterdeck.ledger.store.lease import read_holder
 
     holder = read_holder(directory())
-    if holder is not None and holder.command == SERVE:
+    if holder is not None and holder.command in STAYING:
         try:
             _send_to(Path(holder.runtime_directory), decisions)
             return

@@ -23,6 +23,9 @@ from quarterdeck.ledger.events.events import decode_json, encode_json
 
 LOCK_NAME: Final = "lock"
 
+DAEMON: Final = "daemon"
+"""The command of the daemon, which no person types."""
+
 HOLDER_NAME: Final = "holder"
 
 _MAX_HOLDER_BYTES: Final = 64 * 1024
@@ -34,7 +37,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         digest: of the configuration that it runs.
-        command: what it was started as: `serve`, `call` and so on.
+        command: what it was started as: `serve`, `call` and so on; `DAEMON` for the daemon.
         runtime_directory: where its control socket is.
         started_at: ISO-8601 UTC.
         url: where it serves clients; None when it does so over stdio alone.
@@ -47,6 +50,17 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     runtime_directory: str = ""
     started_at: str = ""
     url: str | None = None
+
+    def __str__(self) -> str:
+        """What it is called."""
+        if self.command == DAEMON:
+            return f"the daemon (process {self.pid})"
+        return f"quarterdeck {self.command} (process {self.pid})" if self.command else f"process {self.pid}"
+
+    @property
+    def ending(self) -> str:
+        """How it is ended, as an order."""
+        return "end it with `quarterdeck down`" if self.command == DAEMON else "end it first"
 
 
 class LeaseHeldError(LedgerError):
@@ -163,10 +177,9 @@ def _tell(directory: Path, holder: Holder) -> int:
 def _held_message(directory: Path, holder: Holder | None, wanted: Holder) -> str:
     if holder is None:
         return f"another Quarterdeck starts or ends in {directory}: try again, or name another with --state-dir"
-    who = f"`quarterdeck {holder.command}` (pid {holder.pid})" if holder.command else f"process {holder.pid}"
-    if not wanted.digest:
-        return f"{who} writes the ledger in {directory}: stop it first, or name another directory with --state-dir"
+    if not wanted.digest or holder.command == DAEMON:
+        return f"{holder} writes the ledger in {directory}: {holder.ending}, or name another directory with --state-dir"
     if holder.digest != wanted.digest:
-        return f"{who} uses {directory} for another configuration: name another directory with --state-dir"
+        return f"{holder} uses {directory} for another configuration: name another directory with --state-dir"
     where = f" at {holder.url}" if holder.url else ""
-    return f"{who} runs this configuration already{where}: join it, or stop it first"
+    return f"{holder} runs this configuration already{where}: join it, or {holder.ending}"

@@ -50,13 +50,13 @@ def test_a_second_one_is_told_who_was_first(tmp_path: Path) -> None:
     """Two supervisors would write one history; or the second user would not know why it does not start."""
     with take_lease(tmp_path / "l", US):
         assert read_holder(tmp_path / "l") == US
-        with pytest.raises(LeaseHeldError, match=rf"serve` \(pid {os.getpid()}\) .* at http://127") as same:
+        with pytest.raises(LeaseHeldError, match=rf"serve \(process {os.getpid()}\) .* at http://127") as same:
             take_lease(tmp_path / "l", US)
         assert same.value.holder == US
         assert "join it" in str(same.value)
         with pytest.raises(LeaseHeldError, match=r"another configuration: .* --state-dir"):
             take_lease(tmp_path / "l", OTHER)
-        with pytest.raises(LeaseHeldError, match="stop it first"):
+        with pytest.raises(LeaseHeldError, match="end it first"):
             take_lease(tmp_path / "l", Holder(pid=2, digest=""))
     assert read_holder(tmp_path / "l") is None
     with take_lease(tmp_path / "l", OTHER):

@@ -70,6 +70,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "network_lost": "wait: it is restarted unless it keeps crashing",
         "not_connected": "quarterdeck ps says why; quarterdeck restart SERVER tries again",
         "not_executable": "make it executable, or start it through its interpreter",
+        "not_granted": "ask for a token that allows it: quarterdeck token list shows what each allows",
         "not_mcp": "correct command and args: the program must speak MCP on its stdin and stdout, for which many need "
         "an argument (its documentation says which)",
         "protocol_violation": "report this to us with the log",

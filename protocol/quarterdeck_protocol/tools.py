@@ -63,6 +63,13 @@ Report = Callable[[ProgressNote], None]
 """Takes progress notes, from the event loop; one that comes too fast may be dropped."""
 
 
+class Allowance(Protocol):
+    """What a client may use."""
+
+    def allows(self, tool: str) -> bool:
+        """Whether the tool of this name, `server__tool` or a native one's, may be listed and called."""
+
+
 class Client(Struct, frozen=True):
     """Who asks.
 
@@ -70,10 +77,16 @@ class Client(Struct, frozen=True):
         name: what people are told, and the ledger keeps: a token's name, or a program; empty where there is one client.
         key: tells clients apart.  What stands before the first slash is who was let in (a token, a door); what stands
             behind it, where there is something, is one of its sessions.
+        allowance: what it may use; None for everything.
     """
 
     name: str = ""
     key: str = ""
+    allowance: Allowance | None = None
+
+    def allows(self, tool: str) -> bool:
+        """See `Allowance`."""
+        return self.allowance is None or self.allowance.allows(tool)
 
 
 ANONYMOUS: Final = Client()
@@ -269,6 +282,10 @@ class ToolSource(ABC):
 
     def public(self, name: str) -> str:
         """What the tool is called before clients that is called `name`, before them or here."""
+        return name
+
+    def own(self, name: str) -> str:
+        """What the tool is called here that is called `name`, before clients or here."""
         return name
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:  # noqa: ARG002 - for those that can

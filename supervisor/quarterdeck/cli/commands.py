@@ -70,7 +70,7 @@ ENTRIES: Final = (
     Entry("link", "configure.clients:link", CONFIGURE, "Put quarterdeck into a client's configuration"),
     Entry("unlink", "configure.clients:unlink", CONFIGURE, "Take quarterdeck out of a client's configuration"),
     Entry("secret", "configure.secret:group", CONFIGURE, "Store the secrets that ${keyring:NAME} refers to"),
-    Entry("token", "configure.secret:token_group", CONFIGURE, "Show the bearer token of serve --http"),
+    Entry("token", "configure.secret:token_group", CONFIGURE, "Show, create and revoke bearer tokens of serve --http"),
     Entry("purge", "configure.purge:purge", CONFIGURE, "Show what is kept on disk, and remove it"),
     Entry("doctor", "diagnose.doctor:doctor", DIAGNOSE, "Find out what this machine can enforce, by trying it"),
     Entry("explain", "diagnose.explain:explain", DIAGNOSE, "Explain an error's code: cause, remedy, example"),

@@ -46,6 +46,9 @@ GRACE_S: Final = 1.0
 """How long calls under way may still take once serving is told to end; the SDK's client kills what it started 2 s after
 it asked it to end."""
 
+MAX_NAME_CHARS: Final = 200
+"""Of a tool's name that a client made up, in a message."""
+
 ANSWER_S: Final = 1.0
 """How long the answers to all that was under way may take to be written after that; over HTTP, the next of them."""
 
@@ -70,6 +73,20 @@ def shut_down(delivery: Delivery) -> ProtocolFault:
         return ProtocolFault(FaultKind.NOT_CONNECTED, message, code="shutting_down", delivery=delivery)
     message = "quarterdeck is shutting down: the call was sent, and not answered in time"
     return ProtocolFault(FaultKind.TOOL_ERROR, message, code="shutting_down", delivery=delivery)
+
+
+def not_granted(box: ToolSource, client: Client, tool: str) -> ProtocolFault | None:
+    """The fault of a call that its client may not make, whether there is such a tool or not; None for one that it may.
+
+    Args:
+        box: which knows the tool's own name.
+        client: who asks.
+        tool: as the client calls it.
+    """
+    if client.allowance is None or client.allows(box.own(tool)):
+        return None
+    message = f"the token {client.name!r} does not allow the tool {tool[:MAX_NAME_CHARS]!r}"
+    return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, message, "not_granted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +118,8 @@ async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None
     drain = drain or Drain()
     if drain.closing.cancelled:
         return fault_result(shut_down(Delivery.NOT_SENT))
+    if (refused := not_granted(box, call.client, call.name)) is not None:
+        return fault_result(refused)
     try:
         async with AsyncExitStack() as stack:
             on_progress = await _relay(stack, call.tell) if call.tell is not None else None

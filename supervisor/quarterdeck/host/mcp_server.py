@@ -221,7 +221,7 @@ class McpServer(Server[ResultSlot]):
                 return skeleton
             return under_envelope(skeleton, answer.whole)
         result = await call_next(ctx)
-        if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._content.instructions()):
+        if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._instructions_for(ctx)):
             return result | {"instructions": told}
         is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
         if ctx.method == "notifications/initialized" and is_legacy:
@@ -240,8 +240,11 @@ class McpServer(Server[ResultSlot]):
                     forget()
         self._content.has_settled = True
         self.sessions.listed(self._content.box.descriptors())
+        client = self._client_of(context)
         async with self._source_for(context) as box:
             shown = self._catalog.publish(box.descriptors(), context.protocol_version)
+            if client.allowance is not None:
+                shown = [tool for tool in shown if client.allows(box.own(str(tool["name"])))]
         context.lifespan_context.whole = {"tools": shown}
         return types.ListToolsResult(tools=[])
 
@@ -259,6 +262,10 @@ class McpServer(Server[ResultSlot]):
         async with self._source_for(context) as box:
             context.lifespan_context.whole = await run_call(box, call, self.drain)
         return types.CallToolResult(content=[])
+
+    def _instructions_for(self, context: Context) -> str:
+        """What a client is told that comes; they name servers, so nothing where it may not use all."""
+        return self._content.instructions() if self._client_of(context).allowance is None else ""
 
     def _client_of(self, context: Context) -> Client:
         if context.request is None:

@@ -73,6 +73,10 @@ class SessionSource(ToolSource):
         """See `ToolSource`; a native tool takes no raw call."""
         return None if call.tool in self.native_names else self._live.begin(call, deliver)
 
+    def own(self, name: str) -> str:
+        """See `ToolSource`."""
+        return name if name in self.native_names else self._live.own(name)
+
     def _is_native(self, name: str) -> bool:
         """Whether the native tools know best what to say of `name`, be it theirs or a slip."""
         if name in self.native_names:
@@ -145,7 +149,7 @@ class RenamedSource(ToolSource):
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
         """Run the tool that is shown under this name, or has it."""
-        name = self._owner(call.name)
+        name = self.own(call.name)
         return await self._source.run(call if name == call.name else replace(call, name=name), cancel)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -154,15 +158,15 @@ class RenamedSource(ToolSource):
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """See `ToolSource`; the name may be the source's own or the one that clients are shown."""
-        name = self._owner(call.tool)
+        name = self.own(call.tool)
         return self._source.begin(call if name == call.tool else msgspec.structs.replace(call, tool=name), deliver)
 
     def public(self, name: str) -> str:
         """See `ToolSource`."""
         return self._aliased[name][1].name if name in self._aliased else name
 
-    def _owner(self, name: str) -> str:
-        """The source's own name for the tool `name`."""
+    def own(self, name: str) -> str:
+        """See `ToolSource`."""
         if name not in self._owners and may_be_alias(name):
             # A client may know it from an earlier list than any of ours.
             self.descriptors()

@@ -24,7 +24,7 @@ from quarterdeck_protocol.tools import (
     WireResult,
 )
 
-from .calls import shut_down
+from .calls import not_granted, shut_down
 from .raw_calls import Key, RawRequest
 from .results import bad_result, fault_parts, splice
 
@@ -66,6 +66,8 @@ class WireCall:
     def begin(self, box: ToolSource, client: Client = ANONYMOUS) -> bool:
         """Start the call for `client`; False when the session has to run it."""
         request = self._request
+        if not_granted(box, client, request.name) is not None:
+            return False
         on_progress = self._pass_on if request.progress_token else None
         call = RawCall(request.name, request.arguments, request.meta, on_progress=on_progress, client=client)
         try:

@@ -24,6 +24,7 @@ WHATS: Final = {
 RECORDS: Final = {
     "ledger": "what servers offered, and who approved it",
     "token": "the token of serve --http",
+    "tokens.json": "what other tokens allow",
     "secrets": "what secret set keeps",
 }
 
@@ -39,7 +40,7 @@ def purge(
     ] = False,
     ledger: Annotated[
         bool,
-        Option("--ledger", help="With --all: the records too, which are the ledger, the token and stored secrets."),
+        Option("--ledger", help="With --all: the records too, which are the ledger, the tokens and stored secrets."),
     ] = False,
     config: options.Config = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,

@@ -16,6 +16,8 @@ from quarterdeck.cli.exits import ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Group, Option
 
+from .client_tokens import create, list_, revoke
+
 group: Final = Group("Keep secrets out of configuration files.")
 
 PLACES: Final = {"keyring": "the system's keyring", "secret": "a file that only you can read"}
@@ -102,18 +104,23 @@ def _read_value(name: str) -> str:
 
 TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name
 
-token_group: Final = Group("The bearer token of serve --http.")
+token_group: Final = Group("The bearer tokens of serve --http: yours, and those of single clients.")
 
 
 @token_group.command("show")
 def show_token(json: options.Json = False) -> None:
-    """Print the token; it is made when there is none yet."""
+    """Print your own token, which opens everything; it is made when there is none yet."""
     path = token_path()
     token = read_token(path)
     if json:
         print_json({"token": token, "path": str(path)})
     else:
         click.echo(token)
+
+
+token_group.command("create")(create)
+token_group.command("list")(list_)
+token_group.command("revoke")(revoke)
 
 
 def token_path() -> Path:

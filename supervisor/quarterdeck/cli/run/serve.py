@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 from quarterdeck.cli import options
+from quarterdeck.cli.configure.client_tokens import tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
@@ -279,7 +280,14 @@ def _plan_http(
     else:
         settings = replace(settings, open_port=port)
         check_networks(settings, port)
-    wanted = HttpOptions(bind=bind, port=port, token=token, allow_remote=allow_remote, hosts=tuple(hosts))
+    wanted = HttpOptions(
+        bind=bind,
+        port=port,
+        token=token,
+        tokens=tokens_path(),
+        allow_remote=allow_remote,
+        hosts=tuple(hosts),
+    )
     try:
         return settings, HttpPlan(wanted, listen(wanted), announce)
     except ProtocolFault as fault:

@@ -7,8 +7,8 @@ a header that is given twice never counts by its first.
 
 import hmac
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
@@ -100,18 +100,31 @@ def parse_name(text: str) -> Authority:
     return found
 
 
+Identify = Callable[[str], Client | str]
+"""Takes a token that was shown; whose it is, or why it opens nothing."""
+
+UNKNOWN: Final = "this token is not known: see `quarterdeck token list`"
+
+
+def know_nobody(_: str) -> Client | str:
+    """See `Identify`: there is no token but the owner's."""
+    return UNKNOWN
+
+
 class Admission:
     """The rules of one HTTP server."""
 
-    def __init__(self, names: Iterable[Authority], token: str | None) -> None:
+    def __init__(self, names: Iterable[Authority], token: str | None, identify: Identify = know_nobody) -> None:
         """Rules.
 
         Args:
             names: what it may be called; one without a port goes with each.
-            token: what clients must show; None for no check.
+            token: the owner's; None for no check.
+            identify: knows the tokens of others.
         """
         self._names = frozenset(names)
         self._token = token.encode() if token is not None else None
+        self._identify = identify
 
     def judge(self, method: str, path: str, headers: Sequence[Header]) -> HttpAnswer | Admitted:
         """What becomes of a request with this head."""
@@ -127,14 +140,24 @@ class Admission:
         shared = _shared_with(origins[0]) if self._token is not None and len(origins) == 1 else ()
         if shared and method == "OPTIONS" and (asked := _preflight(headers)):
             return HttpAnswer(204, headers=(*shared, *asked))
-        given = _values(headers, b"authorization")
-        if self._token is not None and not (len(given) == 1 and _shows(given[0], self._token)):
-            challenge = f'{_CHALLENGE}, error="invalid_token"' if given else _CHALLENGE
-            why = "this server needs its bearer token: see `quarterdeck token show`"
-            return HttpAnswer(401, why, (*shared, (b"www-authenticate", challenge.encode())))
+        client = self._client(_values(headers, b"authorization"))
+        if isinstance(client, HttpAnswer):
+            return replace(client, headers=(*shared, *client.headers))
         if twice := _given_twice(name for name, _ in headers):
             return HttpAnswer(400, f"the header {twice} is given more than once", shared)
-        return Admitted(shared, _client(OWNER if self._token is not None else ANONYMOUS, headers))
+        return Admitted(shared, _in_session(client, headers))
+
+    def _client(self, given: Sequence[str]) -> Client | HttpAnswer:
+        if self._token is None:
+            return ANONYMOUS
+        token = _token_in(given[0]) if len(given) == 1 else ""
+        if not token:
+            why = "this server needs one bearer token: see `quarterdeck token show`, and `quarterdeck token create`"
+            return unauthorized(why, "invalid_request" if given else "")
+        if hmac.compare_digest(token.encode("latin-1"), self._token):
+            return OWNER
+        client = self._identify(token)
+        return unauthorized(client, "invalid_token") if isinstance(client, str) else client
 
     def _is_ours(self, given: Authority | None) -> bool:
         return given is not None and (given in self._names or Authority(given.host) in self._names)
@@ -144,19 +167,29 @@ class Admission:
         return found is not None and self._is_ours(parse_authority(found[1]))
 
 
-def _client(client: Client, headers: Iterable[Header]) -> Client:
+def unauthorized(why: str, error: str) -> HttpAnswer:
+    """The answer to a request that shows no token that opens anything.
+
+    Source: RFC 6750, section 3.
+    """
+    challenge = f'{_CHALLENGE}, error="{error}", error_description="{why}"' if error else _CHALLENGE
+    return HttpAnswer(401, why, ((b"www-authenticate", challenge.encode()),))
+
+
+def _in_session(client: Client, headers: Iterable[Header]) -> Client:
     """The client in its session; a request without one is the client's own."""
     session = next(iter(_values(headers, b"mcp-session-id")), "")
-    return Client(client.name, f"{client.key}/{session}") if session else client
+    return Client(client.name, f"{client.key}/{session}", client.allowance) if session else client
 
 
 def _values(headers: Iterable[Header], name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in headers if key == name]
 
 
-def _shows(header: str, token: bytes) -> bool:
+def _token_in(header: str) -> str:
+    """The bearer token that a header shows; empty for none."""
     scheme, _, credentials = header.partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(credentials.strip().encode("latin-1"), token)
+    return credentials.strip() if scheme.lower() == "bearer" else ""
 
 
 def _given_twice(names: Iterable[bytes]) -> str:

@@ -54,7 +54,8 @@ class HttpOptions:
     Attributes:
         bind: a host name or address.
         port: 0 lets the system choose.
-        token: what clients must show; None for no check, on loopback only.
+        token: the owner's, which clients must show; None for no check, on loopback only.
+        tokens: the file of the tokens of others; None for none.
         allow_remote: whether `bind` may be reachable from other machines.
         hosts: further names to be called by, such as that of a remote machine; one without a port goes with each.
         max_body_bytes: of one request.
@@ -63,6 +64,7 @@ class HttpOptions:
     bind: str = DEFAULT_HOST
     port: int = 0
     token: str | None = None
+    tokens: Path | None = None
     allow_remote: bool = False
     hosts: tuple[str, ...] = ()
     max_body_bytes: int = MAX_BODY_BYTES

@@ -16,7 +16,6 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,6 +27,8 @@ from quarterdeck.host.provider import ProviderHostImpl
 from .admission import PATH, Admission, Header, HttpAnswer
 from .listener import ADMITTED, MAX_HEAD_BYTES, HttpListener
 from .options import HttpOptions, accepted_names, listen
+from .token_clients import TokenClients, answer
+from .token_file import GrantReader
 
 
 class AdmissionMiddleware:
@@ -44,11 +45,7 @@ class AdmissionMiddleware:
             return
         verdict = self._admission.judge(scope["method"], scope["path"], scope["headers"])
         if isinstance(verdict, HttpAnswer):
-            response: Response = Response(status_code=verdict.status)
-            if verdict.error:
-                response = JSONResponse({"error": verdict.error}, verdict.status)
-            response.raw_headers.extend(verdict.headers)
-            await response(scope, receive, send)
+            await answer(verdict)(scope, receive, send)
             return
         scope["state"][ADMITTED]()
         scope["state"][CLIENT] = verdict.client
@@ -101,12 +98,14 @@ async def serve_http(
             max_sessions=MAX_SESSIONS,
         )
         requests = _Requests(StreamableHTTPASGIApp(manager))
-        accepting = HttpListener(_configured(requests, options), listener, started)
+        clients = TokenClients(GrantReader(options.tokens).current) if options.tokens is not None else TokenClients()
+        accepting = HttpListener(_configured(requests, options, clients), listener, started)
         told_to_end = asyncio.Event()
 
         async def own() -> None:
             async with accepting.running(told_to_end), manager.run(), anyio.create_task_group() as tasks:
                 tasks.start_soon(server.tell_changes)
+                tasks.start_soon(clients.watch, requests)
                 await told_to_end.wait()
                 server.sessions.listen.close()
                 await _drain(server.drain, requests)
@@ -165,10 +164,10 @@ class _Requests:
             await self._news.wait()
 
 
-def _configured(endpoint: ASGIApp, options: HttpOptions) -> uvicorn.Config:
+def _configured(endpoint: ASGIApp, options: HttpOptions, clients: TokenClients) -> uvicorn.Config:
     app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
     return uvicorn.Config(
-        AdmissionMiddleware(app, Admission(accepted_names(options), options.token)),
+        AdmissionMiddleware(clients.wrap(app), Admission(accepted_names(options), options.token, clients.identify)),
         lifespan="off",
         ws="none",
         proxy_headers=False,

@@ -1,0 +1,179 @@
+"""`quarterdeck token create`, `list` and `revoke`: tokens for single HTTP clients, each with what it allows.
+
+A token is printed once, when it is made; what is kept cannot be shown to anybody as one.
+"""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import click
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Option
+
+if TYPE_CHECKING:
+    from quarterdeck.host.http.grants import Grant, Rate
+
+Name = Annotated[str, Argument(metavar="NAME", help="Whose it is: the ledger names calls by it.", show_default=False)]
+
+STATE_STYLES: Final = {"live": "green", "expired": "yellow", "revoked": "red"}
+
+_REPAIR: Final = "make it a file of your own that nobody else may read; without it no such token is accepted"
+
+
+def create(
+    name: Name,
+    server: Annotated[
+        list[str] | None,
+        Option(
+            "--server",
+            metavar="ID",
+            help="Only this server's tools; may be repeated. Native tools then need --profile.",
+            show_default=False,
+        ),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        Option(
+            "--tool",
+            metavar="GLOB",
+            help="Only tools whose names match, as 'notes__read_*'; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    profile: Annotated[
+        options.ProfileName | None,
+        Option(
+            "--profile",
+            metavar="read-only|workspace|all",
+            help="Of the native tools that are served no others.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[
+        str | None, Option("--rate", metavar="N/s|N/m|N/h", help="At most so many requests.", show_default=False)
+    ] = None,
+    expires: Annotated[
+        str | None, Option("--expires", metavar="SPAN", help="For how long: 12h, 30d, 4w.", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Make a token for one client of serve --http, and print it, this once."""
+    from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
+    from quarterdeck.host.http.grants import Grant, check_name, check_patterns, parse_rate, parse_span
+    from quarterdeck.host.http.token_file import TokensError, add_grant
+
+    now = time.time()
+    with as_command_error(ValueError, remedy="see quarterdeck token create --help"):
+        check_name(name)
+        servers, tools = check_patterns(server or ()), check_patterns(tool or ())
+        limit = parse_rate(rate) if rate is not None else None
+        until = now + parse_span(expires) if expires is not None else None
+
+    def make(digest: str) -> Grant:
+        return Grant(
+            name=name,
+            digest=digest,
+            created_at=now,
+            servers=servers,
+            tools=tools,
+            profile=profile.in_deck if profile is not None else "",
+            rate=limit,
+            expires_at=until,
+        )
+
+    path = tokens_path()
+    with (
+        as_command_error(TokensError, UnsafePathError, OSError, remedy=_REPAIR),
+        as_command_error(ValueError, remedy=f"choose another name, or end that one: quarterdeck token revoke {name}"),
+    ):
+        make_private_dir(path.parent)
+        token = add_grant(path, make, now)
+    if json:
+        print_json({"token": token, **_view(make(""), now)})
+        return
+    click.echo(token)
+    print_line("this is shown once: give it to its client now", "dim", stderr=True)
+
+
+def list_(json: options.Json = False) -> None:
+    """Show the tokens of clients: what each allows, and until when; those that ended for 30 days more."""
+    from quarterdeck.host.http.token_file import TokensError, load_grants
+
+    now = time.time()
+    with as_command_error(TokensError, remedy=_REPAIR):
+        grants = load_grants(tokens_path()).grants
+    if json:
+        print_json([_view(each, now) for each in grants])
+    elif grants:
+        rows = [
+            [
+                Cell(each.name, "cyan"),
+                Cell(each.state(now).value, STATE_STYLES[each.state(now)]),
+                Cell(", ".join(each.servers) or "all"),
+                Cell(", ".join(each.tools) or "all"),
+                Cell(_profile(each) or "-"),
+                Cell(str(each.rate or "-")),
+                Cell(_moment(each.expires_at) or "never", "dim"),
+            ]
+            for each in grants
+        ]
+        print_table(("NAME", "STATE", "SERVERS", "TOOLS", "PROFILE", "RATE", "EXPIRES"), rows)
+    else:
+        print_line("there are no tokens of clients: make one with quarterdeck token create NAME", stderr=True)
+
+
+def revoke(name: Name, json: options.Json = False) -> None:
+    """End a token at once; what its client has open ends too."""
+    from quarterdeck.host.http.token_file import TokensError
+    from quarterdeck.host.http.token_file import revoke as revoke_in
+
+    path = tokens_path()
+    with as_command_error(TokensError, remedy=_REPAIR):
+        is_revoked = path.parent.is_dir() and revoke_in(path, name, time.time())
+    if not is_revoked:
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"there is no token {name!r} that opens anything", "quarterdeck token list shows them"
+        )
+    if json:
+        print_json({"name": name, "state": "revoked"})
+    else:
+        print_line(f"{name} is revoked: its sessions end, and it opens nothing any more", "green")
+
+
+def tokens_path() -> Path:
+    """The file of the tokens of clients."""
+    from quarterdeck.config.places.paths import state_dir
+    from quarterdeck.host.http.token_file import TOKENS_NAME
+
+    return state_dir() / TOKENS_NAME
+
+
+def _view(grant: "Grant", now: float) -> dict[str, object]:
+    """A token for programs: everything but itself."""
+    rate: Rate | None = grant.rate
+    return {
+        "name": grant.name,
+        "state": grant.state(now).value,
+        "servers": list(grant.servers),
+        "tools": list(grant.tools),
+        "profile": _profile(grant) or None,
+        "rate": str(rate) if rate is not None else None,
+        "created_at": _moment(grant.created_at),
+        "expires_at": _moment(grant.expires_at),
+        "revoked_at": _moment(grant.revoked_at),
+    }
+
+
+def _profile(grant: "Grant") -> str:
+    return options.ProfileName(grant.profile).shown.value if grant.profile else ""
+
+
+def _moment(at: float | None) -> str | None:
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,98 @@
+"""`quarterdeck token create`, `list` and `revoke`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli.program import run
+from quarterdeck.host.http.token_file import load_grants
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory of the test's own, not there yet."""
+    state = tmp_path / "state"
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(state))
+    return state
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[str, str]:
+    """What a `token` command that ends so prints, on stdout and stderr."""
+    assert run(["token", *words]) == code
+    return capsys.readouterr()
+
+
+def test_a_token_is_printed_once_and_listed_without_itself(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script could not take it from stdout; or the list would give every client's away."""
+    limits = ("--server", "fs", "--tool", "fs__*", "--profile", "read-only", "--rate", "20/s", "--expires", "30d")
+    out, err = said(capsys, "create", "ci", *limits)
+    token = out.strip()
+    assert "shown once" in err
+    assert token.startswith("qd_")
+    out, _ = said(capsys, "list")
+    assert token not in out
+    assert out.splitlines()[1].split()[:6] == ["ci", "live", "fs", "fs__*", "read-only", "20/s"]
+    [row] = json.loads(said(capsys, "list", "--json")[0])
+    assert (row["name"], row["state"], row["servers"], row["tools"]) == ("ci", "live", ["fs"], ["fs__*"])
+    assert (row["profile"], row["rate"], row["revoked_at"]) == ("read-only", "20/s", None)
+    assert row["expires_at"] > row["created_at"]
+    assert load_grants(state / "tokens.json").find(token) is not None
+    assert state.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_token_that_is_revoked_is_listed_as_that(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody could see whether it took effect, or make one of that name again."""
+    first = json.loads(said(capsys, "create", "ci", "--json")[0])["token"]
+    assert "is revoked" in said(capsys, "revoke", "ci")[0]
+    assert json.loads(said(capsys, "create", "ci", "--json")[0])["token"] != first
+    states = [row["state"] for row in json.loads(said(capsys, "list", "--json")[0])]
+    assert states == ["revoked", "live"]
+
+
+def test_what_is_not_there_is_not_revoked(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A typo would leave the token that was meant open, without a word."""
+    assert "there is no token 'ci'" in said(capsys, "revoke", "ci", code=3)[1]
+    said(capsys, "create", "ci")
+    said(capsys, "revoke", "ci")
+    assert "there is no token 'ci'" in said(capsys, "revoke", "ci", code=3)[1]
+    assert "there are no tokens" not in said(capsys, "list")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("a b",), "cannot be a token's name"),
+        (("owner",), "token of quarterdeck token show"),
+        (("ci", "--rate", "often"), "'often' is not a rate"),
+        (("ci", "--expires", "never"), "'never' is not a span of time"),
+        (("ci", "--tool", ""), "is not a pattern"),
+    ],
+)
+def test_what_cannot_be_meant_makes_no_token(
+    state: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    """A token would be made that allows more than its maker thinks."""
+    out, err = said(capsys, "create", *words, code=2)
+    assert out == ""
+    assert says in err
+    assert not (state / "tokens.json").exists()
+
+
+def test_a_name_is_one_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    """The ledger could not tell whose call it was."""
+    said(capsys, "create", "ci")
+    out, err = said(capsys, "create", "ci", code=2)
+    assert out == ""
+    assert "there is a token called 'ci'" in err
+    assert "quarterdeck token revoke ci" in err
+
+
+def test_a_damaged_file_is_told_and_kept(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was revoked would open again after the next command."""
+    state.mkdir(mode=0o700)
+    (state / "tokens.json").write_text("{")
+    (state / "tokens.json").chmod(0o600)
+    for words in (("create", "x"), ("list",), ("revoke", "x")):
+        assert "tokens.json is not a file of tokens" in said(capsys, *words, code=2)[1]
+    assert (state / "tokens.json").read_text() == "{"

@@ -1,0 +1,178 @@
+"""Clients over HTTP by their tokens: what each is shown and may call, how often, and what ends with its token."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from support.clients.http_clients import ACCEPT, PING, RAW, call_raw, connected, listening, post
+from support.tools.tool_boxes import LiveBox, answer, hold
+
+from quarterdeck.common.tool_names import NameBudget, public_names
+from quarterdeck.host.http import token_clients
+from quarterdeck.host.http.grants import Grant, Rate
+from quarterdeck.host.http.token_file import add_grant, revoke
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
+OWNER = "t" * 40
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of tokens, looked at often."""
+    monkeypatch.setattr(token_clients, "LOOK_S", 0.02)
+    return tmp_path / "tokens.json"
+
+
+def token_of(path: Path, name: str = "ci", **limits: Any) -> str:
+    now = time.time()
+    return add_grant(path, lambda digest: Grant(name=name, digest=digest, created_at=now, **limits), now)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def two_servers() -> LiveBox:
+    box = LiveBox()
+    for name in ("fs__read", "fs__write", "web__get"):
+        box.graft(name, answer({"content": []}))
+    return box
+
+
+async def names_of(client: Any) -> list[str]:
+    listed = await client.session.send_request(types.ListToolsRequest(), RAW)
+    return [tool["name"] for tool in listed["tools"]]
+
+
+@ERAS
+async def test_a_client_is_shown_and_may_call_what_its_token_allows(mode: str, path: Path) -> None:
+    """A program that was given one tool could use every other, by its name."""
+    box = two_servers()
+    token = token_of(path, servers=("fs",), tools=("*__read",))
+    async with listening(box, token=OWNER, tokens=path) as url:
+        async with connected(url, mode, token) as client:
+            assert await names_of(client) == ["fs__read"]
+            for _ in range(3):  # in whatever way a call goes, after the first, too
+                assert await call_raw(client, "fs__read", {}) | {"content": []} != {}
+                for name in ("fs__write", "web__get", "no__such"):
+                    refused = await call_raw(client, name, {})
+                    assert refused["isError"]
+                    assert refused["_meta"]["quarterdeck/fault"]["code"] == "not_granted"
+                    assert f"the token 'ci' does not allow the tool '{name}'" in refused["content"][0]["text"]
+        async with connected(url, mode, OWNER) as owner:
+            assert await names_of(owner) == ["fs__read", "fs__write", "web__get"]
+    assert [begun.name for begun in box.begun] == ["fs__read"] * 3
+    assert {begun.client.name for begun in box.begun} == {"ci"}
+
+
+async def test_a_token_is_about_tools_by_their_own_names(path: Path) -> None:
+    """Behind a short name, another tool could be called, or none."""
+    box, long = LiveBox(), "fs__" + "x" * 60
+    box.graft(long, answer({"content": []}))
+    budget = NameBudget(limit=40)
+    alias = public_names([long], budget)[long]
+    tokens = token_of(path, tools=("fs__x*",)), token_of(path, "other", servers=("web",))
+    async with listening(box, budget=budget, token=OWNER, tokens=path) as url:
+        async with connected(url, "legacy", tokens[0]) as client:
+            assert await names_of(client) == [alias]
+            assert not (await call_raw(client, alias, {})).get("isError")
+        async with connected(url, "legacy", tokens[1]) as client:
+            assert await names_of(client) == []
+            assert (await call_raw(client, alias, {}))["isError"]
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        (lambda path: None, "needs one bearer token"),
+        (lambda path: f"{token_of(path)}x", "not known"),
+        (lambda path: token_of(path, expires_at=time.time() - 1), "has expired"),
+        (lambda path: (token_of(path), revoke(path, "ci", time.time()))[0], "was revoked"),
+    ],
+    ids=["missing", "wrong", "expired", "revoked"],
+)
+async def test_a_token_that_opens_nothing_is_answered_with_the_reason(
+    path: Path, end: Callable[[Path], str | None], says: str
+) -> None:
+    """Whoever set a client up could not tell a typo from a token that has ended."""
+    token = end(path)
+    async with listening(LiveBox(), token=OWNER, tokens=path) as url:
+        reply = await post(url, bearer(token) if token else {})
+    assert reply.status_code == 401
+    assert says in reply.json()["error"]
+    challenge = reply.headers["www-authenticate"]
+    assert ('error="invalid_token"' in challenge) is bool(token)
+
+
+async def test_a_rate_is_kept_and_its_client_told_when_to_come_back(path: Path) -> None:
+    """A loop in a client would have the servers to itself."""
+    token = token_of(path, rate=Rate(2, 3600.0))
+    async with listening(LiveBox(), token=OWNER, tokens=path) as url:
+        replies = [await post(url, bearer(token)) for _ in range(4)]
+        assert [reply.status_code for reply in replies] == [400, 400, 429, 429]
+        assert 1700 < int(replies[2].headers["retry-after"]) <= 1800
+        assert "the token 'ci' may not ask so often" in replies[2].json()["error"]
+        assert (await post(url, bearer(OWNER))).status_code == 400
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+@ERAS
+async def test_what_a_client_has_open_ends_with_its_token(mode: str, path: Path, how: str) -> None:
+    """A token that got lost could be used for as long as its finder stays connected."""
+    box, ends = LiveBox(), list[object]()
+    box.graft("s__t", hold)
+    token = token_of(path, expires_at=time.time() + 1.0 if how == "expired" else None)
+
+    async def stay(url: str) -> None:
+        # How a client learns of it is the client's affair.
+        with contextlib.suppress(Exception):
+            async with connected(url, mode, token) as client:
+                ends.append(await call_raw(client, "s__t", {}))
+
+    async with (
+        listening(box, token=OWNER, tokens=path) as url,
+        connected(url, mode, token_of(path, "other")) as other,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(stay, url)
+        begun = await box.next_begun()
+        if how == "revoked":
+            revoke(path, "ci", time.time())
+        with anyio.fail_after(10):
+            await begun.cancelled
+        assert (await post(url, bearer(token))).status_code == 401
+        tasks.cancel_scope.cancel()
+        box.graft("s__u", answer({"content": []}))
+        assert not (await call_raw(other, "s__u", {})).get("isError")
+    assert ends == []
+
+
+async def test_a_session_is_of_the_token_that_opened_it(path: Path) -> None:
+    """Whoever has a token of any kind could listen in on another's session, or end it."""
+    opening = {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        },
+    }
+    mine, others = token_of(path, "mine"), token_of(path, "others")
+    async with listening(LiveBox(), token=OWNER, tokens=path) as url, httpx2.AsyncClient(headers=ACCEPT) as http:
+        opened = await http.post(url, json=opening, headers=bearer(mine))
+        session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        for token in (others, OWNER):
+            for method in ("POST", "GET", "DELETE"):
+                reply = await http.request(method, url, json=PING, headers=bearer(token) | session)
+                assert (reply.status_code, reply.json()["error"]["message"]) == (404, "Session not found")
+        assert (await http.post(url, json=PING, headers=bearer(mine) | session)).status_code == 200

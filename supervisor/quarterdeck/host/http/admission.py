@@ -7,10 +7,11 @@ a header that is given twice never counts by its first.
 
 import hmac
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from math import ceil
+from typing import Final, Protocol
 
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
@@ -100,31 +101,47 @@ def parse_name(text: str) -> Authority:
     return found
 
 
-Identify = Callable[[str], Client | str]
-"""Takes a token that was shown; whose it is, or why it opens nothing."""
-
 UNKNOWN: Final = "this token is not known: see `quarterdeck token list`"
 
 
-def know_nobody(_: str) -> Client | str:
-    """See `Identify`: there is no token but the owner's."""
-    return UNKNOWN
+class Tokens(Protocol):
+    """The tokens of others than the owner."""
+
+    def identify(self, token: str) -> Client | str:
+        """Whose token this is, or why it opens nothing."""
+        ...
+
+    def wait_s(self, client: Client) -> float:
+        """Count a message of this client; 0 when it may be sent now, else in how many seconds."""
+        ...
+
+
+class NoTokens:
+    """There is none."""
+
+    def identify(self, _: str) -> Client | str:
+        """See `Tokens`."""
+        return UNKNOWN
+
+    def wait_s(self, _: Client) -> float:
+        """See `Tokens`."""
+        return 0.0
 
 
 class Admission:
     """The rules of one HTTP server."""
 
-    def __init__(self, names: Iterable[Authority], token: str | None, identify: Identify = know_nobody) -> None:
+    def __init__(self, names: Iterable[Authority], token: str | None, tokens: Tokens | None = None) -> None:
         """Rules.
 
         Args:
             names: what it may be called; one without a port goes with each.
             token: the owner's; None for no check.
-            identify: knows the tokens of others.
+            tokens: those of others; None for none.
         """
         self._names = frozenset(names)
         self._token = token.encode() if token is not None else None
-        self._identify = identify
+        self._tokens = tokens or NoTokens()
 
     def judge(self, method: str, path: str, headers: Sequence[Header]) -> HttpAnswer | Admitted:
         """What becomes of a request with this head."""
@@ -145,6 +162,9 @@ class Admission:
             return replace(client, headers=(*shared, *client.headers))
         if twice := _given_twice(name for name, _ in headers):
             return HttpAnswer(400, f"the header {twice} is given more than once", shared)
+        if method == "POST" and (wait_s := self._tokens.wait_s(client)):
+            why = f"the token {client.name!r} may not ask so often: wait {wait_s:.3g} s"
+            return HttpAnswer(429, why, (*shared, (b"retry-after", str(ceil(wait_s)).encode())))
         return Admitted(shared, _in_session(client, headers))
 
     def _client(self, given: Sequence[str]) -> Client | HttpAnswer:
@@ -156,7 +176,7 @@ class Admission:
             return unauthorized(why, "invalid_request" if given else "")
         if hmac.compare_digest(token.encode("latin-1"), self._token):
             return OWNER
-        client = self._identify(token)
+        client = self._tokens.identify(token)
         return unauthorized(client, "invalid_token") if isinstance(client, str) else client
 
     def _is_ours(self, given: Authority | None) -> bool:

@@ -167,7 +167,7 @@ class _Requests:
 def _configured(endpoint: ASGIApp, options: HttpOptions, clients: TokenClients) -> uvicorn.Config:
     app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
     return uvicorn.Config(
-        AdmissionMiddleware(clients.wrap(app), Admission(accepted_names(options), options.token, clients.identify)),
+        AdmissionMiddleware(clients.wrap(app), Admission(accepted_names(options), options.token, clients)),
         lifespan="off",
         ws="none",
         proxy_headers=False,

@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from functools import cache, partial
-from math import ceil
 from typing import Final
 
 import anyio
@@ -19,7 +18,7 @@ from quarterdeck.common.tool_names import Profile
 from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck_protocol.tools import Client
 
-from .admission import PATH, UNKNOWN, Header, HttpAnswer, unauthorized
+from .admission import PATH, UNKNOWN, HttpAnswer, unauthorized
 from .grants import NO_GRANTS, Bucket, Grant, Grants, GrantState
 
 LOOK_S: Final = 0.5
@@ -77,7 +76,7 @@ class TokenClients:
         self._under_way: dict[str, set[_Request]] = {}
 
     def identify(self, token: str) -> Client | str:
-        """See `Identify`."""
+        """See `Tokens`."""
         grants = self._current()
         grant = grants.find(token) if grants.key else None
         if grant is None:
@@ -91,6 +90,14 @@ class TokenClients:
             known = self._clients[client.key] = grant, Client(client.name, client.key, allowance)
         return known[1]
 
+    def wait_s(self, client: Client) -> float:
+        """See `Tokens`."""
+        grant, _ = self._clients.get(client.key, (None, None))
+        if grant is None or grant.rate is None:
+            return 0.0
+        now = time.monotonic()
+        return self._buckets.setdefault(client.key, Bucket(grant.rate, now)).take(now)
+
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """The app, for requests whose scope's state says who their client is."""
         return partial(self._serve, app)
@@ -99,7 +106,7 @@ class TokenClients:
         """End what is open of tokens that open nothing any more, by requests to `app`; ends by cancellation."""
         while True:
             await anyio.sleep(LOOK_S)
-            for who in {*self._owners.values(), *self._under_way} & self._clients.keys():
+            for who in tuple(self._clients):
                 if why := self._why_ended(who):
                     await self._end(app, who, why)
 
@@ -135,9 +142,6 @@ class TokenClients:
             error = {"code": -32600, "message": "Session not found"}
             await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 404)(scope, receive, send)
             return
-        if scope["method"] == "POST" and (wait_s := self._wait_s(who)):
-            await _too_many(client, wait_s)(scope, receive, send)
-            return
         if session in self._owners:
             self._owners.move_to_end(session)
         request = _Request(send)
@@ -161,15 +165,6 @@ class TokenClients:
                 if len(self._owners) > MAX_SESSIONS:
                     self._owners.popitem(last=False)
         await request.send(message)
-
-    def _wait_s(self, who: str) -> float:
-        """In how many seconds this client may ask again; 0 for now."""
-        grant, _ = self._clients.get(who, (None, None))
-        if grant is None or grant.rate is None:
-            return 0.0
-        if who not in self._buckets:
-            self._buckets[who] = Bucket(grant.rate, time.monotonic())
-        return self._buckets[who].take(time.monotonic())
 
 
 class _Request:
@@ -210,12 +205,6 @@ def answer(verdict: HttpAnswer) -> Response:
         response = JSONResponse({"error": verdict.error}, verdict.status)
     response.raw_headers.extend(verdict.headers)
     return response
-
-
-def _too_many(client: Client, wait_s: float) -> Response:
-    why = f"the token {client.name!r} may not ask so often: wait {wait_s:.3g} s"
-    header: Header = (b"retry-after", str(ceil(wait_s)).encode())
-    return answer(HttpAnswer(429, why, (header,)))
 
 
 def _deletion(session: str, client: Client) -> Scope:

@@ -16,7 +16,8 @@ from quarterdeck_protocol.tools import ToolBox, ToolSource
 from .sources import SessionSource, source_without_native
 
 MAX_NAMED: Final = 64
-"""Decks without a connection at one time; a further client takes the place of the one idle longest."""
+"""Decks without a connection at one time; a further client takes the place of one that was used for one request alone,
+or else of the one idle longest: a client that calls itself differently each time ends nobody's but its own."""
 
 IDLE_S: Final = 600.0
 """How long a deck without a connection waits for its client's next request; its background processes end with it."""
@@ -129,10 +130,11 @@ class Decks:
         named = [(client, deck) for client, deck in self._decks.items() if not deck.is_bound]
         if len(named) < MAX_NAMED:
             return True
-        oldest = next((client for client, deck in named if not deck.is_used), None)
-        if oldest is None:
+        idle = [(client, deck) for client, deck in named if not deck.is_used]  # the one idle longest first
+        if not idle:
             return False
-        self.end(oldest)
+        missed_least, _ = min(idle, key=lambda one: one[1].requests > 1)
+        self.end(missed_least)
         return True
 
 
@@ -143,6 +145,7 @@ class _ClientDeck:
         loop = asyncio.get_running_loop()
         self.is_bound: Final = is_bound
         self.idle: asyncio.TimerHandle | None = None
+        self.requests = 0
         self._users = 0
         self._ending = asyncio.Event()
         self._opened: asyncio.Future[SessionSource] = loop.create_future()
@@ -155,6 +158,7 @@ class _ClientDeck:
 
     def enter(self) -> None:
         """One request more."""
+        self.requests += 1
         self._users += 1
         if self.idle is not None:
             self.idle.cancel()

@@ -28,13 +28,15 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ProgressNote, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, Tell, run_call
 from .decks import Decks
+from .in_flight import InFlight
 from .publish import Catalog
-from .results import under_envelope
+from .results import fault_result, under_envelope
 
 DEBOUNCE_S: Final = 0.1
 """After a change was told, those of so long are told together: a fleet that starts changes once per server."""
@@ -126,6 +128,12 @@ class ResultSlot:
     whole: dict[str, object] | None = None
 
 
+MAX_CALLS_EACH: Final = 512
+"""Of one client under way over HTTP, read or not; each is a task and some 90 KiB."""
+
+MAX_CALLS: Final = 2048
+"""Of all clients, before shares count."""
+
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 """What a client says first, and is told the instructions in answer to."""
 
@@ -175,6 +183,8 @@ class McpServer(Server[ResultSlot]):
         self.sessions: Final = Sessions()
         self.drain: Final = Drain()
         self._content = content
+        self.calls: Final = InFlight(MAX_CALLS_EACH, MAX_CALLS)
+        """Those under way, where there are many clients."""
         self._is_alone = is_alone
         self._client = client
         self._catalog = Catalog(portable_schemas=content.portable_schemas)
@@ -259,8 +269,17 @@ class McpServer(Server[ResultSlot]):
             tell=_teller(context) if "progressToken" in meta else None,
             client=self._client_of(context),
         )
-        async with self._source_for(context) as box:
-            context.lifespan_context.whole = await run_call(box, call, self.drain)
+        # One client over one connection is bounded where its requests are read.
+        if not self._is_alone and (refused := self.calls.begin(call.client.key)):
+            fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, f"too many calls: {refused}", "busy")
+            context.lifespan_context.whole = fault_result(fault)
+            return types.CallToolResult(content=[])
+        try:
+            async with self._source_for(context) as box:
+                context.lifespan_context.whole = await run_call(box, call, self.drain)
+        finally:
+            if not self._is_alone:
+                self.calls.end(call.client.key)
         return types.CallToolResult(content=[])
 
     def _instructions_for(self, context: Context) -> str:
@@ -281,7 +300,7 @@ class McpServer(Server[ResultSlot]):
         if self._is_alone:
             return decks.borrow(self, is_bound=True, live=live)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return decks.borrow(_caller(context), is_bound=False, live=live)
+            return decks.borrow((self._client_of(context).key, _caller(context)), is_bound=False, live=live)
         connection = connection_of(context.session)
         if _HAS_DECK not in connection.state:
             connection.state[_HAS_DECK] = True

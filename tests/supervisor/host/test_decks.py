@@ -137,6 +137,20 @@ async def test_of_too_many_clients_the_one_idle_longest_makes_room(monkeypatch):
     await decks.close()
 
 
+async def test_a_client_with_ever_new_names_ends_no_deck_that_others_come_back_to(monkeypatch):
+    """Their background processes would end with it."""
+    monkeypatch.setattr(module, "MAX_NAMED", 3)
+    maker = DeckMaker()
+    decks = decks_of(maker, idle_s=3600)
+    for client in ("calm", "calm", *range(8)):
+        async with decks.borrow(client, is_bound=False):
+            pass
+    await eventually_async(lambda: maker.closed == [1, 2, 3, 4, 5, 6])
+    async with decks.borrow("calm", is_bound=False):
+        assert len(maker.opened) == 9
+    await decks.close()
+
+
 async def test_when_all_are_at_work_one_more_client_is_told_to_wait(monkeypatch):
     """It would get nothing, or take another one's deck away in the middle of a call."""
     monkeypatch.setattr(module, "MAX_NAMED", 1)

@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 import uvicorn
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -27,6 +27,8 @@ from quarterdeck.host.provider import ProviderHostImpl
 from .admission import PATH, Admission, Header, HttpAnswer
 from .listener import ADMITTED, MAX_HEAD_BYTES, HttpListener
 from .options import HttpOptions, accepted_names, listen
+from .request_limit import RequestLimit
+from .sessions import SessionManager
 from .token_clients import TokenClients, answer
 from .token_file import GrantReader
 
@@ -61,9 +63,6 @@ def _adding(headers: tuple[Header, ...], send: Send) -> Send:
     return add
 
 
-MAX_SESSIONS: Final = 256
-"""Legacy sessions open at once; each holds a task."""
-
 STOP_S: Final = 2
 """How long connections that are left may take to close once serving ends, whole seconds."""
 
@@ -91,13 +90,12 @@ async def serve_http(
     listener = listener or listen(options)
     try:
         server = host.make_server()
-        manager = StreamableHTTPSessionManager(
+        manager = SessionManager(
             server,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
             max_request_body_size=options.max_body_bytes,
-            max_sessions=MAX_SESSIONS,
         )
-        requests = _Requests(StreamableHTTPASGIApp(manager))
+        requests = _Requests(RequestLimit(StreamableHTTPASGIApp(manager)))
         clients = TokenClients(GrantReader(options.tokens).current) if options.tokens is not None else TokenClients()
         accepting = HttpListener(_configured(requests, options, clients), listener, started)
         told_to_end = asyncio.Event()

@@ -1,0 +1,128 @@
+"""What one of many HTTP clients may have open: which session makes room, and who is refused what."""
+
+import json
+
+import anyio
+import httpx2
+import pytest
+from support.clients.http_clients import ACCEPT, PING, listening
+from support.tools.tool_boxes import LiveBox, hold
+from support.waiting import POLL_S
+
+from quarterdeck.host import mcp_server as server_module
+from quarterdeck.host.http import request_limit as limit_module
+from quarterdeck.host.http import sessions as module
+
+pytestmark = pytest.mark.anyio
+
+HEADERS = {**ACCEPT, "Content-Type": "application/json"}
+GREETING = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+
+CALL = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "s__t", "arguments": {}}}
+
+
+async def say(http, url, message, session=None):
+    """The status of a message's answer, and the session that it names."""
+    given = {**HEADERS, **({"Mcp-Session-Id": session} if session else {})}
+    answer = await http.post(url, headers=given, content=json.dumps(message).encode())
+    return answer.status_code, answer.headers.get("mcp-session-id")
+
+
+async def opened(http, url):
+    """A session whose greeting is complete."""
+    status, session = await say(http, url, GREETING)
+    assert status == 200
+    assert (await say(http, url, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session))[0] == 202
+    return session
+
+
+async def is_open(http, url, session):
+    """Whether it is answered; which is to use it."""
+    status, _ = await say(http, url, PING, session)
+    assert status in {200, 404}
+    return status == 200
+
+
+async def test_a_session_that_nobody_ended_makes_room_for_a_new_one(monkeypatch):
+    """Clients that never end theirs would lock every new one out for half an hour."""
+    monkeypatch.setattr(module, "MAX_SESSIONS", 2)
+    async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
+        first, second, third = [await opened(http, url) for _ in range(3)]
+        assert [await is_open(http, url, one) for one in (first, second, third)] == [False, True, True]
+
+
+async def test_a_flood_of_sessions_costs_nobody_a_session_that_was_used(monkeypatch):
+    """One client that opens a thousand would end the conversations of all others."""
+    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
+    async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
+        calm = await opened(http, url)
+        assert await is_open(http, url, calm)
+        for _ in range(8):
+            await opened(http, url)
+        assert await is_open(http, url, calm)
+
+
+async def test_of_used_sessions_the_one_idle_longest_makes_room(monkeypatch):
+    """Whoever came back a moment ago would have to start again."""
+    monkeypatch.setattr(module, "MAX_SESSIONS", 2)
+    async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
+        first, second = [await opened(http, url) for _ in range(2)]
+        assert [await is_open(http, url, one) for one in (first, second, first)] == [True] * 3
+        await opened(http, url)
+        assert [await is_open(http, url, one) for one in (first, second)] == [True, False]
+
+
+async def test_a_session_with_a_call_under_way_is_not_ended_and_a_new_one_is_refused(monkeypatch):
+    """An answer would be lost because somebody else came."""
+    monkeypatch.setattr(module, "MAX_SESSIONS", 1)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with listening(box) as url, httpx2.AsyncClient() as http:
+        session = await opened(http, url)
+        given = {**HEADERS, "Mcp-Session-Id": session}
+        async with http.stream("POST", url, headers=given, content=json.dumps(CALL).encode()) as answer:
+            begun = await box.next_begun()
+            assert (await say(http, url, GREETING))[0] == 503
+            begun.settle({"content": []})
+            assert '"id":5' in "".join([chunk async for chunk in answer.aiter_text()])
+
+
+async def test_requests_beyond_a_client_s_own_are_refused_with_429_and_no_other_client_s(monkeypatch):
+    """One client's open requests would take every connection; or it would not know that it is to wait."""
+    monkeypatch.setattr(limit_module, "MAX_REQUESTS_EACH", 1)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with listening(box) as url, httpx2.AsyncClient() as http:
+        busy, calm = [await opened(http, url) for _ in range(2)]
+        given = {**HEADERS, "Mcp-Session-Id": busy}
+        async with http.stream("POST", url, headers=given, content=json.dumps(CALL).encode()) as answer:
+            begun = await box.next_begun()
+            refused = await http.post(url, headers=given, content=json.dumps(PING).encode())
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert "1 of this client are under way" in refused.json()["error"]
+            assert await is_open(http, url, calm)
+            begun.settle({"content": []})
+            assert '"id":5' in "".join([chunk async for chunk in answer.aiter_text()])
+        while (await say(http, url, PING, busy))[0] == 429:  # noqa: ASYNC110 - the server has no event for us
+            await anyio.sleep(POLL_S)
+
+
+async def test_calls_beyond_a_client_s_own_end_as_busy_though_nobody_waits_for_the_others(monkeypatch):
+    """A client that asks and goes away, again and again, would fill our memory."""
+    monkeypatch.setattr(server_module, "MAX_CALLS_EACH", 1)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with listening(box) as url, httpx2.AsyncClient() as http:
+        session = await opened(http, url)
+        given = {**HEADERS, "Mcp-Session-Id": session}
+        async with http.stream("POST", url, headers=given, content=json.dumps(CALL).encode()):
+            begun = await box.next_begun()
+        answer = await http.post(url, headers=given, content=json.dumps(CALL | {"id": 6}).encode())
+        assert "too many calls: 1 of this client are under way" in answer.text
+        assert '"code":"busy"' in answer.text.replace(" ", "")
+        begun.settle({"content": []})

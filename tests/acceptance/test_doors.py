@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 import pytest
-from support.clients.raw_client import RawStdioClient, RpcError
+from support.clients.raw_client import CLIENT_INFO, RawStdioClient, RpcError
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json
 from support.processes.leftovers import assert_gone, is_running, no_leftovers
@@ -62,6 +62,11 @@ def status() -> dict[str, Any] | None:
 def calls() -> list[dict[str, Any]]:
     """What the ledger says was called."""
     return [json.loads(line) for line in quarterdeck_forked("ledger", "calls", "--json").stdout.splitlines()]
+
+
+def wait_for_client(*, calls: int = 0) -> None:
+    """Until the daemon knows one that has so many calls under way."""
+    eventually(lambda: [each["calls"] for each in (status() or {}).get("clients", ())] == [calls], DEADLINE_S)
 
 
 def kill_daemon() -> None:
@@ -131,15 +136,48 @@ def test_a_session_outlives_its_daemon(config: Path, era: str) -> None:
         assert client.junk == []
 
 
-def test_a_line_that_was_half_read_costs_its_own_request_alone(config: Path) -> None:
-    """The rest of a line would be taken for a line, and be answered with an error that no client expects."""
+def test_a_request_of_which_half_was_read_is_answered_by_the_next_daemon(config: Path) -> None:
+    """A client would wait for ever for the answer to a line that was on its way when its daemon ended."""
+    long = "x" * 1_000_000
     with door(config) as client:
         client.initialize()
         client.list_tools()
-        client.write(b'{"jsonrpc":"2.0","id":"half","method":"pi')
+        for number, end in enumerate((kill_daemon, lambda: quarterdeck_json("up", "--replace"))):
+            asked = {"name": "s__echo", "arguments": {"text": f"{number}{long}"}}
+            line = json.dumps(
+                {"jsonrpc": "2.0", "id": f"half {number}", "method": "tools/call", "params": asked}
+            ).encode()
+            client.write(line[:-1000])
+            # The daemon has taken what it can get once the pipe takes no more from us.
+            end()
+            client.write(line[-1000:] + b"\n")
+            assert client.call("s__echo", text="whole")["content"][0]["text"] == "whole"
+            (answer,) = client.strays
+            client.strays.clear()
+            assert answer["id"] == f"half {number}"
+            assert answer["result"]["content"][0]["text"] == f"{number}{long}"
+        assert client.junk == []
+
+
+def test_a_client_is_greeted_once_however_often_daemons_die_under_it(tmp_path: Path) -> None:
+    """A death before the greeting, or a second one after it, would leave a client without an answer, or with two."""
+    slow = write_config(tmp_path / "mcp.json", s=row("echo"))
+    with door(slow) as client:
+        wait_for_client()
+        greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
+        asked = client.send("initialize", greeting)
         kill_daemon()
-        client.write(b'ng"}\n')
-        assert client.call("s__echo", text="whole")["content"][0]["text"] == "whole"
+        assert client.reply(asked)["result"]["serverInfo"]["name"] == "quarterdeck"
+        wait_for_client()
+        kill_daemon()
+        client.notify("notifications/initialized")
+        under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}}, "1")
+        also = client.send("tools/call", {"name": "s__hang", "arguments": {}}, 1000)
+        wait_for_client(calls=2)
+        kill_daemon()
+        for lost in (under_way, also):
+            assert client.reply(lost)["result"]["_meta"][FAULT]["code"] == "daemon_lost"
+        assert client.call("s__echo", text="on")["content"][0]["text"] == "on"
         assert (client.strays, client.junk) == ([], [])
 
 

@@ -228,6 +228,8 @@ class LineBuffer:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._partial = bytearray()
+        self.ahead_bytes = 0
+        """How much of what is being fed comes after the line that was fetched last."""
 
     @property
     def pending_bytes(self) -> int:
@@ -251,6 +253,7 @@ class LineBuffer:
                 line = bytes(self._partial)
                 self._partial.clear()
             start = end + 1
+            self.ahead_bytes = len(data) - start
             if line and not line.isspace():
                 yield line
         self._check(len(data) - start)

@@ -26,6 +26,10 @@ class NoAnswerError(ConnectionError):
     """A daemon listens, and does not answer as it should; the text says how."""
 
 
+class DroppedError(NoAnswerError):
+    """It has let the connection go without an answer."""
+
+
 def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
     """What the daemon says to an order.
 
@@ -33,13 +37,27 @@ def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
         NoDaemonError: none runs.
         NoAnswerError: one runs, and does not answer.
     """
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return _ask(directory, order)
+        except DroppedError:
+            # It was about to end, or was killed: another one, or none, is there in a moment.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def _ask(directory: Path, order: Order) -> DaemonStatus:
     try:
         with connect(directory, ANSWER_S) as connection:
             connection.sendall(encode_request(Ask(read_key(directory), CLIENT_VERSION, order)))
             head = _exactly(connection, 5)
             text = _exactly(connection, int.from_bytes(head[1:]))
-    except NoDaemonError:
+    except (NoDaemonError, DroppedError):
         raise
+    except ConnectionError as error:
+        raise DroppedError(f"the daemon cannot be asked: {error.strerror or error}") from error
     except TimeoutError:
         raise NoAnswerError(f"the daemon does not answer within {ANSWER_S:g} s") from None
     except OSError as error:
@@ -71,6 +89,6 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         more = connection.recv(size - len(data))
         if not more:
-            raise NoAnswerError("the daemon closed the connection")
+            raise DroppedError("the daemon closed the connection")
         data += more
     return data

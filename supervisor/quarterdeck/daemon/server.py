@@ -20,7 +20,7 @@ import msgspec
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.raw_calls import Interrupted
-from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine
+from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
 
 from .client_names import client_of
 from .connection import Door, DoorError, NobodyError
@@ -220,6 +220,7 @@ class _Session:
         self._memory = memory
         self._since = datetime.now(UTC)
         self._early: EarlyReply | None = None
+        self._interrupted: Interrupted | None = None
 
     async def serve(self, decks: Decks) -> None:
         """Serve the client until it leaves, or this is cancelled.
@@ -229,9 +230,11 @@ class _Session:
         """
         handover, memory = self.handover, self._memory
         stdin_fd, stdout_fd, stderr_fd, _ = self.door.fds
-        interrupted = Interrupted(*memory.begin_session())
-        if not handover.is_resumed:
-            self._early = EarlyReply(stdin_fd, stdout_fd)
+        interrupted = memory.begin_session()
+        if handover.is_resumed:
+            self._interrupted = interrupted
+        else:
+            self._early = EarlyReply(stdin_fd, stdout_fd, on_read=memory.received, on_greeted=memory.greeting_answered)
             self._early.start()
         environ = {os.fsdecode(name): os.fsdecode(value) for name, value in handover.environ.items()}
         try:
@@ -243,7 +246,8 @@ class _Session:
                     self._early.admit(served.product.instructions())
                     # The SDK, which takes most of a second to import: the client is greeted meanwhile.
                     await asyncio.to_thread(import_module, "quarterdeck.host.stdio.serve")
-                    head = await asyncio.to_thread(self._end_greeting)
+                    head = await self._end_greeting()
+                self._interrupted = None  # the session answers from here on
                 from quarterdeck.host.stdio.serve import serve_stdio
 
                 host = served.product.create_host(
@@ -262,16 +266,24 @@ class _Session:
                     )
                 )
         except asyncio.CancelledError:
-            self._end_greeting()
+            await self._end_greeting()
             raise
 
     async def refuse(self, refusal: RefusalError) -> None:
         """Tell the client, and whoever reads the door's stderr, why it is not served."""
         message, remedy = refusal.message, refusal.remedy
         self.door.log(f"error: {message}\n" + (f"  fix: {remedy}\n" if remedy else ""))
+        reason = f"{message}; {remedy}" if remedy else message
         early, self._early = self._early, None
+        interrupted, self._interrupted = self._interrupted, None
+        # To their ends, for the descriptors are closed then, and their numbers another client's.
         if early is not None:
-            await asyncio.to_thread(early.refuse, f"{message}; {remedy}" if remedy else message)
+            await carried_through(partial(asyncio.to_thread, early.refuse, reason))
+        elif interrupted is not None:
+            stdin_fd, stdout_fd, _, _ = self.door.fds
+            head = FirstLine(interrupted.unread, interrupted.greeted_id)
+            refuse = partial(refuse_client, stdin_fd, stdout_fd, head, reason, ids=interrupted.under_way)
+            await carried_through(partial(asyncio.to_thread, refuse))
 
     def status(self) -> ClientStatus:
         """Who it is."""
@@ -281,9 +293,9 @@ class _Session:
             *memory.client, self.door.peer.pid, key, handover.request.cwd, memory.under_way, _iso(self._since)
         )
 
-    def _end_greeting(self) -> FirstLine:
+    async def _end_greeting(self) -> FirstLine:
         early, self._early = self._early, None
-        return early.finish() if early is not None else FirstLine()
+        return await carried_through(partial(asyncio.to_thread, early.finish)) if early is not None else FirstLine()
 
 
 def _iso(moment: datetime) -> str:

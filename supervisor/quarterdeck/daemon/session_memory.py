@@ -1,24 +1,27 @@
 """What a client's session needs to go on when the daemon that serves it dies: written by the daemon, kept by the door.
 
-A file without a name that both have mapped.  The daemon notes in it the client's greeting, which requests are under way
-and whether a line is half read or half written; a byte that was written stays, however its writer died.
+Memory that both have, without a name.  The daemon notes in it the client's greeting, what it has read and not taken up,
+which requests are under way, and whether a line is half written; what was written stays, however its writer died.
 
     0      the layout's name
-    8      1 while a line of the client is half read
+    8      1 once the client has the answer to its greeting
     9      1 while a line to the client is half written
+    10     how many slots were ever used
     12     the length of the greeting
-    16     the greeting: `initialize` and `notifications/initialized`, as lines
+    16     where the bytes that are not taken up begin and end, from `_UNREAD`
+    24     the greeting: `initialize` and `notifications/initialized`, as lines
     …      slots: 1 byte length, 1 byte kind, the request's id as JSON
+    …      what the client said and nobody has taken up
 """
 
+import fcntl
 import mmap
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from quarterdeck.host.raw_calls import Journal, Key, RequestKind
+from quarterdeck.host.raw_calls import MAX_LINE_BYTES, Interrupted, Journal, RequestKind
 
 MAX_GREETING_BYTES: Final = 64 * 1024
 
@@ -30,13 +33,26 @@ MAX_ID_BYTES: Final = SLOT_BYTES - 2
 SLOTS: Final = 4096
 """As many as one client may have under way."""
 
-_LAYOUT: Final = b"qd-mem-1"
-_READING: Final = 8
+MAX_UNREAD_BYTES: Final = 2 * MAX_LINE_BYTES + 1024 * 1024
+"""The longest line, moved down at the latest when it fills its half, and what is read at once.  Takes no memory before
+it is used."""
+
+MOVE_AT_BYTES: Final = 64 * 1024
+"""What is not taken up is moved down when it begins behind this, so that it does not creep upwards."""
+
+KEPT_BYTES: Final = 1024 * 1024
+"""After a longer line its memory is given back."""
+
+_LAYOUT: Final = b"qd-mem-2"
+_GREETED: Final = 8
 _WRITING: Final = 9
+_USED: Final = 10
 _LENGTH: Final = 12
-_GREETING: Final = 16
+_BOUNDS: Final = 16
+_GREETING: Final = 24
 _FIRST_SLOT: Final = _GREETING + MAX_GREETING_BYTES
-SIZE_BYTES: Final = _FIRST_SLOT + SLOTS * SLOT_BYTES
+_UNREAD: Final = 640 * 1024  # a whole number of pages, of 64 KiB too
+SIZE_BYTES: Final = _UNREAD + MAX_UNREAD_BYTES
 
 
 class NoMemoryError(ValueError):
@@ -44,15 +60,20 @@ class NoMemoryError(ValueError):
 
 
 def make_memory(directory: Path) -> int:
-    """The descriptor of an empty memory, in a file of `directory` that has no name.
+    """The descriptor of an empty memory.
+
+    On Linux it is nobody's file, so that no full disk ends who writes to it, and nothing can make it shorter; elsewhere
+    a file of `directory` without a name.
 
     Raises:
         OSError: there is no room for it.
     """
-    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
-        os.ftruncate(file.fileno(), SIZE_BYTES)
-        os.pwrite(file.fileno(), _LAYOUT, 0)
-        return os.dup(file.fileno())
+    if not hasattr(os, "memfd_create"):
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            return _laid_out(os.dup(file.fileno()))
+    fd = _laid_out(os.memfd_create("quarterdeck session", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    return fd
 
 
 class SessionMemory(Journal):
@@ -60,8 +81,10 @@ class SessionMemory(Journal):
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
-        self._slots: dict[Key, int] = {}
+        self._slots: dict[bytes, int] = {}
         self._free: list[int] = []
+        self._used = 0
+        self._start = self._end = 0
         self.client = ("", "")
         """The name and the version by which the client introduced itself."""
 
@@ -75,67 +98,113 @@ class SessionMemory(Journal):
         """
         if os.fstat(fd).st_size != SIZE_BYTES:
             raise NoMemoryError("not of the size of a session's memory")
-        data = mmap.mmap(fd, SIZE_BYTES)
-        if data[: len(_LAYOUT)] != _LAYOUT:
-            data.close()
+        # Read, not mapped: only what is ours is looked at, and only what can grow no shorter is mapped.
+        if os.pread(fd, len(_LAYOUT), 0) != _LAYOUT:
             raise NoMemoryError("not the layout of a session's memory")
-        return cls(data)
+        if not _is_firm(fd):
+            raise NoMemoryError("a session's memory that could be cut")
+        return cls(mmap.mmap(fd, SIZE_BYTES))
 
-    def begin_session(self) -> tuple[bytes, Mapping[bytes, RequestKind], bool, bool]:
-        """Take over what is written here.
-
-        Returns:
-            the greeting; the ids that were under way, as JSON, with their kinds, which are not any more; whether a line
-            of the client was half read; whether one to it was half written.
-        """
+    def begin_session(self) -> Interrupted:
+        """Take over what is written here.  All of it stays until it is answered: this process may die, too."""
         data = self._data
-        length = min(int.from_bytes(data[_LENGTH:_GREETING]), MAX_GREETING_BYTES)
-        greeting = data[_GREETING : _GREETING + length]
+        length = min(int.from_bytes(data[_LENGTH:_BOUNDS]), MAX_GREETING_BYTES)
+        self._start, self._end = (
+            int.from_bytes(data[_BOUNDS : _BOUNDS + 4]),
+            int.from_bytes(data[_BOUNDS + 4 : _GREETING]),
+        )
+        if not 0 <= self._start <= self._end <= MAX_UNREAD_BYTES:
+            self._start = self._end = 0
+        self._used = min(int.from_bytes(data[_USED:_LENGTH]), SLOTS)
+        self._slots, self._free = {}, []
         under_way = {}
-        for slot in range(SLOTS):
+        for slot in range(self._used):
             at = _FIRST_SLOT + slot * SLOT_BYTES
-            if size := data[at]:
-                kind = data[at + 1]
-                under_way[data[at + 2 : at + 2 + min(size, MAX_ID_BYTES)]] = RequestKind(
-                    kind if kind < len(RequestKind) else 0
-                )
+            size, kind = min(data[at], MAX_ID_BYTES), data[at + 1]
+            id_json = data[at + 2 : at + 2 + size]
+            if size and id_json not in under_way:
+                under_way[id_json] = RequestKind(kind if kind < len(RequestKind) else 0)
+                self._slots[id_json] = slot
+            else:
                 data[at] = 0
-        half_read, half_written = bool(data[_READING]), bool(data[_WRITING])
-        data[_READING] = data[_WRITING] = 0
-        self._free = list(range(SLOTS - 1, -1, -1))
-        return greeting, under_way, half_read, half_written
+                self._free.append(slot)
+        return Interrupted(
+            greeting=data[_GREETING : _GREETING + length],
+            under_way=under_way,
+            unread=data[_UNREAD + self._start : _UNREAD + self._end],
+            is_greeted=bool(data[_GREETED]),
+            is_half_written=bool(data[_WRITING]),
+        )
 
     def introduced(self, name: str, version: str) -> None:
         """See `Journal`."""
         self.client = (name, version)
 
+    def received(self, data: bytes) -> None:
+        """See `Journal`."""
+        memory, start, end = self._data, self._start, self._end
+        if start >= MOVE_AT_BYTES and (size := end - start) <= start:
+            memory[_UNREAD : _UNREAD + size] = memory[_UNREAD + start : _UNREAD + end]
+            start, end = 0, size
+        if end + len(data) > MAX_UNREAD_BYTES:
+            return  # a line that is too long: it ends the session
+        memory[_UNREAD + end : _UNREAD + end + len(data)] = data
+        self._bound(start, end + len(data))
+
+    def unread(self, size: int) -> None:
+        """See `Journal`."""
+        end = self._end
+        if size:
+            self._bound(max(0, end - size), end)
+        elif end:
+            self._bound(0, 0)
+            if end > KEPT_BYTES and hasattr(mmap, "MADV_REMOVE"):
+                try:
+                    self._data.madvise(mmap.MADV_REMOVE, _UNREAD, end)
+                except OSError:
+                    pass  # it stays until the door ends
+
     def greeted(self, line: bytes) -> None:
-        """See `Journal`."""
+        """See `Journal`; what is said again, by the next daemon, is there already."""
         data = self._data
-        start = int.from_bytes(data[_LENGTH:_GREETING])
+        start = int.from_bytes(data[_LENGTH:_BOUNDS])
         end = start + len(line) + 1
-        if end <= MAX_GREETING_BYTES:
+        if end <= MAX_GREETING_BYTES and line not in data[_GREETING : _GREETING + start].split(b"\n"):
             data[_GREETING + start : _GREETING + end] = line + b"\n"
-            data[_LENGTH:_GREETING] = end.to_bytes(4)  # last: what is not whole does not count
+            data[_LENGTH:_BOUNDS] = end.to_bytes(4)  # last: what is not whole does not count
 
-    def began(self, key: Key, id_json: bytes, kind: RequestKind) -> None:
+    def greeting_answered(self) -> None:
         """See `Journal`."""
-        if self._free and len(id_json) <= MAX_ID_BYTES and key not in self._slots:
-            slot = self._slots[key] = self._free.pop()
-            at = _FIRST_SLOT + slot * SLOT_BYTES
-            self._data[at + 1 : at + 2 + len(id_json)] = bytes((kind,)) + id_json
-            self._data[at] = len(id_json)
+        self._data[_GREETED] = 1
 
-    def ended(self, key: Key) -> None:
+    def began(self, id_json: bytes, kind: RequestKind) -> None:
+        """See `Journal`; a greeting that has its answer is not asked any more."""
+        data = self._data
+        if len(id_json) > MAX_ID_BYTES or id_json in self._slots or (kind is RequestKind.INITIALIZE and data[_GREETED]):
+            return
+        if self._free:
+            slot = self._free.pop()
+        elif self._used < SLOTS:
+            slot = self._used
+            self._used += 1
+            data[_FIRST_SLOT + slot * SLOT_BYTES] = 0
+            data[_USED:_LENGTH] = self._used.to_bytes(2)
+        else:
+            return
+        self._slots[id_json] = slot
+        at = _FIRST_SLOT + slot * SLOT_BYTES
+        data[at + 1 : at + 2 + len(id_json)] = bytes((kind,)) + id_json
+        data[at] = len(id_json)
+
+    def ended(self, id_json: bytes) -> None:
         """See `Journal`."""
-        slot = self._slots.pop(key, None)
+        slot = self._slots.pop(id_json, None)
         if slot is not None:
-            self._data[_FIRST_SLOT + slot * SLOT_BYTES] = 0
+            at = _FIRST_SLOT + slot * SLOT_BYTES
+            if self._data[at + 1] == RequestKind.INITIALIZE:
+                self.greeting_answered()
+            self._data[at] = 0
             self._free.append(slot)
-
-    def reading(self, *, is_half: bool) -> None:
-        """See `Journal`."""
-        self._data[_READING] = is_half
 
     def writing(self, *, is_half: bool) -> None:
         """See `Journal`."""
@@ -149,3 +218,27 @@ class SessionMemory(Journal):
     def close(self) -> None:
         """Unmap it."""
         self._data.close()
+
+    def _bound(self, start: int, end: int) -> None:
+        self._start, self._end = start, end
+        self._data[_BOUNDS:_GREETING] = (start << 32 | end).to_bytes(8)
+
+
+def _laid_out(fd: int) -> int:
+    try:
+        os.ftruncate(fd, SIZE_BYTES)
+        os.pwrite(fd, _LAYOUT, 0)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _is_firm(fd: int) -> bool:
+    """Whether nobody can make this shorter, whose reader would be ended by the kernel."""
+    if not hasattr(os, "memfd_create"):
+        return True
+    try:
+        return bool(fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
+    except OSError:
+        return False

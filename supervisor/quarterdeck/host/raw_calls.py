@@ -5,7 +5,7 @@ the era are the SDK's word; and then only a call that needs no judgement.  Whate
 """
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Generic, Literal, TypeVar
 
@@ -80,6 +80,7 @@ class Cancellation:
 
     key: Key
     reason: str
+    id_json: bytes = b""
 
 
 def read_message(line: bytes) -> ClientMessage:
@@ -107,7 +108,7 @@ def read_cancellation(message: Message) -> Cancellation | None:
     except msgspec.DecodeError:
         return None
     key = correlation_key(params.request_id)
-    return None if key is None else Cancellation(key, params.reason or "")
+    return None if key is None else Cancellation(key, params.reason or "", msgspec.json.encode(params.request_id))
 
 
 class RequestKind(IntEnum):
@@ -125,17 +126,23 @@ class Journal:
     def introduced(self, name: str, version: str) -> None:
         """The client said who it is."""
 
+    def received(self, data: bytes) -> None:
+        """The client said this, of which nothing is taken up yet."""
+
+    def unread(self, size: int) -> None:
+        """Of all that the client said, the last so many bytes are not taken up yet."""
+
     def greeted(self, line: bytes) -> None:
         """The client sent a line of its greeting, which a session needs before all others."""
 
-    def began(self, key: Key, id_json: bytes, kind: RequestKind) -> None:
-        """A request is under way."""
+    def greeting_answered(self) -> None:
+        """The client has the answer to its greeting."""
 
-    def ended(self, key: Key) -> None:
-        """It is not any more."""
+    def began(self, id_json: bytes, kind: RequestKind) -> None:
+        """A request is under way; by its id as JSON, for 1 is another one than "1"."""
 
-    def reading(self, *, is_half: bool) -> None:
-        """Whether a line of the client is half read."""
+    def ended(self, id_json: bytes) -> None:
+        """It is not any more: its answer, if it gets one, has been written."""
 
     def writing(self, *, is_half: bool) -> None:
         """Whether a line to the client is half written."""
@@ -148,21 +155,26 @@ class Interrupted:
     Attributes:
         greeting: the client's lines of it.
         under_way: the ids of its requests, as JSON, that have no answer.
-        is_half_read: whether a line of the client was begun, of which only the rest comes.
+        unread: what it said that was not taken up, the begin of a line last.
+        is_greeted: whether it has the answer to its greeting.
         is_half_written: whether a line to the client was begun, of which no more comes.
     """
 
-    greeting: bytes
-    under_way: Mapping[bytes, RequestKind]
-    is_half_read: bool = False
+    greeting: bytes = b""
+    under_way: Mapping[bytes, RequestKind] = field(default_factory=dict[bytes, RequestKind])
+    unread: bytes = b""
+    is_greeted: bool = False
     is_half_written: bool = False
 
     @property
     def greeted_id(self) -> Key | None:
         """The id of the greeting's request, where the client has its answer."""
-        if not self.greeting or RequestKind.INITIALIZE in self.under_way.values():
+        if not self.is_greeted:
             return None
-        message = read_message(self.greeting.partition(b"\n")[0])
+        try:
+            message = read_message((self.greeting + self.unread).partition(b"\n")[0])
+        except UnreadableError:
+            return None
         return message.id if isinstance(message.id, int | str) else None
 
 
@@ -208,14 +220,11 @@ class RawCallGate(Generic[T]):
     def began(self, request: RawRequest, call: T) -> None:
         """A raw call is under way."""
         self._raw[request.key] = call
-        self._journal.began(
-            request.key, request.id_json, RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL
-        )
+        self._journal.began(request.id_json, RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL)
 
     def ended(self, key: Key) -> None:
         """A raw call has ended."""
         self._raw.pop(key, None)
-        self._journal.ended(key)
 
     def call(self, key: Key) -> T | None:
         """The raw call of this request, while it is under way."""
@@ -235,20 +244,18 @@ class RawCallGate(Generic[T]):
             if message.method != "initialize":
                 opening = envelope_of(message)
             self._forwarded[key] = opening
-            self._journal.began(key, msgspec.json.encode(message.id), _kind_of(message.method, opening))
+            self._journal.began(msgspec.json.encode(message.id), _kind_of(message.method, opening))
         elif message.method == "notifications/initialized":
             self._initialized |= self._initialize_seen
         elif (cancelled := read_cancellation(message)) is not None:
             # The session never answers what was cancelled.
             self._forwarded.pop(cancelled.key, None)
-            self._journal.ended(cancelled.key)
+            self._journal.ended(cancelled.id_json)
 
     def answered(self, request_id: Key | None, *, is_success: bool) -> None:
         """The SDK's session answered a request; after a success there may be raw calls."""
         key = correlation_key(request_id)
         opening = self._forwarded.pop(key, None) if key is not None else None
-        if key is not None:
-            self._journal.ended(key)
         if not is_success or opening is None:
             return
         if opening == "initialize":

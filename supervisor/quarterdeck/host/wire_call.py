@@ -80,16 +80,18 @@ class WireCall:
     def cancel(self, reason: str) -> None:
         """Give up; nothing more is written for this call."""
         if not self._is_over:
-            self._end()
+            self._is_over = True
+            self._on_end(self._request.key)
             if self._call is not None:
                 self._call.cancel(reason)
 
     def end(self) -> None:
         """Give up because serving ends, and tell the client."""
         if not self._is_over:
-            self._end()
+            self._is_over = True
             delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
             self._answer(fault_parts(shut_down(delivery), self._server_info))
+            self._on_end(self._request.key)
 
     def _settle(self, end: CallEnd) -> None:
         """Answer the client.
@@ -99,15 +101,17 @@ class WireCall:
         """
         if self._is_over:
             return
-        self._end()
-        if not isinstance(end, WireResult):
-            self._answer(fault_parts(end, self._server_info))
-            return
+        self._is_over = True
         try:
-            self._answer(splice(end, self._server_info))
+            if isinstance(end, WireResult):
+                self._answer(splice(end, self._server_info))
+            else:
+                self._answer(fault_parts(end, self._server_info))
         except BodyError as error:
             self._answer(fault_parts(bad_result(error), self._server_info))
             raise
+        finally:
+            self._on_end(self._request.key)
 
     def _pass_on(self, note: ProgressNote) -> None:
         """Relay a note; one that a slow client has no room for, or that is no number, is dropped."""
@@ -126,7 +130,3 @@ class WireCall:
 
     def _answer(self, parts: tuple[Part, ...]) -> None:
         self._outlet.answer(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}")
-
-    def _end(self) -> None:
-        self._is_over = True
-        self._on_end(self._request.key)

@@ -1,6 +1,7 @@
 """What a session needs to go on is there however its daemon died."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,15 +10,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from quarterdeck.daemon.session_memory import (
+    KEPT_BYTES,
     MAX_GREETING_BYTES,
     MAX_ID_BYTES,
+    MAX_UNREAD_BYTES,
+    MOVE_AT_BYTES,
     SIZE_BYTES,
     SLOTS,
     NoMemoryError,
     SessionMemory,
     make_memory,
 )
-from quarterdeck.host.raw_calls import RequestKind
+from quarterdeck.host.raw_calls import Interrupted, RequestKind
 
 
 @pytest.fixture
@@ -35,9 +39,14 @@ def mapped(fd: int) -> SessionMemory:
     return memory
 
 
+def restored(fd: int) -> Interrupted:
+    """What the next daemon finds."""
+    return SessionMemory.map(fd).begin_session()
+
+
 def test_a_new_memory_has_nothing_in_it(fd: int) -> None:
     """A new client would be answered questions that it never asked."""
-    assert SessionMemory.map(fd).begin_session() == (b"", {}, False, False)
+    assert restored(fd) == Interrupted()
 
 
 def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
@@ -45,46 +54,109 @@ def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
     memory = mapped(fd)
     memory.greeted(b'{"method":"initialize"}')
     memory.greeted(b'{"method":"notifications/initialized"}')
-    memory.began(1, b"1", RequestKind.CALL)
-    memory.began("two", b'"two"', RequestKind.OTHER)
-    memory.began(3, b"3", RequestKind.MODERN_CALL)
-    memory.ended(1)
-    memory.reading(is_half=True)
+    memory.began(b"1", RequestKind.CALL)
+    memory.began(b'"1"', RequestKind.OTHER)
+    memory.began(b"3", RequestKind.MODERN_CALL)
+    memory.ended(b"1")
+    memory.received(b"whole\nha")
+    memory.unread(2)
+    memory.received(b"lf")
     memory.writing(is_half=True)
 
-    greeting, under_way, is_half_read, is_half_written = SessionMemory.map(fd).begin_session()
+    found = restored(fd)
 
-    assert greeting.splitlines() == [b'{"method":"initialize"}', b'{"method":"notifications/initialized"}']
-    assert under_way == {b'"two"': RequestKind.OTHER, b"3": RequestKind.MODERN_CALL}
-    assert (is_half_read, is_half_written) == (True, True)
+    assert found.greeting.splitlines() == [b'{"method":"initialize"}', b'{"method":"notifications/initialized"}']
+    assert found.under_way == {b'"1"': RequestKind.OTHER, b"3": RequestKind.MODERN_CALL}
+    assert (found.unread, found.is_greeted, found.is_half_written) == (b"half", False, True)
 
 
-def test_what_is_answered_once_is_not_answered_by_the_third_daemon(fd: int) -> None:
-    """A client would get two answers to one question, the second one to a new question with the same id."""
-    mapped(fd).began(1, b"1", RequestKind.CALL)
-    SessionMemory.map(fd).begin_session()
-    assert SessionMemory.map(fd).begin_session() == (b"", {}, False, False)
+def test_what_was_found_stays_until_it_is_answered(fd: int) -> None:
+    """A client whose second daemon dies, too, before it could answer, would wait for ever."""
+    mapped(fd).began(b"1", RequestKind.CALL)
+    first = SessionMemory.map(fd)
+    assert first.begin_session() == restored(fd) == Interrupted(under_way={b"1": RequestKind.CALL})
+    first.ended(b"1")
+    assert restored(fd) == Interrupted()
+
+
+def test_a_greeting_that_is_repeated_by_the_next_daemon_is_kept_once(fd: int) -> None:
+    """After the second death a session would be greeted twice, and its client get an answer that it never asked for."""
+    for _ in range(3):
+        memory = mapped(fd)
+        memory.greeted(b"hello")
+        memory.began(b"1", RequestKind.INITIALIZE)
+        memory.ended(b"1")
+    found = restored(fd)
+    assert (found.greeting, found.is_greeted, found.under_way) == (b"hello\n", True, {})
+
+
+def test_a_greeting_that_has_its_answer_is_not_under_way_again(fd: int) -> None:
+    """A daemon that dies while it repeats the greeting would have the client greeted a second time."""
+    memory = mapped(fd)
+    memory.greeting_answered()
+    memory.began(b"1", RequestKind.INITIALIZE)
+    assert restored(fd).under_way == {}
 
 
 def test_a_greeting_that_is_too_long_is_not_kept_in_part(fd: int) -> None:
     """A session would be restored from half a line."""
     memory = mapped(fd)
     memory.greeted(b"x" * MAX_GREETING_BYTES)
-    assert SessionMemory.map(fd).begin_session()[0] == b""
+    assert restored(fd).greeting == b""
 
 
 def test_more_requests_than_there_is_room_for_cost_nothing_but_their_note(fd: int) -> None:
     """A client with very many, or very long, ids under way would end its own session."""
     memory = mapped(fd)
-    memory.began("long", b'"' + b"x" * MAX_ID_BYTES + b'"', RequestKind.CALL)
+    memory.began(b'"' + b"x" * MAX_ID_BYTES + b'"', RequestKind.CALL)
     for key in range(SLOTS + 1):
-        memory.began(key, str(key).encode(), RequestKind.CALL)
-    assert memory.under_way == SLOTS
+        memory.began(str(key).encode(), RequestKind.CALL)
+    assert memory.under_way == len(restored(fd).under_way) == SLOTS
     for key in range(SLOTS + 1):
-        memory.ended(key)
-    memory.ended("never begun")
-    memory.began(7, b"7", RequestKind.CALL)
-    assert SessionMemory.map(fd).begin_session()[1] == {b"7": RequestKind.CALL}
+        memory.ended(str(key).encode())
+    memory.ended(b"never begun")
+    memory.began(b"7", RequestKind.CALL)
+    assert restored(fd).under_way == {b"7": RequestKind.CALL}
+
+
+def test_what_is_not_taken_up_does_not_creep_through_the_memory(fd: int) -> None:
+    """A client that always has half a line on its way would fill it, and lose that line with its daemon."""
+    memory = mapped(fd)
+    for number in range(200):
+        memory.received(b"x" * MOVE_AT_BYTES + b"\n%d" % number)
+        memory.unread(len(str(number)))
+    assert restored(fd).unread == b"199"
+    assert memory._end < 4 * MOVE_AT_BYTES
+
+
+def test_the_memory_of_a_long_line_is_given_back(fd: int) -> None:
+    """One request with a file in it would cost its window as much for as long as it is open."""
+    memory = mapped(fd)
+    for _ in range(8):
+        memory.received(b"x" * KEPT_BYTES)
+    before = os.fstat(fd).st_blocks
+    memory.unread(0)
+    assert os.fstat(fd).st_blocks * 512 < before * 512 - 7 * KEPT_BYTES
+    memory.received(b"next")
+    assert restored(fd).unread == b"next"
+
+
+def test_a_line_that_is_too_long_to_keep_is_not_kept(fd: int) -> None:
+    """It would be written behind the memory's end."""
+    memory = mapped(fd)
+    memory._bound(0, MAX_UNREAD_BYTES - 1)
+    memory.received(b"xx")
+    assert memory._end == MAX_UNREAD_BYTES - 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a memory is nobody's file")
+def test_a_memory_that_can_be_cut_is_none(tmp_path: Path) -> None:
+    """Whoever has the other end would end the daemon by making it shorter: who reads behind the end is killed."""
+    with open(tmp_path / "other", "wb+") as file:
+        file.write(b"qd-mem-2")
+        file.truncate(SIZE_BYTES)
+        with pytest.raises(NoMemoryError, match="cut"):
+            SessionMemory.map(file.fileno())
 
 
 @pytest.mark.parametrize("size", [0, SIZE_BYTES - 1, SIZE_BYTES + 1])
@@ -106,10 +178,11 @@ def test_what_has_another_layout_is_no_memory(tmp_path: Path) -> None:
 
 def test_any_bytes_in_a_memory_are_read_within_its_bounds(fd: int) -> None:
     """A door's broken memory would end the daemon, and with it everybody's session."""
-    os.pwrite(fd, b"\xff" * (SIZE_BYTES - 8), 8)
-    greeting, under_way, _, _ = SessionMemory.map(fd).begin_session()
-    assert len(greeting) == MAX_GREETING_BYTES
-    assert all(len(key) <= MAX_ID_BYTES for key in under_way)
+    os.pwrite(fd, b"\xff" * (1024 * 1024), 8)
+    found = restored(fd)
+    assert len(found.greeting) == MAX_GREETING_BYTES
+    assert found.unread == b""
+    assert all(len(key) <= MAX_ID_BYTES for key in found.under_way)
 
 
 class Requests(RuleBasedStateMachine):
@@ -120,25 +193,44 @@ class Requests(RuleBasedStateMachine):
         self.fd = make_memory(Path("/tmp"))
         self.memory = mapped(self.fd)
         self.known: dict[int, RequestKind] = {}
+        self.said = b""
+        self.is_greeted = False
 
     @rule(key=st.integers(0, 20), kind=st.sampled_from(RequestKind))
     def begin(self, key: int, kind: RequestKind) -> None:
         """A request comes; one with an id that is under way is not noted again."""
-        self.memory.began(key, str(key).encode(), kind)
+        self.memory.began(str(key).encode(), kind)
+        if kind is RequestKind.INITIALIZE and self.is_greeted:
+            return
         self.known.setdefault(key, kind)
 
     @rule(key=st.integers(0, 20))
     def end(self, key: int) -> None:
         """It is answered."""
-        self.memory.ended(key)
-        self.known.pop(key, None)
+        self.memory.ended(str(key).encode())
+        self.is_greeted |= self.known.pop(key, None) is RequestKind.INITIALIZE
 
     @rule()
     def die(self) -> None:
         """The daemon dies, and the next one takes over."""
         self.memory = SessionMemory.map(self.fd)
-        assert self.memory.begin_session()[1] == {str(key).encode(): kind for key, kind in self.known.items()}
-        self.known = {}
+        found = self.memory.begin_session()
+        assert found.under_way == {str(key).encode(): kind for key, kind in self.known.items()}
+        assert found.unread == self.said
+        assert found.is_greeted == self.is_greeted
+
+    @rule(data=st.binary(max_size=3 * MOVE_AT_BYTES))
+    def hear(self, data: bytes) -> None:
+        """The client says something."""
+        self.memory.received(data)
+        self.said += data
+
+    @rule(share=st.floats(0, 1))
+    def take_up(self, share: float) -> None:
+        """A part of it is taken up."""
+        left = int(len(self.said) * share)
+        self.memory.unread(left)
+        self.said = self.said[len(self.said) - left :]
 
     @invariant()
     def counts(self) -> None:

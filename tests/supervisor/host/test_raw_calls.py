@@ -226,9 +226,9 @@ def test_a_cancelled_request_is_no_longer_in_flight():
 @pytest.mark.parametrize(
     ("method", "params", "cancelled"),
     [
-        ("notifications/cancelled", {"requestId": 1, "reason": "r"}, Cancellation(1, "r")),
-        ("notifications/cancelled", {"requestId": "1", "reason": None}, Cancellation(1, "")),
-        ("notifications/cancelled", {"requestId": "a"}, Cancellation("a", "")),
+        ("notifications/cancelled", {"requestId": 1, "reason": "r"}, Cancellation(1, "r", b"1")),
+        ("notifications/cancelled", {"requestId": "1", "reason": None}, Cancellation(1, "", b'"1"')),
+        ("notifications/cancelled", {"requestId": "a"}, Cancellation("a", "", b'"a"')),
         ("notifications/cancelled", {"requestId": None}, None),
         ("notifications/cancelled", {"requestId": True}, None),
         ("notifications/cancelled", [], None),
@@ -279,38 +279,40 @@ class Noted(Journal):
     def __init__(self):
         self.under_way = {}
 
-    def began(self, key, id_json, kind):
+    def began(self, id_json, kind):
         """Once for each request that is under way."""
-        assert key not in self.under_way
-        self.under_way[key] = (id_json, kind)
+        assert id_json not in self.under_way
+        self.under_way[id_json] = kind
 
-    def ended(self, key):
-        """Of any key."""
-        self.under_way.pop(key, None)
+    def ended(self, id_json):
+        """Of any id."""
+        self.under_way.pop(id_json, None)
 
 
-def test_the_journal_knows_each_request_until_it_is_answered_or_cancelled():
-    """After the death of its process a client would wait for an answer for ever, or get two."""
+def test_the_journal_knows_each_request_that_is_under_way_and_what_was_cancelled():
+    """After the death of its process a client would wait for an answer for ever, or get one to what it gave up."""
     journal = Noted()
     gate = RawCallGate(journal)
     gate.forwarded(message(id="a", method="initialize", params={}))
-    assert journal.under_way == {"a": (b'"a"', RequestKind.INITIALIZE)}
+    assert journal.under_way == {b'"a"': RequestKind.INITIALIZE}
     gate.answered("a", is_success=True)
+    journal.ended(b'"a"')
     gate.forwarded(message(method="notifications/initialized"))
     gate.began(gate.admit(call(1)), "call")
     gate.forwarded(message(id=2, method="tools/list"))
     gate.forwarded(call(3, ENVELOPE))
     gate.forwarded(call(4))
+    gate.forwarded(call("4"))
     assert journal.under_way == {
-        1: (b"1", RequestKind.CALL),
-        2: (b"2", RequestKind.OTHER),
-        3: (b"3", RequestKind.MODERN_CALL),
-        4: (b"4", RequestKind.CALL),
+        b"1": RequestKind.CALL,
+        b"2": RequestKind.OTHER,
+        b"3": RequestKind.MODERN_CALL,
+        b"4": RequestKind.CALL,
+        b'"4"': RequestKind.CALL,
     }
-    gate.ended(1)
-    gate.answered(2, is_success=False)
     gate.forwarded(message(method="notifications/cancelled", params={"requestId": 3}))
-    assert list(journal.under_way) == [4]
+    gate.forwarded(message(method="notifications/cancelled", params={"requestId": "4"}))
+    assert list(journal.under_way) == [b"1", b"2", b"4"]
 
 
 def test_a_modern_raw_call_is_noted_as_one():
@@ -319,8 +321,9 @@ def test_a_modern_raw_call_is_noted_as_one():
     gate = RawCallGate(journal)
     gate.forwarded(message(id=0, method="server/discover", params={"_meta": ENVELOPE}))
     gate.answered(0, is_success=True)
+    journal.ended(b"0")
     gate.began(gate.admit(call(1, ENVELOPE)), "call")
-    assert journal.under_way == {1: (b"1", RequestKind.MODERN_CALL)}
+    assert journal.under_way == {b"1": RequestKind.MODERN_CALL}
 
 
 INFO = {"name": "an editor", "version": "2"}
@@ -347,6 +350,7 @@ def test_a_client_is_known_by_how_it_introduces_itself_in_either_era(said, clien
 def test_a_greeting_that_was_answered_is_not_answered_again():
     """A client would get a second answer to `initialize`; or, had the first one not come, none."""
     line = b'{"jsonrpc":"2.0","id":"hello","method":"initialize"}\n'
-    assert Interrupted(line, {b"2": RequestKind.CALL}).greeted_id == "hello"
-    assert Interrupted(line, {b'"hello"': RequestKind.INITIALIZE}).greeted_id is None
-    assert Interrupted(b"", {}).greeted_id is None
+    assert Interrupted(line, is_greeted=True).greeted_id == "hello"
+    assert Interrupted(unread=line + line[:5], is_greeted=True).greeted_id == "hello"
+    assert Interrupted(line).greeted_id is None
+    assert Interrupted(is_greeted=True).greeted_id is None

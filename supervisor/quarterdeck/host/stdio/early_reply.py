@@ -18,7 +18,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -88,8 +88,17 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 REQUEST_S: Final = 1.0
 """How long one that cannot serve waits for its client's first request, to say why."""
 
+_PAUSE_S: Final = 0.01
+"""Before the next try, where a descriptor that does not block has less room than poll says."""
+
 CANNOT_SERVE: Final = -32603
 """JSON-RPC's internal error: the request may be right, and is not answered all the same."""
+
+WRITE_S: Final = 1.0
+"""How long a client may take to read its greeting, or why there is none."""
+
+CHUNK_BYTES: Final = 4096
+"""What a pipe that can be written to takes without waiting: a client that does not read holds nobody up."""
 
 MAX_REASON_CHARS: Final = 4096
 """Of why nothing can be served: a message and a remedy."""
@@ -102,19 +111,42 @@ class FirstLine:
     Attributes:
         greeted_id: the id of the request in it that has its answer.
         greeted_at: when it had it, monotonic seconds.
+        unsent: what the client has not taken yet of that answer.
     """
 
     data: bytes = b""
     greeted_id: int | str | None = None
     greeted_at: float | None = None
+    unsent: bytes = b""
+
+
+def _ignore(_: bytes) -> None:
+    """Nobody keeps it."""
 
 
 class EarlyReply:
     """Waits for a client's first line in a thread, from `start` to `finish` or `refuse`."""
 
-    def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT) -> None:
+    def __init__(
+        self,
+        stdin_fd: int = _STDIN,
+        stdout_fd: int = _STDOUT,
+        *,
+        on_read: Callable[[bytes], None] = _ignore,
+        on_greeted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            stdin_fd: borrowed until `finish` or `refuse` has returned.
+            stdout_fd: likewise.
+            on_read: told what was read, in the thread.
+            on_greeted: told when the client has its answer, in the thread.
+        """
         self._in = stdin_fd
         self._out = stdout_fd
+        self._on_read = on_read
+        self._on_greeted = on_greeted
         self._data = b""
         self._head: FirstLine | None = None
         self._instructions: str | None = None
@@ -140,18 +172,7 @@ class EarlyReply:
 
     def refuse(self, reason: str, within_s: float = REQUEST_S) -> None:
         """Answer every request that has come, or comes within this time, with an error; the greeting is over."""
-        head = self.finish()
-        data = head.data
-        until = time.monotonic() + within_s
-        try:
-            while more := self._read(until if b"\n" not in data else 0.0):
-                data += more
-                if len(data) >= MAX_HEAD_BYTES:
-                    break
-            for line in data.split(b"\n"):
-                self._write(refusal(line, reason, besides=head.greeted_id))
-        except OSError:
-            pass  # the client has left
+        refuse_client(self._in, self._out, self.finish(), reason, within_s)
 
     def _wait(self) -> None:
         poll = select.poll()
@@ -167,6 +188,7 @@ class EarlyReply:
                         chunk = os.read(fd, MAX_HEAD_BYTES)
                     except OSError:
                         chunk = b""
+                    self._on_read(chunk)
                     self._data += chunk
                     has_line = b"\n" in self._data
                     if has_line or not chunk or len(self._data) >= MAX_HEAD_BYTES:
@@ -178,22 +200,66 @@ class EarlyReply:
         greeted_id, answer = answer_to(self._data.partition(b"\n")[0], instructions)
         if greeted_id is None:
             return
+        unsent = b""
         try:
-            self._write(answer)
+            unsent = write_soon(self._out, answer, time.monotonic() + WRITE_S)
         except OSError:
             pass  # the client has left; the session will see it too
-        self._head = FirstLine(self._data, greeted_id, time.monotonic())
+        if not unsent:
+            self._on_greeted()
+        self._head = FirstLine(self._data, greeted_id, time.monotonic(), unsent)
 
-    def _read(self, until: float) -> bytes:
-        """What the client says before `until`, monotonic; empty when that is nothing, or it has left."""
-        poll = select.poll()
-        poll.register(self._in, select.POLLIN)
-        left_s = max(0.0, until - time.monotonic())
-        return os.read(self._in, MAX_HEAD_BYTES) if poll.poll(left_s * 1000) else b""
 
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._out, data) :]
+def refuse_client(
+    stdin_fd: int, stdout_fd: int, head: FirstLine, reason: str, within_s: float = REQUEST_S, ids: Iterable[bytes] = ()
+) -> None:
+    """Answer every request that has come, or comes within this time, with an error.
+
+    Args:
+        stdin_fd: of the client; borrowed.
+        stdout_fd: likewise.
+        head: what was read before.
+        reason: why nothing can be served.
+        within_s: for the first request, where none has come.
+        ids: of requests that came before, as JSON.
+    """
+    data, until = head.data, time.monotonic() + within_s
+    answers = head.unsent + b"".join(_refused(json.loads(each), reason) for each in ids)
+    try:
+        while more := _read_before(stdin_fd, until if b"\n" not in data and not answers else 0.0):
+            data += more
+            if len(data) >= MAX_HEAD_BYTES:
+                break
+        answers += b"".join(refusal(line, reason, besides=head.greeted_id) for line in data.split(b"\n"))
+        write_soon(stdout_fd, answers, time.monotonic() + WRITE_S)
+    except OSError:
+        pass  # the client has left
+
+
+def write_soon(fd: int, data: bytes, until: float) -> bytes:
+    """Write what a reader takes before `until`, monotonic; the rest.
+
+    Raises:
+        OSError: there is no reader.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    while data and poll.poll(max(0.0, until - time.monotonic()) * 1000):
+        try:
+            data = data[os.write(fd, data[:CHUNK_BYTES]) :]
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+            if time.monotonic() > until:
+                break
+    return data
+
+
+def _read_before(fd: int, until: float) -> bytes:
+    """What the client says before `until`, monotonic; empty when that is nothing, or it has left."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    left_s = max(0.0, until - time.monotonic())
+    return os.read(fd, MAX_HEAD_BYTES) if poll.poll(left_s * 1000) else b""
 
 
 def answer_to(line: bytes, instructions: str = "") -> tuple[int | str | None, bytes]:
@@ -238,9 +304,13 @@ def refusal(line: bytes, reason: str, *, besides: int | str | None = None) -> by
         return b""
     match message:
         case {"id": int() | str() as request_id, "method": str()} if request_id != besides:
-            text = f"quarterdeck cannot serve: {reason}"[:MAX_REASON_CHARS]
-            return _line({"id": request_id, "error": {"code": CANNOT_SERVE, "message": text}})
+            return _refused(request_id, reason)
     return b""
+
+
+def _refused(request_id: int | str, reason: str) -> bytes:
+    text = f"quarterdeck cannot serve: {reason}"[:MAX_REASON_CHARS]
+    return _line({"id": request_id, "error": {"code": CANNOT_SERVE, "message": text}})
 
 
 def _line(members: dict[str, object]) -> bytes:

@@ -137,7 +137,7 @@ class _Connection:
     ) -> None:
         self._host = host
         self._client = client
-        self._head = head if interrupted is None else FirstLine(interrupted.greeting, interrupted.greeted_id)
+        self._head = head if interrupted is None else FirstLine(interrupted.unread, interrupted.greeted_id)
         self._interrupted = interrupted
         self._journal = journal
         self._is_introduced = False
@@ -150,7 +150,6 @@ class _Connection:
         self._lines = LineBuffer(MAX_LINE_BYTES)
         self._input = ClientInput(on_room=self._balance, on_closed=self._on_gone)
         stdin_fd, stdout_fd, stderr_fd = fds
-        self._skips_rest = interrupted is not None and interrupted.is_half_read
         self._sink = open_sink(
             stdout_fd, on_broken=self._on_gone, on_room=self._balance, on_half=journal.writing, stderr_fd=stderr_fd
         )
@@ -164,6 +163,11 @@ class _Connection:
             if self._interrupted is not None:
                 running.greet_with_change()
                 self._answer_lost(self._interrupted)
+                for line in filter(None, self._interrupted.greeting.split(b"\n")):
+                    self._read(line)
+            if self._head.unsent:
+                self._sink.write(self._head.unsent)
+                self._sink.then(self._journal.greeting_answered)
             self._feed(self._head.data)
             self._balance()
             await self._over.wait()
@@ -210,30 +214,37 @@ class _Connection:
         """Answer what the process that died left unanswered."""
         if interrupted.is_half_written:
             self._sink.write(b"\n")
+            self._sink.then(partial(self._journal.writing, is_half=False))
         for id_json, kind in interrupted.under_way.items():
-            if kind is RequestKind.INITIALIZE:
+            if kind is RequestKind.INITIALIZE and interrupted.greeting:
                 continue  # it is asked again
-            if kind is RequestKind.OTHER:
+            if kind in (RequestKind.CALL, RequestKind.MODERN_CALL):
+                fault = ProtocolFault(FaultKind.TOOL_ERROR, LOST_WORDS, code="daemon_lost", delivery=Delivery.UNKNOWN)
+                parts = fault_parts(fault, self._server_info if kind is RequestKind.MODERN_CALL else None)
+                self._sink.write(b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *parts, b"}\n")
+            else:
                 error = {"code": LOST, "message": LOST_WORDS}
                 reply = {"jsonrpc": "2.0", "id": msgspec.Raw(id_json), "error": error}
                 self._sink.write(msgspec.json.encode(reply), b"\n")
-                continue
-            fault = ProtocolFault(FaultKind.TOOL_ERROR, LOST_WORDS, code="daemon_lost", delivery=Delivery.UNKNOWN)
-            parts = fault_parts(fault, self._server_info if kind is RequestKind.MODERN_CALL else None)
-            self._sink.write(b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *parts, b"}\n")
+            self._forget(id_json)
+
+    def _forget(self, id_json: bytes) -> None:
+        """A request has its answer once all that is held has left: until then another process could have to give it."""
+        self._sink.then(partial(self._journal.ended, id_json))
 
     def _take(self, data: bytes) -> None:
-        if self._skips_rest:
-            _, end, data = data.partition(b"\n")
-            self._skips_rest = not end
+        self._journal.received(data)
         self._feed(data)
-        self._journal.reading(is_half=self._skips_rest or self._lines.pending_bytes > 0)
         self._balance()
 
     def _feed(self, data: bytes) -> None:
+        """Take up what the journal has received; each line is taken up before it can do harm, so that it does once."""
+        lines, journal = self._lines, self._journal
         try:
-            for line in self._lines.feed(data):
+            for line in lines.feed(data):
+                journal.unread(lines.ahead_bytes)
                 self._read(line)
+            journal.unread(lines.pending_bytes)
         except LineTooLongError as error:
             # Where the next message begins is not known any more: the client must connect again.
             self._refuse(None, INVALID_REQUEST, str(error))
@@ -256,7 +267,7 @@ class _Connection:
         # At the end the session says why nothing is begun any more.
         request = self._gate.admit(message) if not self._is_ending else None
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
-            call = WireCall(request, self._outlet, self._server_info, self._on_end)
+            call = WireCall(request, self._outlet, self._server_info, partial(self._on_end, request.id_json))
             if call.begin(self._host.box, self._client):
                 self._gate.began(request, call)
                 return
@@ -281,20 +292,23 @@ class _Connection:
         except ValidationError:
             self._refuse(request_id, INVALID_REQUEST, "not a JSON-RPC 2.0 message")
             return
+        if message.method in _GREETING_METHODS:
+            self._journal.greeted(line)
         self._gate.forwarded(message)
         if not self._is_introduced and (client := read_introduction(message)) is not None:
             self._is_introduced = True
             self._journal.introduced(client.name, client.version)
-        if message.method in _GREETING_METHODS:
-            self._journal.greeted(line)
         self._input.put(SessionMessage(parsed))
 
-    def _on_end(self, key: Key) -> None:
+    def _on_end(self, id_json: bytes, key: Key) -> None:
         self._gate.ended(key)
+        self._forget(id_json)
         self._progress.set()
 
     def _answered(self, request_id: int | str | None, *, is_success: bool) -> None:
         self._gate.answered(request_id, is_success=is_success)
+        if request_id is not None:
+            self._forget(msgspec.json.encode(request_id))
         self._progress.set()
 
     def _refuse(self, request_id: int | str | None, code: int, reason: str) -> None:

@@ -8,12 +8,15 @@ import asyncio
 import errno
 import os
 import queue
+import select
+import stat
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Final, Protocol
+from types import TracebackType
+from typing import Final, Protocol, Self
 
 import anyio
 
@@ -30,6 +33,9 @@ BURST_S: Final = 0.00005
 
 _MAX_PARTS: Final = 256
 """Buffers in one writev; Linux takes 1,024."""
+
+_CHUNK_BYTES: Final = 4096
+"""What a pipe or a terminal that can be written to takes without waiting: POSIX's PIPE_BUF on Linux."""
 
 _JOIN_BYTES: Final = 32 * 1024
 """Parts that are smaller together are joined: a copy is cheaper than a vector."""
@@ -52,6 +58,39 @@ def _no_news(*, is_half: bool) -> None:
     """Nobody needs to know."""
 
 
+class Waker:
+    """Has a thread look up from its wait; a context manager of the thread, which closes it."""
+
+    def __init__(self) -> None:
+        self._fds = os.pipe()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def wake(self) -> None:
+        """From now on `wait_for` returns at once."""
+        with self._lock:
+            if not self._is_closed:
+                os.write(self._fds[1], b"!")
+
+    def wait_for(self, fd: int, event: int) -> bool:
+        """Wait until `fd` can be read or written, or has failed; False when woken."""
+        poll = select.poll()
+        poll.register(fd, event)
+        poll.register(self._fds[0], select.POLLIN)
+        return self._fds[0] not in dict(poll.poll())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._is_closed = True
+            for fd in self._fds:
+                os.close(fd)
+
+
 class Sink(ABC):
     """Writes lines to one descriptor, whole and in order; lines that follow one another closely go out together."""
 
@@ -66,6 +105,8 @@ class Sink(ABC):
         self._loop = asyncio.get_running_loop()
         self._parts: deque[Part] = deque()
         self._held_bytes = 0
+        self._taken_bytes = 0
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()
         self._is_over = False
         self.failure: OSError | None = None
         """Why nothing can be written any more, when it is not that the reader has left."""
@@ -89,11 +130,19 @@ class Sink(ABC):
         else:
             self._parts.extend(parts)
         self._held_bytes += size
+        self._taken_bytes += size
         if self._held_bytes > HIGH_WATER_BYTES:
             self._has_room.clear()
         if self._is_empty.is_set():
             self._is_empty.clear()
             self._start()
+
+    def then(self, act: Callable[[], None]) -> None:
+        """Do this once all that is held now has left; never, when it does not."""
+        if self._held_bytes:
+            self._marks.append((self._taken_bytes, act))
+        elif not self._is_over:
+            act()
 
     async def room(self) -> None:
         """Wait while congested."""
@@ -124,6 +173,9 @@ class Sink(ABC):
 
     def _wrote(self, size: int) -> None:
         self._held_bytes -= size
+        left = self._taken_bytes - self._held_bytes
+        while self._marks and self._marks[0][0] <= left:
+            self._marks.popleft()[1]()
         if self._held_bytes <= LOW_WATER_BYTES and not self._has_room.is_set():
             self._has_room.set()
             self._on_room()
@@ -142,6 +194,7 @@ class Sink(ABC):
             self._is_over = True
             self._stop()
             self._parts.clear()
+            self._marks.clear()
             self._wrote(self._held_bytes)
 
 
@@ -208,43 +261,53 @@ class ThreadedSink(Sink):
     def __init__(
         self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], on_half: OnHalf = _no_news
     ) -> None:
-        super().__init__(fd, on_broken=on_broken, on_room=on_room, on_half=on_half)
+        # A duplicate: the thread may come back from a write when the descriptor is somebody else's.
+        super().__init__(os.dup(fd), on_broken=on_broken, on_room=on_room, on_half=on_half)
         self._batches: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
+        self._news = Waker()
         threading.Thread(target=self._write, name="quarterdeck-stdout", daemon=True).start()
 
     def _start(self) -> None:
         self._loop.call_soon(self._hand_over)
 
     def _stop(self) -> None:
+        self._news.wake()
         self._batches.put(None)
 
     def _hand_over(self) -> None:
         if self._parts:
+            self._on_half(is_half=True)  # as far as anyone can tell
             self._batches.put(list(self._parts))
             self._parts.clear()
 
     def _landed(self, size: int) -> None:
         if not self._is_over:
+            self._on_half(is_half=False)
             self._wrote(size)
             self._hand_over()
 
     def _write(self) -> None:
-        while (batch := self._batches.get()) is not None:
-            size = 0
+        with self._news:
             try:
-                for part in batch:
-                    size += len(part)
-                    view = memoryview(part)
-                    while view:
-                        # Given up: the descriptor may be somebody else's by now.
-                        if self._is_over:
+                is_file = stat.S_ISREG(os.fstat(self._fd).st_mode)
+                while (batch := self._batches.get()) is not None:
+                    for part in batch:
+                        if not self._write_part(memoryview(part), None if is_file else _CHUNK_BYTES):
                             return
-                        view = view[os.write(self._fd, view) :]
+                    if not post(self._loop, self._landed, sum(map(len, batch))):
+                        return
             except OSError as error:
                 post(self._loop, self._broke, error)
-                return
-            if not post(self._loop, self._landed, size):
-                return
+            finally:
+                os.close(self._fd)
+
+    def _write_part(self, view: memoryview, most: int | None) -> bool:
+        """Whether it was written; it is not once the sink is over."""
+        while view:
+            if self._is_over or not self._news.wait_for(self._fd, select.POLLOUT):
+                return False
+            view = view[os.write(self._fd, view[:most]) :]
+        return True
 
 
 def open_sink(

@@ -7,6 +7,7 @@ slow client.
 
 import asyncio
 import os
+import select
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -20,7 +21,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, J
 from pydantic_core import PydanticSerializationError
 
 from .early_reply import can_poll, post
-from .sink import Sink
+from .sink import Sink, Waker
 
 CHUNK_BYTES: Final = 64 * 1024
 """One read: a pipe's capacity on Linux."""
@@ -95,13 +96,18 @@ class PolledSource(Source):
 
 
 class ThreadedSource(Source):
-    """A file or a terminal.  Its thread may stay in a read that never returns, and ends with the process."""
+    """A file or a terminal.
+
+    Its thread reads nothing that is not there, from a duplicate of its own: once closed, it takes no line that is meant
+    for whoever has the terminal next, and reads from no file that got the descriptor's number.
+    """
 
     def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        super().__init__(fd, on_data, on_end)
+        super().__init__(os.dup(fd), on_data, on_end)
         self._may_read = threading.Event()
         self._permits = threading.Semaphore(_MAX_UNREAD_CHUNKS)
         self._is_closed = False
+        self._news = Waker()
         threading.Thread(target=self._read, name="quarterdeck-stdin", daemon=True).start()
 
     def resume(self) -> None:
@@ -113,24 +119,29 @@ class ThreadedSource(Source):
         self._may_read.clear()
 
     def close(self) -> None:
-        """Read nothing more once the thread comes back."""
+        """Read nothing more, and have the thread end."""
         self._is_closed = True
+        self._news.wake()
         self._may_read.set()
         self._permits.release()
 
     def _read(self) -> None:
-        data = b"more"
-        while data:
-            self._permits.acquire()
-            self._may_read.wait()
-            if self._is_closed:
-                return
+        with self._news:
             try:
-                data = os.read(self._fd, CHUNK_BYTES)
-            except OSError:
-                data = b""
-            if not post(self._loop, self._take, data):
-                return
+                data = b"more"
+                while data:
+                    self._permits.acquire()
+                    self._may_read.wait()
+                    if self._is_closed or not self._news.wait_for(self._fd, select.POLLIN):
+                        return
+                    try:
+                        data = os.read(self._fd, CHUNK_BYTES)
+                    except OSError:
+                        data = b""
+                    if not post(self._loop, self._take, data):
+                        return
+            finally:
+                os.close(self._fd)
 
     def _take(self, data: bytes) -> None:
         self._permits.release()
@@ -262,12 +273,13 @@ class ClientOutput(_Managed):
         if self._is_closed:
             raise anyio.ClosedResourceError
         message = item.message
-        if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._on_answered(message.id, is_success=isinstance(message, JSONRPCResponse))
-            if self._greeted_id is not None and message.id == self._greeted_id:
-                self._greeted_id = None
-                return
-        self._sink.write(_to_line(message), b"\n")
+        answer = message if isinstance(message, JSONRPCResponse | JSONRPCError) else None
+        if answer is not None and self._greeted_id is not None and answer.id == self._greeted_id:
+            self._greeted_id = None
+        else:
+            self._sink.write(_to_line(message), b"\n")
+        if answer is not None:
+            self._on_answered(answer.id, is_success=isinstance(answer, JSONRPCResponse))
         await self._sink.room()
 
     async def aclose(self) -> None:

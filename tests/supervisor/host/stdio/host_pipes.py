@@ -14,6 +14,7 @@ from mcp_types import jsonrpc_message_adapter
 from support.clients.mcp_clients import ENVELOPE, LEGACY
 
 from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck.host.raw_calls import Interrupted, Journal
 from quarterdeck.host.stdio.early_reply import FirstLine
 from quarterdeck.host.stdio.serve import NOTHING, serve_stdio
 
@@ -87,7 +88,11 @@ class LineClient:
 
 @asynccontextmanager
 async def served(
-    host: ProviderHostImpl, limit: int = LINE_LIMIT, head: FirstLine = NOTHING
+    host: ProviderHostImpl,
+    limit: int = LINE_LIMIT,
+    head: FirstLine = NOTHING,
+    journal: Journal | None = None,
+    interrupted: Interrupted | None = None,
 ) -> AsyncIterator[LineClient]:
     """A client of `host`, which has stopped serving by the end; it reads at most `2 * limit` ahead."""
     stdin_fd, client_out = os.pipe()
@@ -105,7 +110,14 @@ async def served(
                     try:
                         with anyio.CancelScope() as serving:
                             client.stop_serving = serving.cancel
-                            await serve_stdio(host, stdin_fd=stdin_fd, stdout_fd=stdout_fd, head=head)
+                            await serve_stdio(
+                                host,
+                                stdin_fd=stdin_fd,
+                                stdout_fd=stdout_fd,
+                                head=head,
+                                journal=journal,
+                                interrupted=interrupted,
+                            )
                     finally:
                         os.close(stdin_fd)
                         os.close(stdout_fd)

@@ -7,6 +7,7 @@ import threading
 
 import anyio
 import pytest
+from support.waiting import eventually_async
 
 from quarterdeck.host.stdio import sink as sink_module
 from quarterdeck.host.stdio.sink import HIGH_WATER_BYTES, PolledSink, ThreadedSink, open_sink
@@ -184,3 +185,51 @@ async def test_the_writing_thread_ends_with_its_sink(tmp_path):
         await sink.close(5)
         await anyio.to_thread.run_sync(thread.join, 5)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
+async def test_what_is_to_follow_a_line_follows_it_when_it_has_left(kind):
+    """A request would count as answered whose answer is still held, and be lost with the process."""
+    reading, writing = os.pipe()
+    done = []
+    sink = kind(writing, on_broken=lambda: None, on_room=lambda: None)
+    sink.then(lambda: done.append("at once"))
+    sink.write(b"x" * 200_000 + b"\n")
+    sink.then(lambda: done.append("long"))
+    sink.write(b"short\n")
+    sink.then(lambda: done.append("short"))
+    await asyncio.sleep(0.05)
+    assert done == ["at once"]
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read_all, reading)
+            await sink.close(5)
+            os.close(writing)
+    assert done == ["at once", "long", "short"]
+
+
+@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
+async def test_what_is_to_follow_a_line_that_never_leaves_does_not_happen(kind):
+    """Whoever takes the session over would not know that the answer is still to be given."""
+    reading, writing = os.pipe()
+    sink = kind(writing, on_broken=lambda: None, on_room=lambda: None)
+    sink.write(b"x" * 200_000 + b"\n")
+    sink.then(lambda: pytest.fail("it has not left"))
+    await sink.close(0.05)
+    sink.then(lambda: pytest.fail("nothing leaves any more"))
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_a_sink_that_is_given_up_leaves_no_thread_behind():
+    """A daemon would gather one for each client whose terminal or pipe is stuck; or write into another client's."""
+    reading, writing = os.pipe()
+    before = threading.active_count()
+    sink = ThreadedSink(writing, on_broken=lambda: None, on_room=lambda: None)
+    sink.write(b"x" * 200_000 + b"\n")
+    await asyncio.sleep(0.05)
+    await sink.close(0.05)
+    os.close(writing)
+    await eventually_async(lambda: threading.active_count() == before)
+    with anyio.fail_after(5):
+        assert len(await read_all(reading)) < 200_000

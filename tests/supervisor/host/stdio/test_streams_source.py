@@ -6,6 +6,7 @@ import threading
 
 import anyio
 import pytest
+from support.waiting import eventually_async
 
 from quarterdeck.host.stdio.streams import CHUNK_BYTES, PolledSource, ThreadedSource, open_source
 
@@ -138,3 +139,19 @@ async def test_the_reading_thread_ends_with_its_file(tmp_path):
         await anyio.to_thread.run_sync(thread.join, 5)
         await taken.ended.wait()
     assert not thread.is_alive()
+
+
+async def test_a_reader_that_is_closed_takes_nothing_from_whoever_reads_next():
+    """After Ctrl-C the next line that is typed would go to the daemon; or, by the same number, another client's."""
+    reading, writing = os.pipe()
+    before = threading.active_count()
+    taken = Taken()
+    source = ThreadedSource(reading, taken.take, taken.end)
+    source.resume()
+    await asyncio.sleep(0.05)
+    source.close()
+    await eventually_async(lambda: threading.active_count() == before)
+    os.write(writing, b"typed later")
+    assert os.read(reading, 100) == b"typed later"
+    os.close(reading)
+    os.close(writing)

@@ -1,0 +1,135 @@
+"""A session that another process goes on with: what its journal says at each moment, and what is made of that."""
+
+import json
+import os
+
+import pytest
+from support.tools.tool_boxes import LiveBox, answer, hold
+from support.waiting import eventually_async
+
+from quarterdeck.daemon.session_memory import SessionMemory, make_memory
+from quarterdeck.host.provider import create_provider_host
+from quarterdeck.host.raw_calls import Interrupted, RequestKind
+from quarterdeck.host.stdio.early_reply import FirstLine
+
+from .host_pipes import served
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def fd(tmp_path):
+    """A session's memory, as its door keeps it."""
+    made = make_memory(tmp_path)
+    yield made
+    os.close(made)
+
+
+def taken_over(fd):
+    """The memory as one more process takes it over, and what it finds."""
+    memory = SessionMemory.map(fd)
+    return memory, memory.begin_session()
+
+
+async def test_a_request_is_under_way_until_its_client_has_the_answer(fd):
+    """An answer that waits for a client who reads slowly would be lost with the daemon, and nobody know of it."""
+    box = LiveBox()
+    box.graft("s__t", answer(b'{"content":[],"x":"' + b"x" * 3_000_000 + b'"}'))
+    memory, _ = taken_over(fd)
+    async with served(create_provider_host(box), limit=1000, journal=memory) as client:
+        await client.open_legacy()
+        await client.send(client.call("7", "s__t"), client.request(7, "ping"))
+        await eventually_async(lambda: taken_over(fd)[1].is_half_written)
+        found = taken_over(fd)[1]
+        assert set(found.under_way) == {b'"7"', b"7"}
+        assert found.is_half_written
+        await client.leave()
+
+
+async def test_what_was_begun_and_not_whole_waits_for_the_next_process(fd):
+    """A request whose line the old daemon had half read would be lost with it."""
+    memory, _ = taken_over(fd)
+    half = b'{"jsonrpc":"2.0","id":2,"method":"pi'
+    async with served(create_provider_host(LiveBox()), journal=memory) as client:
+        await client.open_legacy()
+        await client.ask(1, "ping")
+        await client.send(b"\r\n\n" + half)
+        await eventually_async(lambda: taken_over(fd)[1].unread == half)
+
+    memory, found = taken_over(fd)
+    assert (found.unread, found.is_greeted, found.under_way) == (half, True, {})
+    async with served(create_provider_host(LiveBox()), journal=memory, interrupted=found) as client:
+        await client.send(b'ng"}\n')
+        lines = [await client.receive(), await client.receive()]
+        assert [line.get("id", line.get("method")) for line in lines].count(2) == 1
+    assert taken_over(fd)[1].unread == b""
+
+
+@pytest.mark.parametrize("deaths", [1, 2, 3])
+async def test_a_session_is_greeted_once_however_often_its_process_dies(fd, deaths):
+    """A client would get answers to `initialize` that it never asked for."""
+    memory, _ = taken_over(fd)
+    async with served(create_provider_host(LiveBox()), journal=memory) as client:
+        await client.open_legacy()
+        await client.ask(1, "ping")
+    for number in range(deaths):
+        memory, found = taken_over(fd)
+        async with served(create_provider_host(LiveBox()), journal=memory, interrupted=found) as client:
+            await client.send(client.request(number, "ping"))
+            got = [await client.receive(), await client.receive()]
+            assert sorted(str(line.get("id")) for line in got) == [str(number), "None"]
+
+
+async def test_a_process_that_dies_before_it_has_answered_leaves_the_answers_to_the_next(fd):
+    """Each death in a row would cost the answers of what was under way at the first one."""
+    memory, _ = taken_over(fd)
+    memory.began(b"1", RequestKind.CALL)
+    memory.began(b'"1"', RequestKind.OTHER)
+    assert taken_over(fd)[1].under_way == taken_over(fd)[1].under_way
+    memory, found = taken_over(fd)
+    async with served(create_provider_host(LiveBox()), journal=memory, interrupted=found) as client:
+        got = {json.dumps(line["id"]): line for line in [await client.receive(), await client.receive()]}
+    assert got["1"]["result"]["isError"]
+    assert "ended while this was under way" in got['"1"']["error"]["message"]
+    assert taken_over(fd)[1].under_way == {}
+
+
+async def test_a_client_that_was_greeted_before_the_session_began_is_not_greeted_again(fd):
+    """A daemon that dies while it opens the deck would lose the greeting, or answer it twice."""
+    info = {"name": "raw", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    line = json.dumps({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}).encode() + b"\n"
+    memory, _ = taken_over(fd)
+    memory.received(line)
+    _, found = taken_over(fd)
+    assert (found.unread, found.greeted_id) == (line, None)
+    memory.greeting_answered()
+    memory, found = taken_over(fd)
+    assert found.greeted_id == "hello"
+    async with served(create_provider_host(LiveBox()), journal=memory, interrupted=found) as client:
+        await client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert (await client.ask(1, "ping")).get("id", 1) == 1
+    found = taken_over(fd)[1]
+    assert (found.greeting.count(b"hello"), found.unread, found.under_way) == (1, b"", {})
+
+
+async def test_a_greeting_that_the_client_did_not_take_in_time_comes_from_the_session():
+    """A client that reads late would get half of its greeting."""
+    line = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}\n'
+    async with served(create_provider_host(LiveBox()), head=FirstLine(line, 0, 0.0, b'"rest"}\n')) as client:
+        assert await client.line() == b'"rest"}\n'
+
+
+async def test_a_call_that_is_given_up_at_the_death_of_the_client_is_not_under_way(fd):
+    """The memory of a session that ends would fill with what nobody waits for."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    memory, _ = taken_over(fd)
+    async with served(create_provider_host(box), journal=memory) as client:
+        await client.open_legacy()
+        await client.send(client.call(1, "s__t"))
+        await eventually_async(lambda: taken_over(fd)[1].under_way)
+        client.stop_serving()
+        assert (await client.receive())["id"] == 1
+    assert taken_over(fd)[1] != Interrupted()
+    assert taken_over(fd)[1].under_way == {}

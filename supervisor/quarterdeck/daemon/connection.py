@@ -26,6 +26,9 @@ HANDOVER_S: Final = 10.0
 SEND_S: Final = 5.0
 """For a door to take what it is told; one that is stopped loses its log, never its session."""
 
+MAX_BEHIND_BYTES: Final = 256 * 1024
+"""A door that is farther behind is told no more of the log."""
+
 
 class DoorError(Exception):
     """This door is not let in; the text says why."""
@@ -47,6 +50,10 @@ class Door:
         """Over an accepted connection, which becomes ours."""
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._out = bytearray()
+        self._waits = False
+        self._is_out = asyncio.Event()
         self.peer: Final[Peer] = peer_of(connection)
         self.fds: list[int] = []
 
@@ -83,17 +90,19 @@ class Door:
 
     def log(self, text: str) -> None:
         """Have the door write this on its stderr; dropped when it is behind."""
-        try:
-            self._connection.send(frame(LOG, text))
-        except OSError:
-            pass
+        if len(self._out) < MAX_BEHIND_BYTES:
+            self._out += frame(LOG, text)
+            self._flush()
 
     async def tell(self, kind: bytes, text: str) -> None:
         """Send one frame; to a door that is gone, nothing."""
+        self._out += frame(kind, text)
+        self._is_out.clear()
+        self._flush()
         try:
             async with asyncio.timeout(SEND_S):
-                await asyncio.get_running_loop().sock_sendall(self._connection, frame(kind, text))
-        except (OSError, TimeoutError):
+                await self._is_out.wait()
+        except TimeoutError:
             pass
 
     async def end(self, code: int) -> None:
@@ -102,9 +111,30 @@ class Door:
 
     def close(self) -> None:
         """Close the connection, and what was handed over.  Repeatable."""
+        self._rest()
         self._connection.close()
         while self.fds:
             os.close(self.fds.pop())
+
+    def _flush(self) -> None:
+        """Send what the door takes; whole frames in their order, whoever sends them, and the rest when it has room."""
+        try:
+            while self._out:
+                del self._out[: self._connection.send(self._out)]
+        except BlockingIOError:
+            if not self._waits:
+                self._waits = True
+                self._loop.add_writer(self._connection, self._flush)
+            return
+        except OSError:
+            self._out.clear()  # it is gone
+        self._rest()
+        self._is_out.set()
+
+    def _rest(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._loop.remove_writer(self._connection)
 
     async def _read(self) -> bytes:
         loop = asyncio.get_running_loop()

@@ -13,15 +13,18 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
 from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.host.stdio.early_reply import FirstLine, refuse_client
+from quarterdeck_protocol.plain_words import plain_words
 
 from . import wait
-from .messages import ACCEPTED, END, LOG, Handover, ServeRequest, encode_request
+from .messages import ACCEPTED, END, LOG, REFUSED, BadHandoverError, Handover, ServeRequest, encode_request
 from .place import NoDaemonError, connect, daemon_dir, read_key
-from .session_memory import make_memory
+from .session_memory import SessionMemory, make_memory
 from .start import start_daemon
 
 MEMORY_VARIABLE: Final = "QUARTERDECK_DOOR_MEMORY"
@@ -30,8 +33,8 @@ MEMORY_VARIABLE: Final = "QUARTERDECK_DOOR_MEMORY"
 LIVES_VARIABLE: Final = "QUARTERDECK_DOOR_LIVES"
 """When daemons of this door died, monotonic seconds with blanks between them."""
 
-MAX_DEATHS: Final = 5
-"""Daemons that may die under a door within `DEATHS_S`; with the next one it gives up."""
+MAX_DEATHS: Final = 4
+"""Daemons that may die under a door within `DEATHS_S`; with the fifth one it gives up."""
 
 DEATHS_S: Final = 60.0
 
@@ -41,7 +44,14 @@ CONNECT_S: Final = 5.0
 ACCEPT_S: Final = 10.0
 """For a daemon that runs to take the client; one that was started just now may take `START_S`."""
 
-START_S: Final = 60.0
+START_S: Final = 30.0
+
+MAX_DROPS: Final = 3
+"""Daemons that may end before they have taken the client: one that was about to end, and one that was killed then."""
+
+WITHOUT: Final = "quarterdeck serve --own does without it"
+
+LOGGED: Final = f"quarterdeck logs --daemon shows why; {WITHOUT}"
 
 _log = logging.getLogger("quarterdeck.door")
 
@@ -53,6 +63,10 @@ class NotAcceptedError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+
+
+class _DroppedError(Exception):
+    """The daemon ended before it took the client."""
 
 
 class EndedError(Exception):
@@ -84,48 +98,92 @@ def enter(
         NotAcceptedError: no daemon can be had, or it does not answer.
         EndedError: it refused this client, and has told it and us why.
     """
-    deaths = [float(word) for word in environ.get(LIVES_VARIABLE, "").split()]
-    resumed = environ.get(MEMORY_VARIABLE)
     own = {name: value for name, value in environ.items() if name not in (MEMORY_VARIABLE, LIVES_VARIABLE)}
-    if resumed is not None:
-        deaths = [at for at in deaths if at > time.monotonic() - DEATHS_S] + [time.monotonic()]
-        if len(deaths) > MAX_DEATHS:
-            raise NotAcceptedError(
-                f"the daemon died {len(deaths)} times within {DEATHS_S:g} s",
-                "quarterdeck logs --daemon shows why; quarterdeck serve --own does without it",
-            )
+    memory = _resumed(environ)
     try:
-        connection, wait_s = _connected(own)
-        with connection:
-            connection.settimeout(wait_s)
-            memory = int(resumed) if resumed is not None else make_memory(daemon_dir())
-            key = read_key(daemon_dir())
-            environment = {os.fsencode(name): os.fsencode(value) for name, value in own.items()}
+        deaths = _count_death(environ) if memory is not None else []
+        for _ in range(MAX_DROPS):
+            try:
+                connection, fd = _hand_over(request, own, memory, log_level, log_is_json)
+            except (_DroppedError, ConnectionResetError, BrokenPipeError):
+                continue
+            os.environ[LIVES_VARIABLE] = " ".join(map(str, deaths))
+            _wait(connection, fd, come_back)
+        raise NotAcceptedError("the daemon ended at its start", LOGGED)
+    except TimeoutError:
+        given_up = NotAcceptedError("the daemon does not answer", f"quarterdeck down ends it; {WITHOUT}")
+    except OSError as error:
+        given_up = NotAcceptedError(f"the daemon cannot be reached: {plain_words(error)}", WITHOUT)
+    except BadHandoverError as error:
+        given_up = NotAcceptedError(f"this client cannot be handed over: {error}", WITHOUT)
+    except NotAcceptedError as error:
+        given_up = error
+    if memory is not None:
+        _answer_all(memory, given_up)
+    raise given_up
+
+
+def _resumed(environ: Mapping[str, str]) -> int | None:
+    """The descriptor of the memory of a session that we go on with; None for a new one, and for a stranger's words."""
+    try:
+        fd = int(environ[MEMORY_VARIABLE])
+        SessionMemory.map(fd).close()
+    except (KeyError, ValueError, OverflowError, OSError):
+        return None
+    return fd
+
+
+def _count_death(environ: Mapping[str, str]) -> list[float]:
+    """When daemons of this door died lately, the last one now.
+
+    Raises:
+        NotAcceptedError: too many have.
+    """
+    now = time.monotonic()
+    deaths = [*(float(word) for word in environ.get(LIVES_VARIABLE, "").split()), now]
+    deaths = [at for at in deaths if at > now - DEATHS_S]
+    if len(deaths) > MAX_DEATHS:
+        raise NotAcceptedError(f"the daemon died {len(deaths)} times within {DEATHS_S:g} s", LOGGED)
+    return deaths
+
+
+def _answer_all(memory: int, error: NotAcceptedError) -> None:
+    """Answer what the last daemon left: nobody else will."""
+    left = SessionMemory.map(memory).begin_session()
+    head = FirstLine(left.unread, left.greeted_id)
+    refuse_client(0, 1, head, f"{error.message}; {error.remedy}", 0.0, ids=left.under_way)
+
+
+def _hand_over(
+    request: ServeRequest, environ: Mapping[str, str], resumed: int | None, log_level: int, log_is_json: bool
+) -> tuple[int, int]:
+    """The descriptors of the connection to the daemon that has taken the client, and of the session's memory."""
+    connection, wait_s = _connected(environ)
+    with connection:
+        until = time.monotonic() + wait_s
+        memory = resumed if resumed is not None else make_memory(daemon_dir())
+        try:
             handover = Handover(
-                key,
+                read_key(daemon_dir()),
                 CLIENT_VERSION,
                 os.getpid(),
                 request,
-                environment,
+                {os.fsencode(name): os.fsencode(value) for name, value in environ.items()},
                 log_level=log_level,
                 log_is_json=log_is_json,
                 is_resumed=resumed is not None,
             )
-            _send(connection, encode_request(handover), [0, 1, 2, memory])
-            _await_acceptance(connection)
-            connection.settimeout(None)
-            os.environ[LIVES_VARIABLE] = " ".join(map(str, deaths))
-            _wait(connection.detach(), memory, come_back)
-    except TimeoutError:
-        raise NotAcceptedError(
-            "the daemon does not answer", "quarterdeck down ends it; quarterdeck serve --own does without it"
-        ) from None
-    except (ConnectionResetError, BrokenPipeError):
-        raise _ended_early() from None
-    except OSError as error:
-        raise NotAcceptedError(
-            f"the daemon cannot be reached: {error.strerror or error}", "quarterdeck serve --own does without it"
-        ) from error
+            connection.settimeout(wait_s)
+            data = encode_request(handover)
+            with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why, before it left
+                _send(connection, data, [0, 1, 2, memory])
+            _await_acceptance(connection, until)
+        except BaseException:
+            if resumed is None:
+                os.close(memory)
+            raise
+        connection.settimeout(None)
+        return connection.detach(), memory
 
 
 def _connected(environ: Mapping[str, str]) -> tuple[socket.socket, float]:
@@ -143,35 +201,33 @@ def _send(connection: socket.socket, data: bytes, fds: list[int]) -> None:
     connection.sendall(data[sent:])
 
 
-def _await_acceptance(connection: socket.socket) -> None:
+def _await_acceptance(connection: socket.socket, until: float) -> None:
     """Read frame by frame, no byte more: what follows belongs to `wait.py`."""
     while True:
-        head = _exactly(connection, 5)
-        kind, text = head[:1], _exactly(connection, int.from_bytes(head[1:])).decode("utf-8", "replace")
+        head = _exactly(connection, 5, until)
+        kind, text = head[:1], _exactly(connection, int.from_bytes(head[1:]), until).decode("utf-8", "replace")
         if kind == LOG:
             sys.stderr.write(text)
         elif kind == END:
             raise EndedError(int(text))
         elif kind == ACCEPTED:
             if text != CLIENT_VERSION:
-                _log.warning("this is quarterdeck %s, the daemon is %s: restart it", CLIENT_VERSION, text)
+                ours = f"this is quarterdeck {CLIENT_VERSION}, the daemon is {text}"
+                _log.warning("%s: `quarterdeck up --replace` starts one of this version", ours)
             return
+        elif kind == REFUSED:
+            raise NotAcceptedError(f"the daemon does not take this client: {text}", LOGGED)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _exactly(connection: socket.socket, size: int, until: float) -> bytes:
     data = b""
     while len(data) < size:
+        connection.settimeout(max(0.001, until - time.monotonic()))
         more = connection.recv(size - len(data))
         if not more:
-            raise _ended_early()
+            raise _DroppedError
         data += more
     return data
-
-
-def _ended_early() -> NotAcceptedError:
-    return NotAcceptedError(
-        "the daemon ended at its start", "quarterdeck logs --daemon shows why; quarterdeck serve --own does without it"
-    )
 
 
 def _wait(connection: int, memory: int, come_back: list[str]) -> NoReturn:

@@ -26,6 +26,9 @@ DESCRIPTORS: Final = 4
 ACCEPTED: Final = b"A"
 """The client is served from here on; the text is the daemon's version."""
 
+REFUSED: Final = b"R"
+"""The client is not taken, and has not been told so; the text says why."""
+
 LOG: Final = b"L"
 """The text belongs on the door's stderr."""
 

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,10 @@ BACKLOG: Final = 128
 
 LOCK_S: Final = 30.0
 """How long one may take to start or to end; who waits longer gives up."""
+
+
+CROWD_S: Final = 0.05
+"""Before the next try, where as many doors wait as may."""
 
 
 class NoDaemonError(ConnectionError):
@@ -98,10 +103,17 @@ def connect(directory: Path, within_s: float) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(within_s)
-        try:
-            connection.connect(os.fsencode(directory / SOCKET_NAME))
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise NoDaemonError(f"{directory}: {error.strerror}") from None
+        until = time.monotonic() + within_s
+        while True:
+            try:
+                connection.connect(os.fsencode(directory / SOCKET_NAME))
+                break
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                raise NoDaemonError(f"{directory}: {error.strerror}") from None
+            except BlockingIOError:  # as many wait as may
+                if time.monotonic() > until:
+                    raise TimeoutError("the daemon lets nobody in") from None
+                time.sleep(CROWD_S)
         if peer_of(connection).uid != os.geteuid():
             raise PermissionError(errno.EPERM, "the daemon's socket belongs to another user")
     except BaseException:

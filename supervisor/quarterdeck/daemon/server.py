@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_cli
 from .client_names import client_of
 from .connection import Door, DoorError, NobodyError
 from .decks import Deck, Decks, current_deck
-from .messages import ACCEPTED, ANSWER, Ask, ClientStatus, DaemonStatus, Handover, Order
+from .messages import ACCEPTED, ANSWER, REFUSED, Ask, ClientStatus, DaemonStatus, Handover, Order, frame
 from .session_memory import NoMemoryError, SessionMemory
 
 MAX_DOORS: Final = 512
@@ -80,6 +81,8 @@ class DoorServer:
         self._decks = decks
         self._to_refusal = to_refusal
         self._since = datetime.now(UTC)
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._attending: set[asyncio.Task[None]] = set()
         self._sessions: set[_Session] = set()
         self.changed = asyncio.Event()
@@ -119,6 +122,9 @@ class DoorServer:
 
     def log(self, deck: str, level: int, plain: Callable[[], str], as_json: Callable[[], str]) -> None:
         """Have every door of this deck that wants lines of this level write it on its stderr, in its form."""
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.log, deck, level, plain, as_json)
+            return
         for session in self._sessions:
             if session.deck is not None and session.deck.key == deck and level >= session.handover.log_level:
                 session.door.log((as_json if session.handover.log_is_json else plain)())
@@ -132,7 +138,9 @@ class DoorServer:
     def _take_in(self, accepted: socket.socket) -> None:
         if len(self._attending) >= MAX_DOORS:
             _log.warning("a door was not let in: %d are open", MAX_DOORS)
-            accepted.close()
+            with suppress(OSError), accepted:
+                accepted.setblocking(False)  # noqa: FBT003 - takes no keyword
+                accepted.send(frame(REFUSED, f"it serves {MAX_DOORS} clients, and takes no more: close some"))
             return
         task = asyncio.create_task(self._attend(accepted))
         self._attending.add(task)
@@ -158,6 +166,7 @@ class DoorServer:
                 return
             except DoorError as error:
                 _log.warning("a door was not let in (pid %d): %s", door.peer.pid, error)
+                await door.tell(REFUSED, str(error))
                 return
             if isinstance(request, Ask):
                 await door.tell(ANSWER, msgspec.json.encode(self.status()).decode())
@@ -178,6 +187,7 @@ class DoorServer:
             memory = SessionMemory.map(door.fds[-1])
         except (NoMemoryError, OSError) as error:
             _log.warning("a door was not let in (pid %d): %s", door.peer.pid, error)
+            await door.tell(REFUSED, str(error))
             return
         session = _Session(door, handover, memory)
         self._sessions.add(session)
@@ -231,7 +241,9 @@ class _Session:
         handover, memory = self.handover, self._memory
         stdin_fd, stdout_fd, stderr_fd, _ = self.door.fds
         interrupted = memory.begin_session()
-        if handover.is_resumed:
+        # A door that lost its daemon before that had read anything is as good as new.
+        is_resumed = handover.is_resumed and interrupted != Interrupted()
+        if is_resumed:
             self._interrupted = interrupted
         else:
             self._early = EarlyReply(stdin_fd, stdout_fd, on_read=memory.received, on_greeted=memory.greeting_answered)
@@ -261,7 +273,7 @@ class _Session:
                         stderr_fd=stderr_fd,
                         head=head,
                         journal=memory,
-                        interrupted=interrupted if handover.is_resumed else None,
+                        interrupted=interrupted if is_resumed else None,
                         client=client_of(self.door.peer.pid),
                     )
                 )

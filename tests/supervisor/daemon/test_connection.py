@@ -1,0 +1,163 @@
+"""What the daemon tells a door comes whole and in order, however slowly that reads; who is no door is told why."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from quarterdeck.daemon import connection as connection_module
+from quarterdeck.daemon import place as place_module
+from quarterdeck.daemon.connection import Door, DoorError, NobodyError
+from quarterdeck.daemon.messages import END, LOG, Ask, Order, encode_request
+from quarterdeck.daemon.place import Peer, connect
+
+pytestmark = pytest.mark.anyio
+
+KEY = "k"
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[tuple[Door, socket.socket]]:
+    """A door as the daemon has it, and its own end."""
+    ours, theirs = socket.socketpair()
+    with Door(ours) as door, theirs:
+        yield door, theirs
+
+
+def frames(data: bytes) -> list[tuple[bytes, int]]:
+    """The kind and the length of each."""
+    found = []
+    while data:
+        size = int.from_bytes(data[1:5])
+        assert len(data) >= 5 + size, "a frame was cut"
+        found.append((data[:1], size))
+        data = data[5 + size :]
+    return found
+
+
+async def test_a_door_that_reads_late_gets_whole_frames_and_its_end(ends: tuple[Door, socket.socket]) -> None:
+    """A frame that was sent in part would have the door wait for ever, or end with another code."""
+    door, theirs = ends
+    theirs.settimeout(5)
+    for _ in range(2000):
+        door.log("x" * 1000)
+    telling = asyncio.create_task(door.end(7))
+    got = b""
+    while not got.endswith(END + (1).to_bytes(4) + b"7"):
+        got += await asyncio.to_thread(theirs.recv, 65536)
+    await telling
+    *logs, last = frames(got)
+    assert set(logs) == {(LOG, 1000)}
+    assert len(logs) < 2000
+    assert last == (END, 1)
+
+
+async def test_a_door_that_never_reads_holds_nobody_up(
+    ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stopped editor would keep the daemon from ending, or fill its memory with log."""
+    monkeypatch.setattr(connection_module, "SEND_S", 0.05)
+    door, _ = ends
+    for _ in range(10_000):
+        door.log("x" * 1000)
+    with anyio.fail_after(5):
+        await door.end(0)
+    assert len(door._out) < 2 * connection_module.MAX_BEHIND_BYTES
+
+
+async def test_a_door_that_has_left_is_told_nothing(ends: tuple[Door, socket.socket]) -> None:
+    """A log line for a window that was closed would end the daemon."""
+    door, theirs = ends
+    theirs.close()
+    door.log("hello")
+    await door.end(0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"\0\0\0\x05abc", "left in the middle"),
+        (b"\xff\xff\xff\xffabc", "a handover of"),
+        (b"\0\0\0\0", "a handover of 0 bytes"),
+        (b"\0\0\0\x01\xc1", "."),
+        (encode_request(Ask("another", "1", Order.END)), "does not know the key"),
+        (encode_request(Ask("", "1", Order.END)), "does not know the key"),
+        (encode_request(Ask(KEY, "1", Order.END)) + b"more", "more than a handover"),
+    ],
+)
+async def test_who_is_no_door_is_not_obeyed(ends: tuple[Door, socket.socket], sent: bytes, why: str) -> None:
+    """A program that finds the socket would end everybody's sessions."""
+    door, theirs = ends
+    theirs.sendall(sent)
+    theirs.shutdown(socket.SHUT_WR)
+    with pytest.raises(DoorError, match=why):
+        await door.receive(KEY)
+
+
+async def test_who_only_looks_whether_a_daemon_listens_is_nobody(ends: tuple[Door, socket.socket]) -> None:
+    """The log would say for each start that a door was not let in."""
+    ends[1].close()
+    with pytest.raises(NobodyError):
+        await ends[0].receive(KEY)
+
+
+async def test_who_says_nothing_is_not_waited_for(
+    ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections that stay silent would take every door's place."""
+    monkeypatch.setattr(connection_module, "HANDOVER_S", 0.05)
+    with pytest.raises(DoorError, match="nothing whole came"):
+        await ends[0].receive(KEY)
+
+
+async def test_an_order_comes_without_descriptors(ends: tuple[Door, socket.socket]) -> None:
+    """What is handed over by mistake would stay open for as long as the daemon runs."""
+    door, theirs = ends
+    reading, writing = os.pipe()
+    socket.send_fds(theirs, [encode_request(Ask(KEY, "1", Order.STATUS))], [reading])
+    with pytest.raises(DoorError, match="1 descriptors in place of 0"):
+        await door.receive(KEY)
+    os.close(reading)
+    door.close()
+    with pytest.raises(BrokenPipeError):
+        os.write(writing, b"x")
+    os.close(writing)
+
+
+async def test_another_users_door_is_not_let_in(
+    ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be served with our rights."""
+    monkeypatch.setattr(ends[0], "peer", Peer(1, os.geteuid() + 1))
+    with pytest.raises(DoorError, match="another user"):
+        await ends[0].receive(KEY)
+
+
+async def test_a_socket_of_another_user_is_not_talked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever plants one would be handed a client's streams, and its environment with every secret in it."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as planted:
+        planted.bind("door.sock")
+        planted.listen()
+        monkeypatch.setattr(place_module, "peer_of", lambda _: Peer(1, os.geteuid() + 1))
+        with pytest.raises(PermissionError, match="another user"):
+            connect(Path(), 1.0)
+
+
+async def test_a_daemon_that_lets_nobody_in_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A door would fail at once where many come at the same time, or wait for ever before a daemon that is stopped."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as full:
+        full.bind("door.sock")
+        full.listen(0)
+        with connect(Path(), 1.0):
+            with pytest.raises(TimeoutError, match="lets nobody in"):
+                connect(Path(), 0.2)
+            waiting = asyncio.create_task(asyncio.to_thread(connect, Path(), 5.0))
+            await asyncio.sleep(0.1)
+            full.accept()[0].close()
+            (await waiting).close()

@@ -1,0 +1,167 @@
+"""A door: what it makes of a daemon that does not take its client, and of words in its environment."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.config.places import short_folder, use_places
+
+from quarterdeck.daemon import door as door_module
+from quarterdeck.daemon import wait
+from quarterdeck.daemon.door import MAX_DEATHS, NotAcceptedError, enter
+from quarterdeck.daemon.messages import REFUSED, ServeRequest, frame
+from quarterdeck.daemon.place import daemon_dir
+from quarterdeck.daemon.session_memory import SessionMemory, make_memory
+from quarterdeck.host.raw_calls import RequestKind
+
+REQUEST = ServeRequest(cwd="/")
+
+
+@contextmanager
+def listening(answer: Callable[[socket.socket], object]) -> Iterator[list[float]]:
+    """A daemon that does this with each door; when doors came."""
+    came: list[float] = []
+    directory = daemon_dir()
+    directory.mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "door.sock"))
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                came.append(time.monotonic())
+                with connection:
+                    answer(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield came
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def refused(environ: dict[str, str] | None = None, request: ServeRequest = REQUEST) -> NotAcceptedError:
+    """Why this door is not let in."""
+    with pytest.raises(NotAcceptedError) as found:
+        enter(request, [], log_level=30, log_is_json=False, environ=environ or {})
+    return found.value
+
+
+@pytest.fixture(autouse=True)
+def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Directories of our own."""
+    with short_folder() as folder:
+        use_places(monkeypatch, folder)
+        yield
+
+
+def test_a_daemon_that_says_no_is_quoted() -> None:
+    """A client would be told that the daemon ended, and look for a reason in the wrong place."""
+    with listening(lambda door: door.sendall(frame(REFUSED, "it is full"))) as came:
+        assert str(refused()) == "the daemon does not take this client: it is full"
+    assert len(came) == 1
+
+
+def test_a_daemon_that_ends_as_the_door_comes_is_followed_by_the_next() -> None:
+    """At `up --replace`, or when the last client leaves, a window that is opened just then would fail."""
+    with listening(lambda door: door.recv(1)) as came:
+        error = refused()
+    assert error.message == "the daemon ended at its start"
+    assert "logs --daemon" in error.remedy
+    assert len(came) == door_module.MAX_DROPS
+
+
+def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor would show a server that is starting, until somebody looks for the stopped process."""
+    monkeypatch.setattr(door_module, "ACCEPT_S", 0.3)
+
+    def dribble(door: socket.socket) -> None:
+        try:
+            for _ in range(20):
+                door.send(b"L\0\0\0\1x")
+                time.sleep(0.1)
+        except OSError:
+            pass
+
+    with listening(dribble):
+        before = time.monotonic()
+        error = refused()
+        assert time.monotonic() - before < 1.5
+    assert (error.message, "quarterdeck down" in error.remedy) == ("the daemon does not answer", True)
+
+
+def test_what_cannot_be_handed_over_is_said() -> None:
+    """A folder with a name that is not UTF-8 would end the door with a traceback."""
+    with listening(lambda door: door.recv(1)):
+        assert "a path is not UTF-8" in str(refused(request=ServeRequest(cwd="/\udcff")))
+
+
+@pytest.mark.parametrize("planted", ["", "x", "-1", "0", "99999", str(2**70)])
+def test_a_memory_that_somebody_planted_is_not_taken(planted: str) -> None:
+    """A client that passes its own variables on would have its server end at its start."""
+    with listening(lambda door: door.sendall(frame(REFUSED, "seen"))):
+        assert "seen" in str(refused({door_module.MEMORY_VARIABLE: planted, door_module.LIVES_VARIABLE: "soon"}))
+
+
+def test_a_door_gives_up_when_daemons_keep_dying_and_answers_what_they_left(tmp_path: Path) -> None:
+    """It would start one after another for ever; or its client wait for answers that nobody gives."""
+    fd = make_memory(tmp_path)
+    memory = SessionMemory.map(fd)
+    memory.begin_session()
+    memory.began(b'"lost"', RequestKind.CALL)
+    memory.received(b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n{"jsonrpc"')
+    lives = " ".join(str(time.monotonic()) for _ in range(MAX_DEATHS))
+    source = (
+        "import os\nfrom quarterdeck.daemon.door import *\nfrom quarterdeck.daemon.messages import ServeRequest\n"
+        "try: enter(ServeRequest(cwd='/'), [], log_level=30, log_is_json=False)\n"
+        "except NotAcceptedError as error: print(error, file=__import__('sys').stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", source],
+        env={**os.environ, door_module.MEMORY_VARIABLE: str(fd), door_module.LIVES_VARIABLE: lives},
+        pass_fds=[fd],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    os.close(fd)
+    assert ended.stderr.strip() == "the daemon died 5 times within 60 s"
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == ["lost", 2]
+    assert all("died 5 times" in answer["error"]["message"] for answer in answers)
+
+
+def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that is open for weeks would be given up at the fifth upgrade."""
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    assert door_module._count_death({door_module.LIVES_VARIABLE: "1 2 3 4 5 6 7 950"}) == [950.0, 1000.0]
+
+
+def test_a_door_whose_stderr_nobody_reads_still_ends() -> None:
+    """A client that does not read it, and waits for our end, would wait for ever."""
+    reading, writing = os.pipe()
+    kept = os.dup(2)
+    os.dup2(writing, 2)
+    try:
+        for _ in range(100):
+            wait.say(b"x" * 5000)
+    finally:
+        os.dup2(kept, 2)
+        for fd in (kept, writing):
+            os.close(fd)
+    with open(reading, "rb") as file:
+        assert 0 < len(file.read()) < 500_000

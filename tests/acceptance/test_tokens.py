@@ -66,7 +66,8 @@ async def test_a_token_opens_what_it_names_until_it_is_revoked(url: str) -> None
                 assert not (await client.call_tool("a__echo", {"text": name})).is_error
                 refused = await client.call_tool("b__echo", {"text": name})
                 assert bool(refused.is_error) is (name == "ci")
-    wanted = sorted([("ci", "a")] * 6 + [("owner", "a"), ("owner", "b")] * 6)
+    assert quarterdeck_forked("call", "b__echo", '{"text": "command"}').returncode == 0
+    wanted = sorted([("ci", "a")] * 6 + [("owner", "a"), ("owner", "b")] * 6 + [("quarterdeck call", "b")])
     eventually(lambda: sorted((call["client"], call["server"]) for call in calls()) == wanted, DEADLINE_S, "the ledger")
 
     slow, short = token("slow", "--rate", "2/h"), token("short", "--expires", "1s")

@@ -27,6 +27,7 @@ from quarterdeck_protocol.faults import Dossier, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.tools import Client
 from quarterdeck_sandbox import MONITOR_TICK_S, Usage
 
 from .call_tool import NO_TOOL, OWN_DECK, aliases, call_tool
@@ -70,6 +71,9 @@ BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
 INSTALLING: Final = "installing"
 """How a server is shown that connects, and whose command has to fetch the program first."""
+
+COMMAND: Final = Client("quarterdeck call", "command")
+"""Whose calls those of commands are."""
 
 NO_POLICY: Final = msgspec.Raw(b"null")
 
@@ -194,7 +198,7 @@ async def _native_tools(product: Product) -> tuple[ToolView, ...]:
 
 async def _call(product: Product, name: str, arguments: bytes) -> Answer:
     try:
-        result = await call_tool(product, name, arguments, wait_s=product.settings.settle_s)
+        result = await call_tool(product, name, arguments, wait_s=product.settings.settle_s, client=COMMAND)
     except ProtocolFault as fault:
         if fault.code == NO_TOOL:
             return Refused(Refusal.NO_SUCH_TOOL, fault.message)

@@ -12,7 +12,7 @@ from quarterdeck.common.tool_names import may_be_alias, public_names
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, is_usable_phase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool
-from quarterdeck_protocol.tools import ToolDescriptor, WireResult
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, WireResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,9 @@ NO_TOOL: Final = "unknown_tool"
 """The code of a fault that says that no tool has the name."""
 
 
-async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: float | None) -> RemoteCallResult:
+async def call_tool(
+    product: "Product", name: str, arguments: bytes, *, wait_s: float | None, client: Client = ANONYMOUS
+) -> RemoteCallResult:
     """The tool's result; `is_error` is the tool's own word.
 
     Args:
@@ -38,6 +40,7 @@ async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: 
         name: `server__tool`, a native tool's name, or a short name that clients are shown.
         arguments: one JSON object.
         wait_s: how long to wait for a server that still connects; None for as long as it may take.
+        client: who asks.
 
     Raises:
         ProtocolFault: there is no result: no such tool, a held one, a server that is not ready, a call that failed.
@@ -47,7 +50,7 @@ async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: 
         name = next((own for own, alias in aliases(product).items() if alias == name), name)
     server, found, tool = name.partition(QUALIFIER)
     if not found and product.decks is not None:
-        return await _call_native(product.decks, name, arguments)
+        return await _call_native(product.decks, name, arguments, client)
     if not found or server not in product.status():
         raise no_such_tool(name, product.box.descriptors())
 
@@ -62,7 +65,7 @@ async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: 
         raise held
     if tool not in {offered.ref.name for offered in gate.offered()}:
         raise no_such_tool(name, product.box.descriptors())
-    return await gate.call(tool, arguments)
+    return await gate.call(tool, arguments, client)
 
 
 def aliases(product: "Product") -> dict[str, str]:
@@ -84,13 +87,14 @@ def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:
     return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, f"there is no tool {name!r}{hint}", NO_TOOL)
 
 
-async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCallResult:
+async def _call_native(decks: "Decks", name: str, arguments: bytes, client: Client) -> RemoteCallResult:
     from quarterdeck.host.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
 
     async with decks.borrow(OWN_DECK, is_bound=False) as box:
         if name not in box.native_names and not box.problem:
             raise no_such_tool(name, box.descriptors())
-        call = ClientCall("command", name, is_modern=True, arguments=msgspec.json.decode(arguments))
+        given = msgspec.json.decode(arguments)
+        call = ClientCall("command", name, is_modern=True, arguments=given, client=client)
         result = await run_call(box, call)
     is_error = result.get("isError") is True
     return RemoteCallResult(WireResult(msgspec.json.encode(result), NATIVE_ERA, is_error))

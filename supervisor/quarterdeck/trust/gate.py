@@ -30,7 +30,7 @@ from quarterdeck_protocol.contract import (
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
-from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall
+from quarterdeck_protocol.tools import ANONYMOUS, CallEnd, Client, Deliver, PendingCall, RawCall
 
 from .approvals import Approvals
 
@@ -193,13 +193,13 @@ class GatedEndpoint(LiveEndpoint):
         """See `ServerEndpoint`; what is not trusted is a `tool_error` with the command that approves it."""
         return await self.call(name, arguments_json(args))
 
-    async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
-        """`begin`, awaited.  Cancelling the task cancels the call.
+    async def call(self, tool: str, arguments: bytes, client: Client = ANONYMOUS) -> RemoteCallResult:
+        """`begin` for `client`, awaited.  Cancelling the task cancels the call.
 
         Raises:
             ProtocolFault: see `ServerEndpoint.invoke`.
         """
-        result = await ended(partial(self.begin, RawCall(tool, arguments)))
+        result = await ended(partial(self.begin, RawCall(tool, arguments, client=client)))
         assert result is not None  # every call begins
         return result
 

@@ -101,9 +101,10 @@ TOKENS: Final = re.compile(
     r"|lin_(?:api|oauth)_\w{8,}|figd_[\w-]{8,}|ph[cx]_\w{16,}|r8_\w{16,}|gsk_\w{8,}|xai-\w{8,}|pplx-\w{8,}|tvly-[\w-]{8,}"
     r"|nvapi-[\w-]{8,}|hv[sbr]\.[\w-]{8,}|AT[AC]TT3[\w=-]{8,}|dckr_pat_[\w-]{8,}|glsa_\w{8,}|sntry[su]_[\w=+/]{8,}"
     r"|NRAK-\w{8,}|PMAK-[\w-]{8,}|rubygems_\w{8,}|tskey-[\w-]{8,}|ops_eyJ\w{8,}|key-[0-9a-f]{32}|EAA[A-Za-z0-9]{24,}"
-    r"|AGE-SECRET-KEY-\w{8,}|\d{8,10}:AA[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,})"
+    r"|AGE-SECRET-KEY-\w{8,}|\d{8,10}:AA[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,}"
+    r"|qd_[\w-]{32,})"
 )
-"""What the tokens of well-known services begin with."""
+"""What the tokens of well-known services begin with; and ours."""
 
 KEY_BLOCK: Final = re.compile(
     r"-----BEGIN (?!CERTIFICATE|PUBLIC)[A-Z ]{1,40}-----(?:(?!-----END ).)*(?:-----END [A-Z ]{1,40}-----)?", re.DOTALL

@@ -25,6 +25,7 @@ TOKENS = [
     f"SG.{_BODY[:8]}.{_BODY[:8]}",
     f"key-{'abcdef' * 5}ab",
     f"EAA{_BODY[:24]}",
+    f"qd_{_BODY}",
     f"12345678:AA{_BODY[:30]}",
     f"M{_BODY[:23]}.{_BODY[:6]}.{_BODY[:27]}",
 ]

@@ -4,6 +4,7 @@ A session belongs to the token that opened it: shown with another it is unknown.
 its requests under way and its sessions end, within `LOOK_S`.
 """
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -35,8 +36,11 @@ ENDED: Final = {
 }
 """Said to whoever shows such a token; nobody can who was not given it."""
 
-SERVING_ENDS_S: Final = 2.0
+ENDING_S: Final = 2.0
 """For a session to end when its token has."""
+
+
+_log = logging.getLogger("quarterdeck.http")
 
 
 class GrantedTools:
@@ -124,9 +128,12 @@ class TokenClients:
             request.end(why)
         for session in [session for session, owner in self._owners.items() if owner == who]:
             del self._owners[session]
-            # As its client would.
-            with anyio.move_on_after(SERVING_ENDS_S):
-                await app(_deletion(session, self._clients[who][1]), _nothing, _unheard)
+            try:
+                # As its client would.
+                with anyio.move_on_after(ENDING_S):
+                    await app(_deletion(session, self._clients[who][1]), _nothing, _unheard)
+            except Exception:
+                _log.exception("a session could not be ended with its token; it is idle from here on")
         del self._clients[who]
         self._buckets.pop(who, None)
 

@@ -266,6 +266,26 @@ def test_a_decision_is_acted_upon_in_every_deck(config: Path) -> None:
     assert "fix: end it with `quarterdeck down`" in refused.stderr
 
 
+def test_a_daemon_that_is_stopped_keeps_its_sessions_and_no_door_waiting(config: Path) -> None:
+    """A suspended daemon would end every session; a window that is opened meanwhile would show nothing, for ever."""
+    with door(config) as client:
+        client.initialize()
+        client.list_tools()
+        found = status()
+        assert found is not None
+        os.kill(found["pid"], signal.SIGSTOP)
+        try:
+            asked = client.send("tools/call", {"name": "s__echo", "arguments": {"text": "later"}})
+            with door(config) as other:
+                with pytest.raises(RpcError, match="the daemon does not answer; quarterdeck down ends it"):
+                    other.initialize()
+                assert other.process.wait(DEADLINE_S) == 6
+        finally:
+            os.kill(found["pid"], signal.SIGCONT)
+        assert client.reply(asked)["result"]["content"][0]["text"] == "later"
+        wait_for_client()
+
+
 def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path) -> None:
     """Its socket file would have every later door fail."""
     quarterdeck_json("up")

@@ -17,7 +17,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -85,12 +85,18 @@ def start_lock(directory: Path, wait_s: float = LOCK_S) -> Iterator[None]:
         try:
             if not acquire(lock, wait_s):
                 raise StartTimeoutError(f"another process has been starting or ending the daemon for {wait_s:g} s")
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(lock), os.stat(path)):
-                    yield
-                    return
+            if _is_at(lock, path):
+                yield
+                return
         finally:
             os.close(lock)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def connect(directory: Path, within_s: float) -> socket.socket:
@@ -123,14 +129,19 @@ def connect(directory: Path, within_s: float) -> socket.socket:
 
 
 def listen(directory: Path) -> socket.socket:
-    """Listen in place of whatever is there, which nobody does; under `start_lock` only."""
+    """Listen in place of whatever is there, which nobody does; under `start_lock` only.
+
+    Raises:
+        UnusableDirectoryError: there is no room, or it cannot be written to.
+    """
     staging = directory / f".{SOCKET_NAME}-{secrets.token_hex(4)}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(os.fsencode(staging))
-        os.chmod(staging, 0o600)
-        listener.listen(BACKLOG)
-        replace_file(directory / KEY_NAME, secrets.token_hex(32).encode() + b"\n", is_kept=False)
+        with writing_below(directory, RUNTIME_DIR_VARIABLE):
+            listener.bind(os.fsencode(staging))
+            os.chmod(staging, 0o600)
+            listener.listen(BACKLOG)
+            replace_file(directory / KEY_NAME, secrets.token_hex(32).encode() + b"\n", is_kept=False)
         # Not seen before it listens: a door that finds it need not try again.
         os.rename(staging, directory / SOCKET_NAME)
     except BaseException:

@@ -6,13 +6,19 @@ Whoever starts it listens in its place first, so that doors can queue before its
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from quarterdeck.config.places.paths import make_private_dir, state_dir
+from quarterdeck.config.places.paths import (
+    STATE_DIR_VARIABLE,
+    UnusableDirectoryError,
+    make_private_dir,
+    state_dir,
+    writing_below,
+)
 
-from .place import NoDaemonError, connect, listen, start_lock
+from .place import NoDaemonError, connect, listen, remove, start_lock
 
 LOG_NAME: Final = "daemon.log"
 
@@ -63,24 +69,40 @@ def start_daemon(directory: Path, environ: Mapping[str, str], *arguments: str) -
             pass
         else:
             return
-        listener = listen(directory)
-        with listener, open(make_private_dir(state_dir()) / LOG_NAME, "ab", opener=_private) as log:
-            fd = os.dup(listener.fileno())
-            try:
-                subprocess.run(
-                    [sys.executable, "-I", "-c", _BOOT, import_path(), "--listener", str(fd), *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=log,
-                    pass_fds=[fd],
-                    env=dict(environ),
-                    cwd="/",
-                    umask=0o077,
-                    start_new_session=True,
-                    check=True,
-                )
-            finally:
-                os.close(fd)
+        try:
+            _start(directory, environ, arguments)
+        except BaseException:
+            remove(directory)  # nobody listens there
+            raise
+
+
+def _start(directory: Path, environ: Mapping[str, str], arguments: Sequence[str]) -> None:
+    with _open_log() as log, listen(directory) as listener:
+        fd = os.dup(listener.fileno())
+        try:
+            subprocess.run(
+                [sys.executable, "-I", "-c", _BOOT, import_path(), "--listener", str(fd), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[fd],
+                env=dict(environ),
+                cwd="/",
+                umask=0o077,
+                start_new_session=True,
+                check=True,
+            )
+        finally:
+            os.close(fd)
+
+
+def _open_log() -> BinaryIO:
+    state = state_dir()
+    try:
+        with writing_below(state, STATE_DIR_VARIABLE):
+            return open(make_private_dir(state) / LOG_NAME, "ab", opener=_private)
+    except FileNotFoundError as error:
+        raise UnusableDirectoryError(state, STATE_DIR_VARIABLE, error) from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -3,7 +3,6 @@
 Over stdio, stdout belongs to the protocol from the first byte on, and the end of stdin is the end of it all.
 """
 
-import asyncio
 import importlib
 import logging
 import os
@@ -333,6 +332,8 @@ def check_networks(settings: "Settings", port: int) -> None:
 
 
 async def _serve(plan: Plan) -> None:
+    import asyncio  # a third of what a door costs, which needs none of it
+
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.control.server import open_control
     from quarterdeck.host.stdio.early_reply import admit_early, finish_early

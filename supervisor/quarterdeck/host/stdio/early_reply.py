@@ -9,7 +9,6 @@ answered with an error that says why.  Whatever is unusual about a first line is
 The claim on the process's standard streams is here too.  Imports next to nothing, on purpose.
 """
 
-import asyncio
 import fcntl
 import json
 import os
@@ -21,9 +20,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
+
+if TYPE_CHECKING:
+    import asyncio
 
 _STDIN: Final = 0
 _STDOUT: Final = 1
@@ -70,7 +72,7 @@ def can_poll(fd: int, stderr_fd: int = _STDERR) -> bool:
         return True
 
 
-def post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> bool:
+def post(loop: "asyncio.AbstractEventLoop", call: Callable[..., None], *args: object) -> bool:
     """Run `call` on the loop from a thread; False once the loop is gone."""
     try:
         loop.call_soon_threadsafe(call, *args)

@@ -10,8 +10,8 @@ reads files, makes the parts, and hands them to one another.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -26,25 +26,27 @@ from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.native_tools import NO_SETTINGS
-from quarterdeck.config.places.kept_state import reserve_server_home
-from quarterdeck.config.places.paths import server_paths, state_dir
+from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
-from quarterdeck.fleet.endpoint import create_server_endpoint
-from quarterdeck.fleet.fleet import ServerFleetImpl
+from quarterdeck.fleet.deck_fleet import DeckFleet
+from quarterdeck.fleet.fleet import SupervisedFleet
+from quarterdeck.fleet.from_settings import FleetSource
 from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
+from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
 from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
 from quarterdeck.trust.judge.offers import notice
 from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.package import has_to_install
-from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.secrets import Redactor
@@ -77,15 +79,17 @@ class Product:
         self,
         settings: Settings,
         directory: RuntimeDirectory,
-        fleet: ServerFleetImpl,
+        fleet: SupervisedFleet,
         approvals: Approvals,
         lock: Locks | None = None,
         announce: Callable[[str], None] = lambda _: None,
         note: NoteCall = lambda *_: None,
         *,
         serves: bool = False,
+        common: CommonRecord | None = None,
     ) -> None:
         self._take(settings)
+        self._common = common or CommonRecord()
         self._lock = lock
         self._serves = serves
         self._is_live = False
@@ -112,12 +116,12 @@ class Product:
         Native tools follow with each client's next session; what else was wished on the command line stays.
         """
         self._take(settings)
-        await self._apply()
+        await self.apply()
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
         """Take what a person decided: it is recorded, and what it concerns is offered, held, started or stopped.
 
-        Cancellation does not interrupt it: what is recorded counts.
+        Cancellation does not interrupt it: what is recorded counts, and in every deck of this process.
 
         Raises:
             StaleDecisionError: a form that is not offered any more is to be approved; nothing was recorded.
@@ -126,14 +130,12 @@ class Product:
 
         async def record_and_apply() -> None:
             await self.approvals.decide(decisions)
-            await self._apply()
+            try:
+                await self.apply()
+            finally:
+                await self._common.carried_out(but=self.apply)
 
         await carried_through(record_and_apply)
-
-    async def follow(self, decisions: Sequence[Decision]) -> None:
-        """Act upon what a person decided, which another deck of this process has recorded."""
-        self.approvals.follow(decisions)
-        await self._apply()
 
     async def settled(self, since: float | None = None) -> bool:
         """Wait until every server has something to show or has failed; whether they have.
@@ -157,14 +159,9 @@ class Product:
         rows = {gate.config.id: running.get(gate.config.id) or gate.status() for gate in self.gate.endpoints()}
         return MappingProxyType(rows | self._broken)
 
-    def reserve_server_home(self, server: str) -> None:
-        """Have the directory of a server that starts be that of whose row it is.
-
-        Raises:
-            UnsafePathError: it cannot be, which is this server's misfortune alone.
-        """
-        if (scope := self._scopes.get(server)) is not None:
-            reserve_server_home(self.settings.digest, server, scope)
+    def scope(self, server: str) -> str | None:
+        """How the ledger names what configures a server; None for an unknown one."""
+        return self._scopes.get(server)
 
     def config(self, server: str) -> ServerConfig | None:
         """The configuration of a server that can be started."""
@@ -172,7 +169,7 @@ class Product:
 
     def log_path(self, server: str) -> Path:
         """The file that keeps this server's standard error; there is none before it writes."""
-        return server_paths(self.settings.digest, server).log
+        return self.settings.paths_of(server).log
 
     def redact(self, text: str) -> str:
         """`text` without the secrets of the present configuration."""
@@ -210,11 +207,11 @@ class Product:
         """The servers of which nothing can be shown yet, and that have not failed."""
         return [row.id for row in self.approvals.rows if not self.is_presentable(row.id)]
 
-    async def _apply(self) -> None:
+    async def apply(self) -> None:
         """Have the approvals judge the present settings, and the fleet run what it lets start."""
         async with self._applying:
             settings, is_live = self.settings, self._is_live
-            await asyncio.to_thread(self.directory.announce_trusted, settings.trusted)
+            await asyncio.to_thread(self._announce, settings)
             found = await asyncio.to_thread(configured, settings, self._lock)
             await self.approvals.set_rows(found.rows, is_live=is_live)
             self._native_settings = await self.approvals.approved_native(found.native, is_live=is_live)
@@ -228,6 +225,10 @@ class Product:
                 scopes = covered_scopes(self.settings.candidates, is_found=self.settings.is_found)
                 await self.approvals.withdraw_unconfigured(scopes, self.settings.ids)
             await self.fleet.reconfigure(BridgeConfig(servers=self.approvals.startable))
+
+    def _announce(self, settings: Settings) -> None:
+        self.directory.announce_trusted(settings.trusted)
+        self.directory.announce_homes(map(settings.home_digest, settings.ids))
 
     def is_presentable(self, server: str) -> bool:
         """Whether nothing is gained by waiting for a server: something of it can be shown, or it is final."""
@@ -264,13 +265,28 @@ class Product:
         return Decks(self.box, open_session)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What several products of one process share.
+
+    Attributes:
+        recorder: of the state directory's ledger.
+        servers: those that more than one has.
+        common: what is decided and recorded once.
+    """
+
+    recorder: LedgerWriter
+    servers: SharedServers = field(default_factory=SharedServers)
+    common: CommonRecord = field(default_factory=CommonRecord)
+
+
 @asynccontextmanager
 async def open_quarterdeck(
     settings: Settings,
     *,
     serves: bool = False,
     lock: Locks | None = None,
-    recorder: LedgerWriter | None = None,
+    shared: Shared | None = None,
 ) -> AsyncIterator[Product]:
     """Start what the settings name, without waiting for it; at the end stop it all, and wait for that.
 
@@ -279,7 +295,7 @@ async def open_quarterdeck(
         serves: whether it must be the one that writes the ledger of the state directory; else, beside one that does,
             it keeps what it sees to itself.
         lock: a `deck.lock`; beside what it names nothing is offered.
-        recorder: of the state directory's ledger, which others of this process use, too; None for one of its own.
+        shared: with the other products of this process; None for one that is alone.
 
     Raises:
         LeaseHeldError: another process writes the ledger, and we must.
@@ -287,54 +303,51 @@ async def open_quarterdeck(
         UnsafePathError: a directory that must be ours alone is not.
         OSError: one cannot be made.
     """
+    common = shared.common if shared is not None else CommonRecord()
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(settings.digest)
         stack.push_async_callback(carried_through, runtime.release)
         directory = runtime.directory
-        if recorder is not None:
+        if shared is not None:
             # Of several in this process each is found by its own configuration.
             made = await made_in_thread(partial(RuntimeDirectory.create, settings.digest), RuntimeDirectory.close)
             directory = stack.enter_context(made)
-
-        def home_of(server: str) -> Path:
-            return server_paths(settings.digest, server).home
 
         if settings.servers:
             runtime.warm_up()  # the zygote imports while the ledger is read
         holder = make_holder(runtime.directory, settings, command=SERVE if serves else "command")
         wait_s = COMMAND_WAIT_S if serves else 0.0
         writes: LedgerWriter | VisitingRecorder
-        if recorder is not None:
-            writes = recorder
+        if shared is not None:
+            writes = shared.recorder
         else:
             opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s)
             writes = await stack.enter_async_context(opening)
         calls = CallLog(writes.record_calls)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
-        fleet = ServerFleetImpl(
-            partial(
-                create_server_endpoint,
-                allow_unsandboxed=settings.allow_unsandboxed,
-                open_port=settings.open_port,
-                trusted=lambda: product.settings.trusted,
-                claim=lambda server: product.reserve_server_home(server),  # noqa: PLW0108 - it is made below
-                secrets_of=lambda server: product.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
-                environ=settings.environ,
-                digest=settings.digest,
-            ),
-            installs=lambda config: (
-                isinstance(config, StdioServerConfig)
-                and has_to_install(config.command, config.args, home_of(config.id))
-            ),
+
+        def at_present() -> Settings:
+            flags = {key: getattr(settings, key) for key in ("allow_unsandboxed", "open_port", "environ")}
+            return replace(product.settings, **flags)
+
+        source = FleetSource(
+            settings=at_present,
+            scope=lambda server: product.scope(server),  # noqa: PLW0108 - it is made below
+            trusted=lambda: product.settings.trusted,
+            slot=shared.servers.slots.hold if shared is not None else nullcontext,
+            has_to_install=lambda config, home: has_to_install(config.command, config.args, home),
         )
+        own = source.fleet()
+        fleet = own if shared is None else DeckFleet(own, shared.servers, source.wish)
         stack.push_async_callback(carried_through, fleet.tear_down)
         approvals = Approvals(
             writes,
             fleet,
-            home_of=home_of,
+            home_of=lambda server: product.settings.paths_of(server).home,
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
             redact=lambda text: product.redact(text),  # noqa: PLW0108 - it is made below
+            common=common,
         )
         stack.push_async_callback(carried_through, approvals.close)
 
@@ -342,11 +355,15 @@ async def open_quarterdeck(
             if isinstance(writes, LedgerWriter):
                 writes.lease.update(msgspec.structs.replace(holder, url=url))
 
-        product: Product = Product(settings, directory, fleet, approvals, lock, announce, calls.note, serves=serves)
+        product: Product = Product(
+            settings, directory, fleet, approvals, lock, announce, calls.note, serves=serves, common=common
+        )
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)
         approvals.start()
-        await product._apply()  # noqa: SLF001 - its other half
+        # Before it opens: what is decided meanwhile is followed, too.
+        stack.callback(common.carry_out(product.apply))
+        await product.apply()
         yield product
 
 

@@ -19,12 +19,13 @@ from support.processes.running import loaded_by
 from support.servers.real_endpoints import hostile, pretend
 from support.tools.native_decks import DeckMaker, PlayedDeck
 
-from quarterdeck import Settings, app, open_quarterdeck
+from quarterdeck import Settings, open_quarterdeck
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import announced_files, find_serving
+from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.ledger.events.events import Subject
@@ -248,11 +249,11 @@ async def test_what_servers_may_start_without_reaches_each_of_them(
         said.append(options)
         return ServerEndpointImpl(config, PlayedSession())
 
-    monkeypatch.setattr(app, "create_server_endpoint", create)
+    monkeypatch.setattr(from_settings, "create_server_endpoint", create)
     servers = (stdio("a"), stdio("b"))
     settings = Settings(servers=servers, allow_unsandboxed=allowed, trusted=("/its/mcp.json",))
     async with open_quarterdeck(settings) as product:
-        assert await product.fleet.settled(30)
+        await product.finished(30)
     assert [options["allow_unsandboxed"] for options in said] == [allowed] * 2
     assert [options["trusted"]() for options in said] == [("/its/mcp.json",)] * 2
 

@@ -8,6 +8,8 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Final, Self
 
@@ -24,7 +26,7 @@ from quarterdeck.config.load.origin import (
     mcp_config_paths,
 )
 from quarterdeck.config.load.project import ProjectBounds, project_root
-from quarterdeck.config.places.paths import command_digest, configuration_digest
+from quarterdeck.config.places.paths import ServerPaths, command_digest, configuration_digest, server_paths
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.secrets.store import SecretStore
@@ -203,8 +205,8 @@ class Settings:
     def digest(self) -> str:
         """12 hex digits that name the configuration: the set of its files, without any the workspace or the command.
 
-        Servers keep their homes, and commands find the `serve`, whether native tools are beside them or not, and
-        whether a file appears or vanishes where configuration is looked for.
+        Commands find the `serve` by it, whether native tools are beside the servers or not, and whether a file appears
+        or vanishes where configuration is looked for.
         """
         if self.command:
             return command_digest(self.command)
@@ -213,17 +215,36 @@ class Settings:
         alone = (self.native.workspace,) if self.native is not None else ()
         return configuration_digest(self.config_paths or alone)
 
+    def home_digest(self, server: str) -> str:
+        """12 hex digits that name whose directories a server has: those of its row's file, where that is the user's.
+
+        Every configuration that has the file finds them.  The servers of a project, or of a program, belong to the
+        configuration.
+        """
+        origin = self.origin(server)
+        if origin.path is None or origin.standing not in (Standing.NAMED, Standing.USER):
+            return self.digest
+        # What is found is taken as it is: a link to another file each day is the same place.
+        name = candidates_digest if origin.standing is Standing.USER else configuration_digest
+        return name((origin.path,))
+
+    def paths_of(self, server: str) -> ServerPaths:
+        """What a server has on disk."""
+        return server_paths(self.home_digest(server), server)
+
     @property
     def used_environment(self) -> dict[str, str]:
         """What of `environ` decides how the servers run: two clients for whom it is equal can share them."""
-        named = {
-            name
-            for config in self.servers
-            if isinstance(config, StdioServerConfig)
-            for name in config.inherit_env + config.sandbox.environment
-        }
-        asked = {name: self.environ[name] for name in self.asked | named if name in self.environ}
-        return shared_environment(self.environ) | asked
+        asked = {name: self.environ[name] for name in self.asked if name in self.environ}
+        inherited = (self.inherited_environment(config) for config in self.servers)
+        return reduce(or_, inherited, shared_environment(self.environ) | asked)
+
+    def inherited_environment(self, config: ServerConfig) -> dict[str, str]:
+        """What one server inherits of `environ` beside what every server does."""
+        if not isinstance(config, StdioServerConfig):
+            return {}
+        names = config.inherit_env + config.sandbox.environment
+        return {name: self.environ[name] for name in names if name in self.environ}
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -4,24 +4,21 @@ Commands send decisions to whoever writes the ledger, whether a deck is open or 
 """
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 
-from quarterdeck.app import Product
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.control.answers import answer_decision
 from quarterdeck.control.protocol import Answer, Decide, Refusal, Refused, Request
 from quarterdeck.ledger.open import LedgerWriter
+from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.verdicts import Decision, decide
-
-from .decks import Decks
 
 
 class Decisions:
-    """Takes decisions, one lot after the other."""
+    """Takes decisions, one lot after the other; `common` is that of all decks."""
 
-    def __init__(self, recorder: LedgerWriter, decks: Decks) -> None:
+    def __init__(self, recorder: LedgerWriter, common: CommonRecord) -> None:
         self._recorder = recorder
-        self._decks = decks
+        self._common = common
 
     async def answer(self, request: Request) -> Answer:
         """The daemon's answer to a command; of anything but decisions a deck knows more."""
@@ -38,24 +35,10 @@ class Decisions:
         """
 
         async def record_and_follow() -> None:
-            products = await self._products()
-            async with AsyncExitStack() as judging:
-                # In the order of the decks, and nobody else takes two.
-                for product in products:
-                    await judging.enter_async_context(product.approvals.recording)
+            async with self._common.recording:
                 record = decide(self._recorder.book, decisions)
                 await self._recorder.record(record.events, record.documents)
-            for product in products:
-                await product.follow(decisions)
+            self._common.tell(decisions)
+            await self._common.carried_out()
 
         await carried_through(record_and_follow)
-
-    async def _products(self) -> list[Product]:
-        """Of all decks; those that are being opened, which have judged by what was decided before, are waited for."""
-        products = []
-        for deck in self._decks:
-            try:
-                products.append((await deck.served()).product)
-            except Exception:  # noqa: S112 - whoever opens it is told
-                continue
-        return products

@@ -8,15 +8,16 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.fleet.core import supervision
 from quarterdeck.fleet.core.member import SLOW_START, Member
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
-from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus, ServerFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 from .endpoint import ServerEndpointImpl, create_server_endpoint
@@ -31,14 +32,43 @@ LOSS_S: Final = 2.0
 """How long a worker may take to learn how its server ended, after the server broke off."""
 
 
-class ServerFleetImpl:
-    """The one implementation of `ServerFleet`."""
+class SupervisedFleet(ServerFleet, Protocol):
+    """A fleet as the rooms above use it: its servers may change, and say where they are on their way."""
+
+    def endpoint(self, server: str) -> ServerEndpointImpl | None:
+        """The present endpoint of this id."""
+
+    def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
+        """The present endpoints in configuration order."""
+
+    async def reconfigure(self, config: BridgeConfig) -> None:
+        """Run these servers from now on, in this order; see `ServerFleetImpl`."""
+
+    async def restart(self, server: str) -> None:
+        """Restart one server; raises KeyError for an unknown one."""
+
+    def has_settled(self, server: str) -> bool:
+        """Whether a server's first connect has ended, and its list with it; False for an unknown server."""
+
+    def is_coming(self, server: str) -> bool:
+        """Whether it is being started, for the first time or again."""
+
+    def last_fault(self, server: str) -> ProtocolFault | None:
+        """How the server last died."""
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change of a phase or of tools; returns what unregisters it."""
+
+
+class ServerFleetImpl(SupervisedFleet):
+    """The one implementation of `ServerFleet` that starts servers."""
 
     def __init__(
         self,
         make_endpoint: Callable[[ServerConfig], ServerEndpointImpl] = create_server_endpoint,
         *,
         installs: Callable[[ServerConfig], bool] | None = None,
+        slot: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         """Run nothing yet.
 
@@ -46,9 +76,11 @@ class ServerFleetImpl:
             make_endpoint: makes an idle endpoint.
             installs: whether this server's command has to fetch its program before it can start; asked in a thread.
                 None where that is not to be told.
+            slot: inside it a server starts, beside those of other fleets; see `StartSlots`.
         """
         self._make_endpoint = make_endpoint
         self._installs = installs
+        self._slot = slot
         self._core = supervision.FleetCore(random.random)
         self._config: BridgeConfig | None = None
         self._runtime: Runtime | None = None
@@ -236,7 +268,7 @@ class ServerFleetImpl:
         """One generation from its first attempt to its tools; what happens later arrives by `watch`."""
         server = endpoint.config.id
         try:
-            opening = asyncio.ensure_future(endpoint.open())
+            opening = asyncio.ensure_future(self._open(endpoint))
             if self._installs is not None and not endpoint.is_installing and not self._has_served(server):
                 # Beside the start, which it does not hold up.
                 endpoint.is_installing = await asyncio.to_thread(self._installs, endpoint.config)
@@ -274,6 +306,10 @@ class ServerFleetImpl:
 
         endpoint.watch(on_change)
         on_change()
+
+    async def _open(self, endpoint: ServerEndpointImpl) -> None:
+        async with self._slot():
+            await endpoint.open()
 
     def _has_served(self, server: str) -> bool:
         member = self._core.member(server)

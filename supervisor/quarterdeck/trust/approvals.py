@@ -19,6 +19,7 @@ from quarterdeck.ledger.events.fold import Book, Item, ItemKey
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.faults import ProtocolFault
 
+from .common_record import CommonRecord
 from .judge.documents import read_native, value_of
 from .judge.offers import NOTHING, Offer, last_held, last_verdict, native_held, tool_held, withdrawal, without
 from .judge.server_rows import NativeRow, ServerRow, loosens, loosens_native
@@ -39,7 +40,8 @@ class Approvals:
     """What is approved of the servers of one fleet, which it watches from `start` to `close`.
 
     `home_of` gives the private home of a server, where package runners keep what they resolved; no server's tool may
-    look like one of `native_names`; `redact` takes secrets out of a text.
+    look like one of `native_names`; `redact` takes secrets out of a text; `common` is shared by all who record with
+    `recorder`.
     """
 
     def __init__(
@@ -50,16 +52,19 @@ class Approvals:
         home_of: Callable[[str], Path],
         native_names: frozenset[str] = frozenset(),
         redact: Callable[[str], str] = str,
+        common: CommonRecord | None = None,
     ) -> None:
         self._recorder = recorder
+        self._common = common or CommonRecord()
         self._fleet = fleet
         self._states: dict[str, ServerState] = {}
         self._rows: tuple[ServerRow, ...] = ()
-        self._running = RunningServers(home_of, redact)
-        self._lists = ListReview(recorder, lambda: self._states, native_names)
+        self._running = RunningServers(home_of, redact, self._common.starts)
+        self._lists = ListReview(recorder, lambda: self._states, native_names, self._common)
         self._working: set[asyncio.Task[None]] = set()
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
+        self._unhear: Callable[[], None] = lambda: None
         self._is_closed = False
         self._native_fault = ""
 
@@ -80,20 +85,21 @@ class Approvals:
         old_states = list(self._states.values())
         events: list[LedgerEvent] = []
         documents: dict[str, bytes] = {}
-        for row in rows:
-            loosened = self._loosened(row) if is_live else ()
-            judgement = await self._judge_launch(row, loosened)
-            verdict = judgement.verdicts[row.launch.key]
-            events += judgement.events
-            documents[row.launch.hash] = row.launch.body
-            old = self._states.get(row.id)
-            is_same = old is not None and (old.row, old.verdict) == (row, verdict)
-            states[row.id] = old if old is not None and is_same else ServerState(row, verdict, loosened)
-        try:
-            await self._recorder.record(events, documents)
-        except LedgerWriteError as error:
-            # A launch that nobody could record is as if never seen; the next start judges it again.
-            _log.error("how servers are launched is not recorded: %s", error)
+        async with self._common.recording:
+            for row in rows:
+                loosened = self._loosened(row) if is_live else ()
+                judgement = await self._judge_launch(row, loosened)
+                verdict = judgement.verdicts[row.launch.key]
+                events += judgement.events
+                documents[row.launch.hash] = row.launch.body
+                old = self._states.get(row.id)
+                is_same = old is not None and (old.row, old.verdict) == (row, verdict)
+                states[row.id] = old if old is not None and is_same else ServerState(row, verdict, loosened)
+            try:
+                await self._recorder.record(events, documents)
+            except LedgerWriteError as error:
+                # A launch that nobody could record is as if never seen; the next start judges it again.
+                _log.error("how servers are launched is not recorded: %s", error)
         for state in states.values():
             if state.judged is None and state.is_admitted:
                 await self._lists.take_snapshot(state)
@@ -106,7 +112,7 @@ class Approvals:
             if fault is not None and not any(state is old for old in old_states):
                 held_log.warning("%s: %s", fault, fault.remedy)
         for state in gone:
-            async with self._lists.recording:
+            async with self._common.recording:
                 entry = self.book.entry(state.row.scope, state.row.id)
                 await self._record_quietly(withdrawal(state.row.scope, state.row.id, entry))
         self._review()
@@ -114,18 +120,19 @@ class Approvals:
 
     async def approved_native(self, row: NativeRow, *, is_live: bool) -> NativeSettings:
         """What of the key `native` holds now: what the files say, or what was approved last while that waits."""
-        entry = self.book.entry(row.scope, row.id)
-        approved = entry.items.get(row.launch.key, Item()).approved
-        if not approved and row.settings == NO_SETTINGS:
-            return row.settings  # nobody ever said anything
-        body = await self._recorder.document(approved) if approved else None
-        before = read_native(body) if body is not None else NO_SETTINGS
-        loosened = loosens_native(before, row.settings)
-        judgement = judge_native(row, entry, loosened, is_live=is_live)
-        try:
-            await self._recorder.record(judgement.events, {row.launch.hash: row.launch.body})
-        except LedgerWriteError as error:
-            _log.error("what is configured of native tools is not recorded: %s", error)
+        async with self._common.recording:
+            entry = self.book.entry(row.scope, row.id)
+            approved = entry.items.get(row.launch.key, Item()).approved
+            if not approved and row.settings == NO_SETTINGS:
+                return row.settings  # nobody ever said anything
+            body = await self._recorder.document(approved) if approved else None
+            before = read_native(body) if body is not None else NO_SETTINGS
+            loosened = loosens_native(before, row.settings)
+            judgement = judge_native(row, entry, loosened, is_live=is_live)
+            try:
+                await self._recorder.record(judgement.events, {row.launch.hash: row.launch.body})
+            except LedgerWriteError as error:
+                _log.error("what is configured of native tools is not recorded: %s", error)
         verdict = judgement.verdicts[row.launch.key]
         if verdict is Verdict.ADMITTED:
             self._native_fault = ""
@@ -142,15 +149,11 @@ class Approvals:
         """
         scopes, ids = set(scopes), set(ids)
         events: list[LedgerEvent] = []
-        for (scope, server), entry in self.book.entries.items():
-            if scope in scopes and server not in ids:
-                events += withdrawal(scope, server, entry)
-        await self._record_quietly(events)
-
-    @property
-    def recording(self) -> asyncio.Lock:
-        """Held while something is judged by the book, until that is recorded."""
-        return self._lists.recording
+        async with self._common.recording:
+            for (scope, server), entry in self.book.entries.items():
+                if scope in scopes and server not in ids:
+                    events += withdrawal(scope, server, entry)
+            await self._record_quietly(events)
 
     @property
     def startable(self) -> tuple[ServerConfig, ...]:
@@ -241,10 +244,11 @@ class Approvals:
             StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.
             LedgerWriteError: it cannot be kept: nothing was recorded.
         """
-        async with self.recording:
+        async with self._common.recording:
             record = decide(self.book, decisions)
             await self._recorder.record(record.events, record.documents)
         self.follow(decisions)
+        self._common.tell(decisions, but=self.follow)
 
     def follow(self, decisions: Sequence[Decision]) -> None:
         """Judge anew what these decisions concern, which are recorded; what is blocked is not offered any more."""
@@ -267,14 +271,17 @@ class Approvals:
     # Watching
 
     def start(self) -> None:
-        """Begin to watch the fleet."""
+        """Begin to watch the fleet, and to hear what is decided elsewhere."""
         self._unwatch = self._fleet.watch(self._on_fleet)
+        self._unhear = self._common.hear(self.follow)
         self._review()
 
     async def close(self) -> None:
         """Stop watching; what is being judged is recorded before."""
         self._is_closed = True
         self._unwatch()
+        self._unhear()
+        self._unhear = lambda: None
         if under_way := (*self._working, *self._lists.stop()):
             await asyncio.wait(under_way, timeout=CLOSE_S)
         await self._record_quietly(self._running.end_all())

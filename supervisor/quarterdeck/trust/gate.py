@@ -14,7 +14,7 @@ import msgspec
 
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.fleet.fleet import ServerFleetImpl
+from quarterdeck.fleet.fleet import SupervisedFleet
 from quarterdeck.fleet.requests import arguments_json, ended, refuse
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
@@ -53,7 +53,7 @@ _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 class GatedFleet(LiveFleet):
     """The servers of a fleet, and those that are held, behind what is trusted of them; `note` is told how calls end."""
 
-    def __init__(self, fleet: ServerFleetImpl, approvals: Approvals, note: NoteCall = lambda *_: None) -> None:
+    def __init__(self, fleet: SupervisedFleet, approvals: Approvals, note: NoteCall = lambda *_: None) -> None:
         self._note = note
         self._fleet = fleet
         self._approvals = approvals
@@ -105,7 +105,7 @@ class GatedFleet(LiveFleet):
 class GatedEndpoint(LiveEndpoint):
     """One server, whatever its endpoint of the moment is."""
 
-    def __init__(self, config: ServerConfig, fleet: ServerFleetImpl, approvals: Approvals, note: Note) -> None:
+    def __init__(self, config: ServerConfig, fleet: SupervisedFleet, approvals: Approvals, note: Note) -> None:
         self._config = config
         self._note = note
         self._fleet = fleet

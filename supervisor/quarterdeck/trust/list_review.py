@@ -15,6 +15,7 @@ from quarterdeck.ledger.events.events import LedgerEvent
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.link.credit import TokenBucket
 
+from .common_record import CommonRecord
 from .judge.documents import instructions_document, tool_document
 from .judge.offers import (
     NOTHING,
@@ -55,31 +56,34 @@ class ListReview:
     """Judges the lists of all servers of one `Approvals`; `states` are those of this moment, by server."""
 
     def __init__(
-        self, recorder: Recorder, states: Callable[[], Mapping[str, ServerState]], native_names: frozenset[str]
+        self,
+        recorder: Recorder,
+        states: Callable[[], Mapping[str, ServerState]],
+        native_names: frozenset[str],
+        common: CommonRecord,
     ) -> None:
         self._recorder = recorder
         self._states = states
         self._native_names = native_names
-        self._limits: dict[tuple[str, str], TokenBucket] = {}
+        self._common = common
         self._caches: dict[tuple[str, str], ScanCache] = {}
         self._names: NamesByServer = {}
         self._is_closed = False
         self._rescan_timer: asyncio.TimerHandle | None = None
         self._rescanned_at = 0.0
         self._rescans: set[asyncio.Task[None]] = set()
-        # What the book says when something is judged by it, it says until that is recorded.
-        self.recording: Final = asyncio.Lock()
 
     async def review(self, state: ServerState, endpoint: ServerEndpointImpl) -> None:
         """Have the state offer what its server has listed, if that was not judged yet."""
         if not state.has_list(endpoint):
             return
         listed = endpoint.tools()
-        names = names_by_server(self._recorder.book)
-        scan = await asyncio.to_thread(self._scan, state.row, listed, _instructions(endpoint), names)
-        async with self.recording:
-            if self._states().get(state.row.id) is state:  # else another row is there, with rules of its own
-                await self._judge(state, endpoint, listed, scan)
+        async with self._common.reviewing(state.row.scope, state.row.id):
+            names = names_by_server(self._recorder.book)
+            scan = await asyncio.to_thread(self._scan, state.row, listed, _instructions(endpoint), names)
+            async with self._common.recording:
+                if self._states().get(state.row.id) is state:  # else another row is there, with rules of its own
+                    await self._judge(state, endpoint, listed, scan)
 
     async def take_snapshot(self, state: ServerState) -> None:
         """Offer what was approved last; of a server that is judged meanwhile, what that says."""
@@ -121,10 +125,11 @@ class ListReview:
                 if endpoint is None or listed is None:
                     continue
                 row = state.row
-                scan = await asyncio.to_thread(self._scan_again, row, listed, _instructions(endpoint), names)
-                if scan is not None and scan.scans and self._states().get(row.id) is state:
-                    async with self.recording:
-                        await self._record_findings(row, scan)
+                async with self._common.reviewing(row.scope, row.id):
+                    scan = await asyncio.to_thread(self._scan_again, row, listed, _instructions(endpoint), names)
+                    if scan is not None and scan.scans and self._states().get(row.id) is state:
+                        async with self._common.recording:
+                            await self._record_findings(row, scan)
         except Exception:
             _log.exception("what servers offer could not be scanned again")
         self.rescan_soon()
@@ -199,7 +204,9 @@ class ListReview:
             LedgerWriteError: too little is left.
         """
         now = asyncio.get_running_loop().time()
-        limit = self._limits.setdefault((row.scope, row.id), TokenBucket(CAPACITY_BYTES, REFILL_BYTES_PER_S, now))
+        limit = self._common.limits.setdefault(
+            (row.scope, row.id), TokenBucket(CAPACITY_BYTES, REFILL_BYTES_PER_S, now)
+        )
         wait_s = limit.take(sum(map(len, bodies.values())) + EVENT_BYTES * len(events), now)
         if wait_s:
             raise LedgerWriteError(

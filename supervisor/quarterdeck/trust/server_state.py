@@ -16,6 +16,7 @@ from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, RemoteTool, is_terminal_phase
 from quarterdeck_protocol.faults import ProtocolFault
 
+from .common_record import StartRegister
 from .judge.offers import NOTHING, Offer, launch_held
 from .judge.server_rows import ServerRow
 from .judge.verdicts import Verdict
@@ -108,11 +109,17 @@ class ServerState:
 
 
 class RunningServers:
-    """Which start of each server is under way: each start and each end is recorded exactly once."""
+    """Which start of each server is under way; each start and each end is recorded once by all who share `register`."""
 
-    def __init__(self, home_of: Callable[[str], Path], redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        home_of: Callable[[str], Path],
+        redact: Callable[[str], str] = str,
+        register: StartRegister | None = None,
+    ) -> None:
         self._home_of = home_of
         self._redact = redact
+        self._register = register or StartRegister()
         self._under_way: dict[str, tuple[ServerRow, ServerEndpointImpl]] = {}
         self._ended: dict[str, ServerEndpointImpl] = {}
 
@@ -133,23 +140,25 @@ class RunningServers:
             return events
         if endpoint.phase is EndpointPhase.READY:
             self._under_way[row.id] = (row, endpoint)
-            events.append(await self._began(row, endpoint))
+            if self._register.enter(endpoint):
+                events.append(await self._began(row, endpoint))
         elif row.id in self._under_way:
             events += self._end(row.id)
         else:
             self._ended[row.id] = endpoint
-            if endpoint.fault is not None:
+            if endpoint.fault is not None and self._register.end(endpoint):
                 events.append(_ended(row, endpoint.fault, self._redact))
         return events
 
     def end_all(self) -> list[LedgerEvent]:
-        """Every start that is under way has ended with us."""
+        """Every start that is under way has ended with us, but for those that others look at."""
         return [event for server in tuple(self._under_way) for event in self._end(server)]
 
     def _end(self, server: str) -> list[LedgerEvent]:
         row, endpoint = self._under_way.pop(server)
         self._ended[server] = endpoint
-        return [_ended(row, endpoint.fault, self._redact)]
+        is_news = self._register.leave(endpoint, is_over=is_terminal_phase(endpoint.phase))
+        return [_ended(row, endpoint.fault, self._redact)] if is_news else []
 
     async def _began(self, row: ServerRow, endpoint: ServerEndpointImpl) -> Began:
         status, card, config = endpoint.status(), endpoint.card, row.config

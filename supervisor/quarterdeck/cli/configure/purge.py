@@ -109,12 +109,14 @@ def _find(state: Path, config: list[Path] | None) -> "list[Leftover]":
 
     # Who writes the ledger says so in the state directory itself, wherever its runtime directory is.
     holder = read_holder(ledger_dir(state))
-    live = live_digests(runtime_roots()) | ({holder.digest} if holder is not None else set())
+    theirs = (Path(holder.runtime_directory).parent,) if holder is not None and holder.runtime_directory else ()
+    live = live_digests((*runtime_roots(), *theirs)) | ({holder.digest} if holder is not None else set())
     found = find_leftovers(state, live)
     if not config:
         return found
-    digest = configuration_digest(config)
-    return [each for each in found if each.digest == digest]
+    # Of each file, and of all together: earlier versions named the directories so.
+    digests = {configuration_digest(config), *(configuration_digest([path]) for path in config)}
+    return [each for each in found if each.digest in digests]
 
 
 def _choose(found: "list[Leftover]", server: str | None, *, everything: bool, ledger: bool) -> "list[Leftover]":

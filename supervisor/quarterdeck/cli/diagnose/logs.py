@@ -99,8 +99,10 @@ def _log_path(source: Source, server: str) -> Path:
             return Path(answer.path)
         if isinstance(answer, Refused):
             raise CommandError(ExitCode.NOT_FOUND, answer.message, "quarterdeck ps lists its servers")
-    check_server(load(source), server)
-    return server_paths(digest, server).log
+    settings = load(source)
+    check_server(settings, server)
+    path, former = settings.paths_of(server).log, server_paths(digest, server).log
+    return former if former.exists() and not path.exists() else path
 
 
 def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[LogLine]:

@@ -20,7 +20,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final, NoReturn
 
-from quarterdeck.app import COMMAND_WAIT_S, Product, make_holder, open_quarterdeck
+from quarterdeck.app import COMMAND_WAIT_S, Product, Shared, make_holder, open_quarterdeck
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
 from quarterdeck.cli.trust.lock import locked as read_lock
@@ -44,6 +44,7 @@ from quarterdeck.daemon.place import (
 from quarterdeck.daemon.server import DoorServer, RefusalError
 from quarterdeck.daemon.start import log_path
 from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.shared_servers import on_behalf_of
 from quarterdeck.ledger.errors import LedgerError
 from quarterdeck.ledger.open import LedgerWriter, open_recorder
 from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError
@@ -129,9 +130,11 @@ class _DoorHandler(logging.Handler):
     as_json: LineFormatter
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self.server is not None and (deck := current_deck.get()):
+        decks = {context.get(current_deck, "") for context in on_behalf_of()} - {""}
+        if self.server is not None and decks:
             plain, as_json = cache(partial(_line, self.plain, record)), cache(partial(_line, self.as_json, record))
-            self.server.log(deck, record.levelno, plain, as_json)
+            for deck in decks:
+                self.server.log(deck, record.levelno, plain, as_json)
 
 
 def _line(formatter: LineFormatter, record: logging.LogRecord) -> str:
@@ -187,9 +190,11 @@ async def _serve(
         opening = open_recorder(state_dir(), holder, must_write=True, wait_s=COMMAND_WAIT_S)
         recorder = await stack.enter_async_context(opening)
         assert isinstance(recorder, LedgerWriter)
-        decks = Decks(read_found, partial(_open_deck, recorder, log), linger_s=linger_s)
+        shared = Shared(recorder)
+        stack.push_async_callback(carried_through, shared.servers.close)
+        decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s)
         stack.push_async_callback(carried_through, decks.close)
-        await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, decks).answer))
+        await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, shared.common).answer))
         server = DoorServer(listener, read_key(directory), decks, to_refusal, stays=stays)
         log.follow(server)
         _on_signal(partial(server.obey, Order.END))
@@ -245,14 +250,14 @@ async def _has_left(server: DoorServer, directory: Path, leaving: ExitStack) -> 
 
 @asynccontextmanager
 async def _open_deck(
-    recorder: LedgerWriter, log: DaemonLog, request: ServeRequest, environ: Mapping[str, str], settings: Settings
+    shared: Shared, log: DaemonLog, request: ServeRequest, environ: Mapping[str, str], settings: Settings
 ) -> AsyncIterator[ServedDeck]:
     log.withhold(settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)
     lock = read_lock(Path(request.lock_file)) if request.lock_file is not None else None
     async with (
-        open_quarterdeck(settings, serves=True, lock=lock, recorder=recorder) as product,
+        open_quarterdeck(settings, serves=True, lock=lock, shared=shared) as product,
         open_control(product),
         following(product, partial(read_request, request, environ), log.withhold),
     ):

@@ -1,6 +1,6 @@
 """What is kept in the state directory: whose it is, what is in use, and the removal of what is not.
 
-    servers/<configuration>/<server>/    a server's private home, temporary files, log; and whose home it is
+    servers/<file>/<server>/             a server's private home, temporary files, log; and whose home it is
     workspaces/<workspace>/              the home of native commands, and sessions
     ledger, token, tokens.json, secrets  records: removed only when they are named
     sandbox-notice                       which gaps of the sandbox the user was told of
@@ -63,7 +63,7 @@ class Leftover:
 
     Attributes:
         name: a server's id, else the name on disk.
-        digest: of the configuration that a server belongs to; empty for others.
+        digest: of the file or configuration that a server belongs to, see `Settings.home_digest`; empty for others.
         used_by: why it must stay now; empty when it need not.
     """
 
@@ -87,7 +87,7 @@ def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
 
     Args:
         state: the state directory; it need not exist.
-        live: digests of configurations that a process uses, see `live_digests`.
+        live: digests that a process uses, see `live_digests`.
     """
     state = Path(os.path.realpath(state))
     found: list[Leftover] = []
@@ -161,15 +161,22 @@ def _mounted_in(path: Path) -> str | None:
     return next((str(point) for point in points if point == path or path in point.parents), None)
 
 
-def reserve_server_home(digest: str, server: str, scope: str) -> None:
+def reserve_server_home(digest: str, server: str, scope: str, former: str = "") -> None:
     """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
+
+    Args:
+        digest: whose directories it has, see `Settings.home_digest`.
+        server: its id.
+        scope: how the ledger names what configures it.
+        former: of the configuration, by which earlier versions named the directory; where there is none by `digest`,
+            that one is moved.
 
     Raises:
         UnsafePathError: it is not ours alone, or cannot be put aside or made.
     """
     base = server_paths(digest, server).home.parent
     with writing_below(base, STATE_DIR_VARIABLE), _alone_in(make_private_dir(base.parent)):
-        _claim(digest, server, scope)
+        _claim(digest, server, scope, former)
 
 
 @contextmanager
@@ -183,7 +190,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _claim(digest: str, server: str, scope: str) -> None:
+def _claim(digest: str, server: str, scope: str, former: str) -> None:
     base = server_paths(digest, server).home.parent
     wanted = scope.encode("utf-8", "surrogateescape")
     owner = _owner(base)
@@ -192,6 +199,12 @@ def _claim(digest: str, server: str, scope: str) -> None:
         os.rename(base, _aside(base, owner))
     if not base.exists() and _aside(base, wanted).exists():
         os.rename(_aside(base, wanted), base)
+    if not base.exists() and former not in ("", digest):
+        earlier = server_paths(former, server).home.parent
+        left = (path for path in (earlier, _aside(earlier, wanted)) if path.is_dir() and not path.is_symlink())
+        if (mine := next((path for path in left if _owner(path) == wanted), None)) is not None:
+            make_private_dir(base.parent)
+            os.rename(mine, base)
     make_private_dir(base)
     if owner != wanted:
         (base / OWNER_NAME).write_bytes(wanted)

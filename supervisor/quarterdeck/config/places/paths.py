@@ -65,7 +65,7 @@ class UnusableDirectoryError(UnsafePathError):
 
 @dataclass(frozen=True, slots=True)
 class ServerPaths:
-    """What one server of one configuration has on disk.
+    """What one server has on disk.
 
     Attributes:
         home: its HOME, kept between runs; package runners keep their downloads here.
@@ -226,7 +226,7 @@ def native_fingerprint(
 
 
 def server_paths(digest: str, server_id: str, state: Path | None = None) -> ServerPaths:
-    """Where the server `server_id` of the configuration `digest` lives, below `state` or else `state_dir()`."""
+    """Where a server lives, below `state` or else `state_dir()`; `digest` is `Settings.home_digest`'s."""
     base = (state or state_dir()) / "servers" / digest / server_id
     return ServerPaths(home=base / "home", tmp=base / "tmp", log=base / "stderr.log")
 

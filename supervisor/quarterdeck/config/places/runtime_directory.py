@@ -4,6 +4,7 @@
         lock          flock'ed by the process that made the directory; the kernel lets go when it dies
         serve.json    written once it serves: pid, digest, config_paths, started_at, version, native, command
         trusted       paths of files that hold the user's word to this process, a NUL after each
+        homes         digests of the directories that its servers have, a line each; see `Settings.home_digest`
         …             sockets
 
 A directory is made and locked under a hidden name first, so that nobody can see one that is not locked yet.
@@ -43,8 +44,13 @@ SERVING_NAME: Final = "serve.json"
 
 TRUSTED_NAME: Final = "trusted"
 
+HOMES_NAME: Final = "homes"
+
 MAX_TRUSTED_BYTES: Final = 16 * 1024 * 1024
 """Of the paths that one process announces: four times a configuration file of the largest size."""
+
+_MAX_HOMES_BYTES: Final = 64 * 1024
+"""Five thousand files of servers."""
 
 _MAX_SERVING_BYTES: Final = 64 * 1024
 """Room for a dozen paths of the longest kind."""
@@ -91,6 +97,7 @@ class RuntimeDirectory:
         self.digest = digest
         self._lock = lock
         self._trusted: frozenset[str] = frozenset()
+        self._homes: frozenset[str] = frozenset()
 
     @classmethod
     def create(cls, digest: str, root: Path | None = None) -> Self:
@@ -162,6 +169,18 @@ class RuntimeDirectory:
             with writing_below(self.path, RUNTIME_DIR_VARIABLE):
                 replace_file(self.path / TRUSTED_NAME, data, is_kept=False)
             self._trusted = trusted
+
+    def announce_homes(self, digests: Iterable[str]) -> None:
+        """Have the directories of servers that these digests name, beside those announced before, removed by nobody.
+
+        Raises:
+            UnsafePathError: it cannot be written.
+        """
+        homes = self._homes.union(digests)
+        if homes != self._homes:
+            with writing_below(self.path, RUNTIME_DIR_VARIABLE):
+                replace_file(self.path / HOMES_NAME, "\n".join(sorted(homes)).encode(), is_kept=False)
+            self._homes = homes
 
     def close(self) -> None:
         """Remove the directory, then let go of its lock.  Repeatable."""
@@ -235,9 +254,21 @@ def announced_files(root: Path | None = None) -> tuple[str, ...]:
 
 
 def live_digests(roots: Iterable[Path]) -> frozenset[str]:
-    """The configurations that a process uses whose runtime directory is in one of `roots`, whether it serves or not."""
+    """What a process uses whose runtime directory is in one of `roots`, whether it serves or not.
+
+    Its configuration, and what its servers' directories are named by.
+    """
     entries = (entry for root in roots for entry in _entries(root))
-    return frozenset(match["digest"] for path, match in entries if is_held(path / LOCK_NAME))
+    live = [(path, match["digest"]) for path, match in entries if is_held(path / LOCK_NAME)]
+    homes = (home for path, _ in live for home in _announced_homes(path))
+    return frozenset((*(digest for _, digest in live), *homes))
+
+
+def _announced_homes(path: Path) -> list[str]:
+    try:
+        return read_text(path / HOMES_NAME, _MAX_HOMES_BYTES, private=True).text.split()
+    except TextFileError:
+        return []  # it has announced none
 
 
 def read_serving(path: Path) -> Serving | None:

@@ -116,6 +116,25 @@ def test_what_is_running_stays(state: Path, run: Run, capsys: pytest.CaptureFixt
     assert run("purge", "fs", "--yes") == 0
 
 
+def test_what_a_deck_of_the_daemon_uses_stays(state: Path, run: Run) -> None:
+    """A server that many projects share, or one of a daemon with another runtime directory, would lose its home."""
+    elsewhere = state.parent / "elsewhere"
+    with RuntimeDirectory.create("0" * 12, elsewhere) as deck:
+        deck.announce_homes([digest(state.parent / "one.json")])
+        holder = Holder(pid=os.getpid(), digest="", runtime_directory=str(elsewhere / "qd-of-the-daemon"))
+        with take_lease(state / "ledger", holder):
+            assert run("purge", "--all", "--yes") == 1
+    assert left(state) == {"one", "ledger", "token"}
+
+
+def test_of_several_files_the_servers_of_each_are_removed(state: Path, run: Run) -> None:
+    """Who names the files as `serve` was given them would be told that there is nothing."""
+    together = server_paths(configuration_digest([Path("one.json"), Path("two.json")]), "old", state).create().home
+    assert run("purge", "--all", "-c", "one.json", "-c", "two.json", "--yes") == 0
+    assert left(state) == ALL - {"one", "two"}
+    assert not together.exists()
+
+
 def test_who_writes_the_ledger_is_running_wherever_its_sockets_are(state: Path, run: Run) -> None:
     """A serve that was started with another runtime directory would lose its servers' homes, and its ledger."""
     with take_lease(state / "ledger", Holder(pid=os.getpid(), digest=digest(state.parent / "one.json"))):

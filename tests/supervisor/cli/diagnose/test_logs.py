@@ -155,3 +155,20 @@ def test_logs_shows_local_times_and_programs_get_them_in_utc(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_what_was_written_before_homes_were_named_by_files_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After an upgrade a server would seem to have written nothing until its next start."""
+    use_places(monkeypatch, tmp_path)
+    files = (tmp_path / "one.json", tmp_path / "two.json")
+    for path in files:
+        path.write_text(json.dumps({"servers": {path.stem: {"command": "x"}}}))
+    words = ["logs", "two", *(word for path in files for word in ("-c", str(path)))]
+    former = server_paths(Source(files).digest, "two").create().log
+    former.write_text("before\n")
+    assert run(words) == 0
+    server_paths(Source(files[1:]).digest, "two").create().log.write_text("after\n")
+    assert run(words) == 0
+    assert capsys.readouterr().out.splitlines() == ["before", "after"]

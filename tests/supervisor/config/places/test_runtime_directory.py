@@ -237,6 +237,9 @@ def test_a_serve_is_found_by_the_native_tools_that_it_offers(root: Path) -> None
 def test_the_live_are_found_whether_they_serve_or_not(root: Path) -> None:
     """The home of a server would be removed while a command uses it."""
     abandon(RuntimeDirectory.create("ba9876543210", root))
-    with RuntimeDirectory.create(DIGEST, root):
+    with RuntimeDirectory.create(DIGEST, root) as directory:
         assert live_digests([root]) == {DIGEST}
+        directory.announce_homes(["1" * 12])
+        directory.announce_homes(["2" * 12, "1" * 12])
+        assert live_digests([root]) == {DIGEST, "1" * 12, "2" * 12}
     assert live_digests([root]) == frozenset()

@@ -1,0 +1,149 @@
+"""The fleet of one deck among several: the servers that it shares with others, and those of its own, as one fleet.
+
+Above `shared_servers` and the fleet of its own; `app` makes it, and the rooms above see no difference.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextvars import copy_context
+from types import MappingProxyType
+
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.contract import FleetStatus
+from quarterdeck_protocol.faults import ProtocolFault
+
+from .endpoint import ServerEndpointImpl
+from .fleet import ServerFleetImpl, SupervisedFleet
+from .shared_servers import SharedServer, SharedServers, Wish
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+class DeckFleet(SupervisedFleet):
+    """See the module; `wish_for` gives None for a server of this deck's own."""
+
+    def __init__(
+        self, own: ServerFleetImpl, servers: SharedServers, wish_for: Callable[[ServerConfig], Wish | None]
+    ) -> None:
+        self._own = own
+        self._servers = servers
+        self._wish_for = wish_for
+        self._config = BridgeConfig()
+        self._shared: dict[str, SharedServer] = {}
+        self._unwatch: dict[str, Callable[[], None]] = {}
+        self._is_torn_down = False
+        self._ends: set[asyncio.Task[None]] = set()
+        self._watchers: list[Callable[[], None]] = []
+        # What a shared server tells is heard in its context; what follows is this deck's.
+        self._context = copy_context()
+        own.watch(self._tell)
+
+    async def reconfigure(self, config: BridgeConfig) -> None:
+        """See `ServerFleetImpl.reconfigure`; what others hold too runs on when this deck leaves it.
+
+        After a tear-down nothing runs until `spin_up`, which takes this configuration.
+        """
+        self._config = config
+        if self._is_torn_down:
+            return
+        wishes = {each.id: self._wish_for(each) for each in config.effective()}
+        left = {
+            server: shared
+            for server, shared in self._shared.items()
+            if (wish := wishes.get(server)) is None or wish.key != shared.key
+        }
+        for server in left:
+            self._leave(server)
+        joined = False
+        for server, wish in wishes.items():
+            if wish is not None and server not in self._shared:
+                self._join(server, wish, left.get(server))
+                joined = True
+        await self._own.reconfigure(
+            BridgeConfig(servers=tuple(each for each in config.effective() if wishes[each.id] is None))
+        )
+        if left or joined:
+            self._tell()
+
+    async def spin_up(self) -> None:
+        """See `ServerFleet`; shared servers that run are left alone."""
+        self._is_torn_down = False
+        await self._own.spin_up()
+        await self.reconfigure(self._config)
+
+    async def tear_down(self) -> None:
+        """See `ServerFleet`; what others hold too runs on.  Repeatable."""
+        self._is_torn_down = True
+        for server in tuple(self._shared):
+            self._leave(server)
+        await self._own.tear_down()
+        if self._ends:
+            await asyncio.shield(asyncio.wait(tuple(self._ends)))
+
+    async def restart(self, server: str) -> None:
+        """Restart one server, a shared one for all who share it; its crashes are forgotten.
+
+        Raises:
+            KeyError: the configuration has no such server.
+        """
+        shared = self._shared.get(server)
+        await (self._own.restart(server) if shared is None else shared.restart())
+
+    def endpoint(self, server: str) -> ServerEndpointImpl | None:
+        """See `ServerFleet`."""
+        shared = self._shared.get(server)
+        return self._own.endpoint(server) if shared is None else shared.endpoint
+
+    def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
+        """See `ServerFleet`."""
+        found = (self.endpoint(config.id) for config in self._config.effective())
+        return tuple(endpoint for endpoint in found if endpoint is not None)
+
+    def status(self) -> FleetStatus:
+        """See `ServerFleet`."""
+        found = {**self._own.status(), **{server: shared.status() for server, shared in self._shared.items()}}
+        return MappingProxyType(
+            {config.id: found[config.id] for config in self._config.effective() if config.id in found}
+        )
+
+    def has_settled(self, server: str) -> bool:
+        """See `ServerFleetImpl.has_settled`."""
+        shared = self._shared.get(server)
+        return self._own.has_settled(server) if shared is None else shared.has_settled
+
+    def is_coming(self, server: str) -> bool:
+        """See `ServerFleetImpl.is_coming`."""
+        shared = self._shared.get(server)
+        return self._own.is_coming(server) if shared is None else shared.is_coming
+
+    def last_fault(self, server: str) -> ProtocolFault | None:
+        """See `ServerFleetImpl.last_fault`."""
+        shared = self._shared.get(server)
+        return self._own.last_fault(server) if shared is None else shared.last_fault
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """See `ServerFleetImpl.watch`; `callback` runs in the context in which this fleet was made."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+
+    def _join(self, server: str, wish: Wish, replaced: SharedServer | None) -> None:
+        shared = self._shared[server] = self._servers.join(self, wish, self._context, replaced)
+        self._unwatch[server] = shared.watch(self._tell)
+
+    def _leave(self, server: str) -> None:
+        self._unwatch.pop(server)()
+        end = self._servers.leave(self, self._shared.pop(server))
+        if end is not None:
+            self._ends.add(end)
+            end.add_done_callback(self._ends.discard)
+
+    def _tell(self) -> None:
+        self._context.copy().run(self._tell_here)
+
+    def _tell_here(self) -> None:
+        for callback in tuple(self._watchers):
+            try:
+                callback()
+            except Exception:
+                _log.exception("a watcher of the fleet failed")

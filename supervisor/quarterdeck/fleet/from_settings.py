@@ -1,0 +1,97 @@
+"""Make fleets of the servers that settings name: one for a deck's own, and one for each that decks share."""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from quarterdeck.config.environment import shared_environment
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.config.places.kept_state import reserve_server_home
+from quarterdeck.config.settings import Settings
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+
+from .endpoint import ServerEndpointImpl, create_server_endpoint
+from .fleet import ServerFleetImpl
+from .shared_servers import Trusted, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSource:
+    """What fleets are made of.
+
+    Attributes:
+        settings: as they are when a server starts.
+        scope: how the ledger names what configures a server; None for an unknown one.
+        trusted: the files that are the user's word now, see `create_server_endpoint`.
+        slot: inside it a server starts, see `ServerFleetImpl`.
+        has_to_install: whether this server, which has this home, must fetch its program before it can start; blocking.
+    """
+
+    settings: Callable[[], Settings]
+    scope: Callable[[str], str | None]
+    trusted: Trusted
+    slot: Callable[[], AbstractAsyncContextManager[None]]
+    has_to_install: Callable[[StdioServerConfig, Path], bool]
+
+    def fleet(self) -> ServerFleetImpl:
+        """A fleet whose servers are started by the settings of that moment."""
+        return ServerFleetImpl(self._endpoint, installs=self._installs, slot=self.slot)
+
+    def wish(self, config: ServerConfig) -> Wish | None:
+        """A server as decks share it, by the settings of this moment; None for one of a deck's own."""
+        settings, scope = self.settings(), self.scope(config.id)
+        key = sharing_key(settings, config, scope) if scope is not None else None
+        if key is None:
+            return None
+        # The deck may be gone before the server is.
+        kept = replace(self, settings=lambda: settings, scope=lambda _: scope)
+        place = f"{settings.home_digest(config.id)}/{config.id}"
+        return Wish(key, place, config, self.trusted, lambda trusted: replace(kept, trusted=trusted).fleet())
+
+    def _endpoint(self, config: ServerConfig) -> ServerEndpointImpl:
+        settings = self.settings()
+        return create_server_endpoint(
+            config,
+            allow_unsandboxed=settings.allow_unsandboxed,
+            open_port=settings.open_port,
+            trusted=self.trusted,
+            claim=self._claim,
+            secrets_of=settings.secrets_of,
+            environ=settings.environ,
+            digest=settings.home_digest(config.id),
+        )
+
+    def _claim(self, server: str) -> None:
+        """Have the directory of a server that starts be that of whose row it is."""
+        if (scope := self.scope(server)) is not None:
+            settings = self.settings()
+            reserve_server_home(settings.home_digest(server), server, scope, settings.digest)
+
+    def _installs(self, config: ServerConfig) -> bool:
+        if not isinstance(config, StdioServerConfig):
+            return False
+        return self.has_to_install(config, self.settings().paths_of(config.id).home)
+
+
+def sharing_key(settings: Settings, config: ServerConfig, scope: str) -> str | None:
+    """What names a server that decks of one process share: equal where they would start just the same.
+
+    None for one that a deck has for itself: a project's, or a program's.
+
+    Args:
+        settings: of the deck.
+        config: the server.
+        scope: how the ledger names what configures it.
+    """
+    origin = settings.origin(config.id)
+    if origin.standing not in (Standing.NAMED, Standing.USER):
+        return None
+    environment = shared_environment(settings.environ) | settings.inherited_environment(config)
+    said = (
+        (scope, settings.home_digest(config.id), type(config).__name__, config.model_dump_json()),
+        (sorted(origin.expanded), sorted(environment.items())),
+        (settings.allow_unsandboxed, settings.open_port),
+    )
+    return hashlib.sha256(repr(said).encode("utf-8", "surrogateescape")).hexdigest()

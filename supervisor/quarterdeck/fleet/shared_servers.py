@@ -1,0 +1,212 @@
+"""Servers that several decks of one process share: each a fleet of its own, which ends when the last deck lets go.
+
+Below `deck_fleet`, which joins and leaves.  Whether two decks may share a server is for who makes their wishes to say:
+wishes of one key are wishes for one server.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck.common.shielding import carried_through
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
+from quarterdeck_protocol.faults import ProtocolFault
+
+from .core.supervision import MAX_STARTING, SLOT_HOLD_S
+from .endpoint import ServerEndpointImpl
+from .fleet import ServerFleetImpl
+
+REPLACE_S: Final = 2.0
+"""How long a server waits for one that it replaces while other decks hold that: they read a changed file one after the
+other, and the two have the same home."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+Trusted = Callable[[], Iterable[str]]
+"""The files that are the user's word now, see `create_server_endpoint`."""
+
+
+class StartSlots:
+    """Bounds how many servers of several fleets start at one time, as each fleet's core does for its own."""
+
+    def __init__(self, count: int = MAX_STARTING) -> None:
+        self._room = asyncio.Semaphore(count)
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Wait for a slot; it is held inside the block, and for `SLOT_HOLD_S` at most."""
+        await self._room.acquire()
+        is_held = True
+
+        def let_go() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._room.release()
+
+        late = asyncio.get_running_loop().call_later(SLOT_HOLD_S, let_go)
+        try:
+            yield
+        finally:
+            late.cancel()
+            let_go()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wish:
+    """A server as one deck wants it.
+
+    Attributes:
+        key: equal for those that can share it.
+        place: names its private home; two servers of one place are not started while one of them ends.
+        make_fleet: makes the fleet of this one server, given what is trusted of all that share it.
+    """
+
+    key: str
+    place: str
+    config: ServerConfig
+    trusted: Trusted
+    make_fleet: Callable[[Trusted], ServerFleetImpl]
+
+
+class SharedServer:
+    """One server, held by at least one deck; made by `SharedServers.join`."""
+
+    def __init__(self, wish: Wish, earlier: "Iterable[SharedServer]", replaced: "SharedServer | None") -> None:
+        self.key: Final = wish.key
+        self.place: Final = wish.place
+        self.ended: Final = asyncio.Event()
+        self.holders: Final[dict[object, tuple[Wish, Context]]] = {}
+        self._server = wish.config.id
+        self._fleet = wish.make_fleet(self._trusted)
+        self._has_begun = False
+        # What happens to it happens on behalf of all who share it, not of the one that came first.
+        self._context = Context()
+        self._context.run(_shared.set, self)
+        begin = self._begin(wish.config, tuple(earlier), replaced)
+        self._beginning = asyncio.create_task(begin, context=self._context)
+
+    @property
+    def endpoint(self) -> ServerEndpointImpl | None:
+        """Its endpoint of the moment."""
+        return self._fleet.endpoint(self._server)
+
+    def status(self) -> EndpointStatus:
+        """See `ServerFleet`."""
+        return self._fleet.status().get(self._server) or EndpointStatus(self._server, EndpointPhase.IDLE, 0)
+
+    @property
+    def has_settled(self) -> bool:
+        """See `ServerFleetImpl.has_settled`."""
+        return self._fleet.has_settled(self._server)
+
+    @property
+    def is_coming(self) -> bool:
+        """See `ServerFleetImpl.is_coming`."""
+        return not self._has_begun or self._fleet.is_coming(self._server)
+
+    @property
+    def last_fault(self) -> ProtocolFault | None:
+        """See `ServerFleetImpl.last_fault`."""
+        return self._fleet.last_fault(self._server)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """See `ServerFleetImpl.watch`."""
+        return self._fleet.watch(callback)
+
+    async def restart(self) -> None:
+        """Restart it, for all who share it; one that has not begun yet is about to start."""
+        if self._has_begun:
+            await asyncio.create_task(self._fleet.restart(self._server), context=self._context)
+
+    async def end(self) -> None:
+        """Stop it."""
+        self._beginning.cancel()
+        await asyncio.gather(self._beginning, return_exceptions=True)
+        try:
+            await self._fleet.tear_down()
+        finally:
+            self.ended.set()
+
+    async def _begin(
+        self, config: ServerConfig, earlier: "tuple[SharedServer, ...]", replaced: "SharedServer | None"
+    ) -> None:
+        for each in earlier:
+            await each.ended.wait()
+        if replaced is not None:
+            try:
+                await asyncio.wait_for(replaced.ended.wait(), REPLACE_S)
+            except TimeoutError:
+                _log.info("%s runs in two forms: not every deck has taken the new one", self._server)
+        # Never half: what was begun is torn down.
+        await carried_through(lambda: self._fleet.begin_start(BridgeConfig(servers=(config,))))
+        self._has_begun = True
+
+    def _trusted(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(file for wish, _ in self.holders.values() for file in wish.trusted()))
+
+
+_shared: Final[ContextVar[SharedServer | None]] = ContextVar("shared", default=None)
+
+
+def on_behalf_of() -> tuple[Context, ...]:
+    """The contexts of all decks that the running code works for: of a shared server's those that hold it."""
+    shared = _shared.get()
+    if shared is None:
+        return (copy_context(),)
+    return tuple(context for _, context in shared.holders.values())
+
+
+class SharedServers:
+    """Every server that decks of this process can share.
+
+    Attributes:
+        slots: for the starts of all fleets of this process.
+    """
+
+    def __init__(self) -> None:
+        self.slots: Final = StartSlots()
+        self._servers: dict[str, SharedServer] = {}
+        self._ending: dict[asyncio.Task[None], SharedServer] = {}
+
+    def join(self, holder: object, wish: Wish, context: Context, replaced: SharedServer | None = None) -> SharedServer:
+        """Hold the server of this wish, which is started when nobody holds it.
+
+        Args:
+            holder: whose wish it is, of which `leave` is told; each holds a server once.
+            wish: which server.
+            context: what happens to the server happens in contexts of which `on_behalf_of` gives this one.
+            replaced: what the holder has just left for it.
+        """
+        server = self._servers.get(wish.key)
+        if server is None:
+            earlier = (each for each in self._ending.values() if each.place == wish.place)
+            server = self._servers[wish.key] = SharedServer(wish, earlier, replaced)
+        server.holders[holder] = (wish, context)
+        return server
+
+    def leave(self, holder: object, server: SharedServer) -> asyncio.Task[None] | None:
+        """Hold it no more; its end, to be awaited, when nobody else does."""
+        del server.holders[holder]
+        if server.holders:
+            return None
+        del self._servers[server.key]
+        task = asyncio.create_task(server.end())
+        self._ending[task] = server
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self) -> None:
+        """Wait until everything that was left has ended."""
+        while self._ending:
+            await asyncio.wait(tuple(self._ending))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        server = self._ending.pop(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the end of a shared server failed: %s", server.place, exc_info=error)

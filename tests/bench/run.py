@@ -26,7 +26,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.config.places import short_folder, use_places
 from support.processes.leftovers import no_leftovers
 
-from bench import bash, calls, faults, large, ledger, monitor, provision, reading, search, serve, spawn, workers
+from bench import (
+    bash,
+    calls,
+    fairness,
+    faults,
+    large,
+    ledger,
+    monitor,
+    provision,
+    reading,
+    search,
+    serve,
+    spawn,
+    workers,
+)
 from bench.finding import Finding, NotMeasuredError
 from bench.rounds import Effort
 
@@ -34,6 +48,7 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "calls": calls.measure,
     "serve": serve.measure,
     "workers": workers.measure,
+    "fairness": fairness.measure,
     "faults": faults.measure,
     "large": large.measure,
     "monitor": monitor.measure,

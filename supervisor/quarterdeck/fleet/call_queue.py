@@ -62,12 +62,14 @@ class CallQueue:
             return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, _REFUSALS[place], "busy")
         return None
 
-    def leave(self, call: QueuedCall) -> None:
+    def leave(self, call: QueuedCall, answered_at: float | None = None) -> None:
         """A call has ended, or was given up; its place is another's with the loop's next turn.  Harmless when repeated.
+
+        `answered_at` is when the server gave its result; None for any other end.
 
         Not at once: a server that is lost ends all its calls, and only then is known to be lost.
         """
-        self._turns.end(call)
+        self._turns.end(call, answered_at)
         if self._giving is None and self._turns.waiting:
             self._giving = asyncio.get_running_loop().call_soon(self._give)
 

@@ -30,7 +30,7 @@ from quarterdeck_protocol.contract import (
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
-from quarterdeck_protocol.tools import ANONYMOUS, CallEnd, Client, Deliver, PendingCall, RawCall
+from quarterdeck_protocol.tools import ANONYMOUS, CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
 from .approvals import Approvals
 
@@ -172,9 +172,10 @@ class GatedEndpoint(LiveEndpoint):
 
     def ended(self, call: "_GatedCall", end: CallEnd | None) -> None:
         """A call has ended, or was given up."""
-        self._queue.leave(call)
+        now = monotonic()
+        self._queue.leave(call, now if isinstance(end, WireResult) else None)
         if call.began is not None:
-            self._note(call.tool, monotonic() - call.began, end, call.client)
+            self._note(call.tool, now - call.began, end, call.client)
             call.began = None
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:

@@ -1,8 +1,8 @@
 """Decide whose call one server is given next, when clients ask more of it than it is given at a time.
 
 Each client has a line of its own.  Its first call is given at once, whatever the others asked before: a flood in front
-of a server is the flooding client's own line.  Beyond that, so many calls are given at a time, and places that become
-free go to the clients that wait in turn, each client's calls in their order.
+of a server is the flooding client's own line.  Beyond that, so many calls are given at a time as the server's pace
+allows, and places that become free go to the clients that wait in turn, each client's calls in their order.
 
 Source: M. Shreedhar and G. Varghese, "Efficient Fair Queuing Using Deficit Round Robin", with calls for packets.
 """
@@ -17,6 +17,20 @@ from typing import Final, Generic, NamedTuple, TypeVar
 WIDTH: Final = 64
 """Calls that one server is given at a time: enough to keep it busy whatever the way there costs, and few enough that
 what is given and cannot be taken back is soon over."""
+
+IN_TURN: Final = 16
+"""Answers in the order of their calls, while others were under way, after which a server is taken to work on one at
+a time: one that works on several answers some before older ones."""
+
+SHARED_FOR: Final = 1024
+"""Calls that are given after one client's followed another's before the server counts as one client's own again."""
+
+SOON_S: Final = 0.01
+"""What a server that works on one call at a time is given beyond that, while it has several clients: so much
+work, and no call where one takes longer.  Whoever comes next waits behind it."""
+
+_GAP_WEIGHT: Final = 1 / 8
+"""Of the last time between two answers, in their mean."""
 
 MAX_WAITING: Final = 4096
 """Calls of one client that wait for one server: as many as a client on stdio may have under way at all."""
@@ -58,6 +72,55 @@ class _Line(Generic[T]):
     waiting_bytes: int = 0
 
 
+class Pace:
+    """How a server answers, and how many calls it is well given at a time.
+
+    What a server was given cannot be taken back.  One that works on many calls at once is given many.  One that works
+    on one at a time has them wait in its own line, which knows no clients: while it has several, it is given few.
+    """
+
+    def __init__(self, width: int) -> None:
+        """Nothing is known; `width` calls at a time, unless fewer do."""
+        self._most = width
+        self._in_turn = 0
+        self._gap_s = 0.0
+        self._answered_at: float | None = None
+        self._client: Hashable = None
+        self._given = 0
+        self._shared_until = 0
+
+    def gave(self, client: Hashable) -> None:
+        """The server was given a call of this client."""
+        self._given += 1
+        if client != self._client:
+            if self._given > 1:
+                self._shared_until = self._given + SHARED_FOR
+            self._client = client
+
+    def answered(self, now: float, *, is_oldest: bool, is_busy: bool) -> None:
+        """The server answered a call.
+
+        Args:
+            now: monotonic, seconds.
+            is_oldest: whether it had no older one.
+            is_busy: whether it has others left.
+        """
+        if not is_oldest:
+            self._in_turn = 0
+        elif is_busy:
+            self._in_turn += 1
+        if self._answered_at is not None:
+            self._gap_s += (now - self._answered_at - self._gap_s) * _GAP_WEIGHT
+        self._answered_at = now if is_busy else None
+
+    @property
+    def width(self) -> int:
+        """How many calls at a time, beside the first of each client."""
+        if self._in_turn < IN_TURN or self._given > self._shared_until or self._gap_s * self._most <= SOON_S:
+            return self._most
+        return max(1, int(SOON_S / self._gap_s))
+
+
 class Turns(Generic[T]):
     """Calls of one server, those that it was given and those that wait.
 
@@ -68,9 +131,9 @@ class Turns(Generic[T]):
         """Nothing is asked yet.
 
         Args:
-            width: calls that are given at a time, beside the first of each client.
+            width: calls that are given at a time at most, beside the first of each client.
         """
-        self._width = width
+        self._pace = Pace(width)
         self._given: dict[T, Hashable] = {}
         self._places: dict[T, Hashable] = {}
         self._lines: dict[Hashable, _Line[T]] = {}
@@ -104,9 +167,10 @@ class Turns(Generic[T]):
         if line is None:
             line = self._lines[client] = _Line()
         # Behind its client's own calls; and, but for a client's only one, behind all others that wait.
-        if not line.waiting and (not line.given or (not self._places and len(self._given) < self._width)):
+        if not line.waiting and (not line.given or (not self._places and len(self._given) < self._pace.width)):
             line.given += 1
             self._given[call] = client
+            self._pace.gave(client)
             return Place.GIVEN
         if len(line.waiting) >= MAX_WAITING:
             return Place.TOO_MANY
@@ -119,10 +183,18 @@ class Turns(Generic[T]):
         self._places[call] = client
         return Place.WAITS
 
-    def end(self, call: T) -> None:
-        """The call has ended, or was given up, wherever it is; harmless when it is not known."""
+    def end(self, call: T, answered_at: float | None = None) -> None:
+        """The call has ended, or was given up, wherever it is; harmless when it is not known.
+
+        Args:
+            call: which one.
+            answered_at: when the server gave its result, monotonic seconds; None for any other end.
+        """
         if call in self._given:
+            is_oldest = next(iter(self._given)) == call
             client = self._given.pop(call)
+            if answered_at is not None:
+                self._pace.answered(answered_at, is_oldest=is_oldest, is_busy=bool(self._given))
             line = self._lines[client]
             line.given -= 1
             if not line.given and not line.waiting and len(self._lines) > KEPT_LINES:
@@ -133,7 +205,7 @@ class Turns(Generic[T]):
     def give(self) -> list[T]:
         """The calls that are the server's from now on, in this order."""
         given = [self._give_next(client) for client in tuple(self._round) if not self._lines[client].given]
-        while self._round and len(self._given) < self._width:
+        while self._round and len(self._given) < self._pace.width:
             given.append(self._give_next(self._round[0]))
         return given
 
@@ -154,6 +226,7 @@ class Turns(Generic[T]):
         call = next(iter(line.waiting))
         line.given += 1
         self._given[call] = client
+        self._pace.gave(client)
         self._take(call)
         if line.waiting:
             self._round.remove(client)

@@ -1,7 +1,11 @@
 """Whose call one server is given next: by tables, and walked at random beside a model that checks every promise."""
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from math import inf
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -16,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from quarterdeck.fleet.core import turns as module
-from quarterdeck.fleet.core.turns import Place, Turns
+from quarterdeck.fleet.core.turns import SHARED_FOR, WIDTH, Pace, Place, Turns
 
 
 def asked(width: int, **calls: int) -> Turns[str]:
@@ -115,6 +119,103 @@ def test_what_waits_is_bounded_by_its_size_but_one_of_any_size_may(monkeypatch: 
     assert places == [Place.WAITS, Place.TOO_LARGE]
     made.end("a20")
     assert [made.ask("a", f"a{size}", size) for size in (6, 4, 2)] == [Place.WAITS, Place.WAITS, Place.TOO_LARGE]
+
+
+@dataclass
+class PlayedServer:
+    """A server in a clock of its own, flooded by one client and called by a calm one, one call after the other.
+
+    Attributes:
+        waits: how long each of the calm one's calls took.
+        ended: how many calls of the flooding one had their answer.
+    """
+
+    hands: int
+    seconds: Callable[[], float]
+    waits: list[float] = field(default_factory=list)
+    ended: int = 0
+
+    def play(self, flood: int, calm: int, every_s: float) -> None:
+        """Let both ask all they have, and the server answer the calm one."""
+        made: Turns[tuple[str, int]] = Turns()
+        queue: list[tuple[str, int]] = []  # the server's own line
+        working: list[tuple[float, int, tuple[str, int]]] = []
+        now, number, asked_at, next_at = 0.0, 0, 0.0, every_s
+
+        def give(calls: Iterable[tuple[str, int]]) -> None:
+            queue.extend(calls)
+
+        give(("flood", n) for n in range(flood) if made.ask("flood", ("flood", n)) is Place.GIVEN)
+        while len(self.waits) < calm:
+            while queue and len(working) < self.hands:
+                number += 1
+                heappush(working, (now + self.seconds(), number, queue.pop(0)))
+            if next_at <= (working[0][0] if working else inf):
+                now = asked_at = next_at
+                next_at = inf
+                give([("calm", 0)] if made.ask("calm", ("calm", 0)) is Place.GIVEN else [])
+                continue
+            now, _, call = heappop(working)
+            made.end(call, now)
+            if call[0] == "calm":
+                self.waits.append(now - asked_at)
+                next_at = now + every_s
+            else:
+                self.ended += 1
+            give(made.give())
+
+
+def test_a_calm_client_of_a_server_that_works_on_one_call_at_a_time_waits_for_one_other() -> None:
+    """Each of its calls would wait behind all that the server has of a flood: a second, for calls of 20 ms."""
+    server = PlayedServer(1, lambda: 0.02)
+    server.play(flood=3000, calm=200, every_s=0.05)
+    assert sorted(server.waits)[-4] <= 0.04 + 1e-6  # but for the first ones, before the server's pace is known
+
+
+def test_a_server_that_works_on_many_calls_at_once_is_given_many_by_several_clients() -> None:
+    """Its calls would be made one after the other, for fear of a line that it does not have."""
+    chance = Random(1)
+    server = PlayedServer(1000, lambda: chance.uniform(0.5, 1.5))
+    server.play(flood=3000, calm=10, every_s=0.1)
+    assert max(server.waits) <= 1.5 + 1e-6
+    assert server.ended > 40 * sum(server.waits)  # a second; one at a time would be one
+
+
+def test_a_quick_server_is_given_many_calls_though_it_answers_in_turn() -> None:
+    """Each call would wait for the way to the server and back, which takes longer than the call."""
+    server = PlayedServer(1, lambda: 0.0001)
+    server.play(flood=4000, calm=10, every_s=0.01)
+    assert max(server.waits) <= 0.0001 * (WIDTH + 2)
+    pace = Pace(WIDTH)
+    for number in range(40):
+        pace.gave(number % 2)
+        pace.answered(number * 0.0001, is_oldest=True, is_busy=True)
+    assert pace.width == WIDTH
+
+
+def test_a_server_that_has_one_client_is_given_all_that_it_takes() -> None:
+    """Who shares with nobody would wait for places that nobody needs."""
+    pace = Pace(WIDTH)
+    for number in range(40):
+        pace.gave("alone")
+        pace.answered(number * 0.02, is_oldest=True, is_busy=True)
+    assert pace.width == WIDTH
+    pace.gave("other")
+    assert pace.width == 1
+    for _ in range(SHARED_FOR + 1):
+        pace.gave("other")
+    assert pace.width == WIDTH
+
+
+def test_one_answer_before_an_older_call_s_tells_that_a_server_works_on_several() -> None:
+    """A server that was slow once would be given one call at a time for ever."""
+    pace = Pace(WIDTH)
+    for number in range(40):
+        pace.gave(number % 2)
+        pace.answered(number * 0.02, is_oldest=True, is_busy=True)
+    assert pace.width == 1
+    pace.answered(1.0, is_oldest=False, is_busy=True)
+    assert pace.width == WIDTH
 
 
 class Walk(RuleBasedStateMachine):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-MODULES = {"python-dotenv": "dotenv", "python-ulid": "ulid"}
+MODULES = {"python-dotenv": "dotenv", "python-ulid": "ulid", "ruamel-yaml": "ruamel"}
 """Where a distribution and its module have two names."""
 
 

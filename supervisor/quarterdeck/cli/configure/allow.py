@@ -15,7 +15,8 @@ from quarterdeck.cli.source import Named, Source, check_server, load
 from quarterdeck.cli.trust.context import open_context, send
 from quarterdeck.common.words import printable
 
-from .clients import DryRun, as_it_was, print_diff
+from .clients import DryRun
+from .take_out import as_it_was, print_diff
 
 if TYPE_CHECKING:
     from quarterdeck.config.load.origin import Origin

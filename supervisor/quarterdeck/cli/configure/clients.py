@@ -4,7 +4,7 @@ All changes are computed before the first file is written: one that cannot be us
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -17,6 +17,8 @@ from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import counted, printable, utf8
 from quarterdeck.config.clients.known_clients import CLIENTS
 
+from .take_out import TakeOut, as_it_was, is_of_user, print_diff, take_out_of_files
+
 if TYPE_CHECKING:
     from quarterdeck.config.clients.import_servers import FoundServer, FoundServers, SkippedServer
     from quarterdeck.config.clients.known_clients import Client, ClientLocation, UserDirectories
@@ -26,7 +28,8 @@ DEFAULT_NAME: Final = "quarterdeck"
 
 KNOWN: Final = ", ".join(client.name for client in CLIENTS)
 
-STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+HTTP_URL: Final = "http://127.0.0.1:8808/mcp"
+"""Where serve --http listens unless told otherwise."""
 
 Clients = Annotated[
     list[str],
@@ -49,34 +52,66 @@ def link(
     create: Annotated[
         bool, Option("--create", help="Write the file of a client that is not installed (yet) too.")
     ] = False,
+    http: Annotated[
+        bool, Option("--http", help="Write the address where we listen, and the token, in place of a command.")
+    ] = False,
+    url: Annotated[
+        str, Option("--url", metavar="URL", help="With --http: the address, if it is not the usual one.")
+    ] = HTTP_URL,
+    take_out: TakeOut = False,
     dry_run: DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
     from quarterdeck.config.clients.known_clients import UserDirectories
-    from quarterdeck.config.clients.link_entry import is_temporary, make_entry, own_command, plan_link
+    from quarterdeck.config.clients.link_entry import (
+        is_temporary,
+        make_entry,
+        make_http_entry,
+        own_command,
+        plan_link,
+    )
 
     from .config import files_of
+    from .secret import read_token, token_path
 
     dirs, command = UserDirectories.here(), own_command()
     arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
+    _check_address(url, arguments, http=http)
     locations = [_choose_location(_client(each), dirs, create=create) for each in dict.fromkeys(clients)]
     for location in locations:
         if profile is not None and workspace is None and not location.client.has_workspace:
             raise UsageError(
                 f"{location.client.title} has no folder open that tools could work in", "add --workspace DIR"
             )
+    token = read_token(token_path()) if http else ""
     plans = _plan(
         lambda: [
-            plan_link(location, name, make_entry(location, dirs, command, arguments, os.environ))
+            plan_link(
+                location,
+                name,
+                make_http_entry(location, url, token, name)
+                if http
+                else make_entry(location, dirs, command, arguments, os.environ, name),
+            )
             for location in locations
         ]
     )
-    if is_temporary(command):
+    if is_temporary(command) and not http:
         print_line(
             f"{printable(command[0])} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True
         )
-    _carry_out(plans, f"linked as {name!r}", dry_run=dry_run, json=json)
+    imported = _imported_before([plan.location for plan in plans if plan.beside], config or [_user_file()])
+    taken_out = dict.fromkeys(server.name for server in imported)
+    _carry_out(plans, f"linked as {name!r}", dry_run=dry_run, json=json, known=taken_out)
+    for plan in plans if http and not dry_run else ():
+        if plan.file.status is not None and plan.file.status.st_mode & 0o077:
+            path = printable(str(plan.location.path))
+            print_line(f"{path} holds the token now, and others can read it: chmod 600 {path}", "yellow", stderr=True)
+    take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=not json, is_shown=not json)
+    if http:
+        print_line("it finds us there while quarterdeck serve --http runs", "dim", stderr=True)
+        return
     if not arguments and not any(found.exists for found in files_of(None)):
         print_line("nothing is configured: the client will find no tools", "yellow", stderr=True)
         print_line(f"  fix: {NO_CONFIGURATION}{OR_NATIVE}", stderr=True)
@@ -95,20 +130,6 @@ def unlink(clients: Clients, name: Name = DEFAULT_NAME, dry_run: DryRun = False,
         if not json and not any(plan.location.client.name == each for plan in needed):
             print_line(f"{_client(each).title} has no {name!r}: nothing to do")
     _carry_out(needed, "unlinked", dry_run=dry_run, json=json)
-
-
-def print_diff(lines: list[str]) -> None:
-    """A diff for people."""
-    for line in lines:
-        print_line(
-            printable(line).replace("\t", "    "),
-            STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
-        )
-
-
-def as_it_was(backup: Path | None) -> str:
-    """Where the copy is of a file that was changed."""
-    return f"; as it was: {printable(str(backup))}" if backup else ""
 
 
 def _client(name: str) -> "Client":
@@ -175,6 +196,40 @@ def _serve_arguments(
     return [*arguments, "--tools", tools] if tools is not None else arguments
 
 
+def _check_address(url: str, arguments: list[str], *, http: bool) -> None:
+    from urllib.parse import urlsplit
+
+    if url != HTTP_URL and not http:
+        raise UsageError("--url needs --http", "add --http, or leave it out")
+    if http and arguments:
+        raise UsageError("with --http whoever listens says what is served", f"leave {arguments[0]} out")
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise UsageError(f"{url!r} is not the URL of an HTTP server", f"give it as in {HTTP_URL}")
+
+
+def _imported_before(locations: "Sequence[ClientLocation]", files: Sequence[Path]) -> "list[FoundServer]":
+    """Those servers in clients' files that our own files have, too."""
+    from quarterdeck.config.clients.import_servers import ImportFileError, find_servers, is_in
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
+    from quarterdeck.config.load.document import DocumentError
+    from quarterdeck.config.load.jsonc import parse
+
+    found: list[FoundServer] = []
+    try:
+        documents = [parse(read_user_file(path).text, has_comments=True) for path in files]
+        for location in locations:
+            servers = find_servers([location]).found
+            found += [server for server in servers if any(is_in(document, server) for document in documents)]
+    except (DocumentError, ImportFileError, UserFileError):
+        return []  # nothing is offered where a file is not understood; who reads it next says why
+    return found
+
+
 def _plan(work: "Callable[[], list[LinkPlan]]") -> "list[LinkPlan]":
     from quarterdeck.config.clients.link_entry import LinkError
 
@@ -182,7 +237,7 @@ def _plan(work: "Callable[[], list[LinkPlan]]") -> "list[LinkPlan]":
         return work()
 
 
-def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool) -> None:
+def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool, known: Collection[str] = ()) -> None:
     from quarterdeck.config.clients.user_file import UserFileError, write_user_file
 
     reports: list[dict[str, object]] = []
@@ -197,7 +252,7 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool)
             ):
                 backup = write_user_file(plan.file, plan.text, datetime.now(UTC), is_private=plan.file.status is None)
         if not json:
-            _print_outcome(plan, backup, done, dry_run=dry_run)
+            _print_outcome(plan, backup, done, dry_run=dry_run, known=known)
         reports.append(
             {
                 "client": plan.location.client.name,
@@ -212,7 +267,7 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool)
         print_json(reports)
 
 
-def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run: bool) -> None:
+def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run: bool, known: Collection[str]) -> None:
     if not plan.is_needed:
         print_line(f"{done} already: nothing to do")
     elif dry_run:
@@ -223,9 +278,9 @@ def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run:
     if plan.others:
         others = ", ".join(repr(printable(each)) for each in plan.others)
         print_line(f"it starts quarterdeck as {others} too: unlink those that you do not need", "yellow", stderr=True)
-    if plan.beside:
-        beside, client = printable(", ".join(plan.beside)), plan.location.client
-        how = f"take them over with quarterdeck config import {client.name}, then out of its file"
+    if theirs := [each for each in plan.beside if each not in known]:
+        beside, client = printable(", ".join(theirs)), plan.location.client
+        how = f"take them over with quarterdeck config import {client.name} --take-out"
         print_line(f"it also starts {beside} itself, unconfined: {how}", "dim", stderr=True)
 
 
@@ -251,15 +306,16 @@ def import_config(
         list[str] | None,
         Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
     ] = None,
+    take_out: TakeOut = False,
     dry_run: DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Take over the servers of another MCP client; those that are there already stay as they are."""
-    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers
+    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers, is_in
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
     from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.jsonc import EditError
+    from quarterdeck.config.load.jsonc import EditError, parse
 
     target = (to or _user_file()).expanduser().absolute()
     with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):
@@ -280,7 +336,10 @@ def import_config(
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
     left_out = [*taken.left_out, *kept]
+    document = parse(text, has_comments=True)
+    imported = [server for server in taken.found if is_of_user(server) and is_in(document, server)]
     if json:
+        changed_files = take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=False, is_shown=False)
         print_json(
             {
                 "from": [utf8(path) for path in taken.read],
@@ -291,6 +350,7 @@ def import_config(
                 "changed": wanted,
                 "diff": [utf8(line) for line in diff],
                 "backup": utf8(backup) if backup else None,
+                "taken_out": changed_files,
             }
         )
         return
@@ -302,8 +362,7 @@ def import_config(
         print_line("nothing was changed (--dry-run)", "dim")
     else:
         print_line(f"imported {counted(len(added), 'server')} into {printable(str(target))}{as_it_was(backup)}")
-        where = printable(", ".join(dict.fromkeys(str(each.path) for each in added)))
-        print_line(f"what starts them from {where} still does so, unconfined: take them out there", "dim", stderr=True)
+    take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=True, is_shown=True)
 
 
 def _locations(source: str) -> "Sequence[ClientLocation]":

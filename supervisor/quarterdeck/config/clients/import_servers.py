@@ -9,7 +9,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from quarterdeck.config.load.document import SERVER_KEYS, DocumentError, JsonObject
 from quarterdeck.config.load.jsonc import parse, set_member
@@ -20,12 +21,19 @@ from quarterdeck_protocol.names import to_server_id
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import SandboxPolicy
 
+from .documents import format_of, parse_as
 from .known_clients import PROJECTS, Client, ClientLocation
+from .row_shapes import COMMON, RowShape, common_row
 from .user_file import UserFileError, read_user_file
 
 PROGRAM: Final = "quarterdeck"
 
 MODULE: Final = "quarterdeck.cli"
+
+HTTP_PORT: Final = 8808
+"""Where we listen unless told otherwise; as `host.http.options`, which is not loaded for it."""
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _LOCAL: Final = (KEYS_OF_KIND[StdioServerConfig] | COMMON_KEYS) - {"id"}
 """Keys that mean something here for a server that is started."""
@@ -42,15 +50,15 @@ _TOOL_LISTS: Final = {
 _WORDLESS: Final = frozenset({"description", "httpUrl", "id", "name"})
 """Keys that go without a word: they are taken otherwise, or change nothing."""
 
-_INPUT: Final = re.compile(r"\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
+_INPUT: Final = re.compile(r"(?<!\$)\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
 
-_REFERENCE: Final = re.compile(r"\$\{([^}]*)\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{([^}]*)\}")
 
 _RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
 
 _ANY_FILE: Final = Client("file", "the file", (), (), has_comments=True)
 
-_ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+_ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp_servers",))
 """Where rows are in the files of clients that we do not know, tried in this order."""
 
 
@@ -84,6 +92,7 @@ class FoundServer:
         id: as ours would.
         notes: what a person should know.
         inputs: names of secrets that have to be stored before it starts.
+        location: where its row is.
     """
 
     name: str
@@ -92,6 +101,7 @@ class FoundServer:
     row: Mapping[str, object]
     notes: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    location: ClientLocation | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -124,7 +134,12 @@ class FoundServers:
 
 
 def convert_row(
-    row: object, *, folder: PurePath | None = None, expands: bool = True, is_across: bool = False
+    row: object,
+    *,
+    folder: PurePath | None = None,
+    expands: bool = True,
+    is_across: bool = False,
+    shape: RowShape = COMMON,
 ) -> ConvertedRow:
     """The row as it would be written for us.
 
@@ -133,12 +148,14 @@ def convert_row(
         folder: of the project that it belongs to; None for the user's own.
         expands: its client resolves `${…}`.
         is_across: its client is a Windows program, and we are not.
+        shape: how its client writes rows.
 
     Raises:
         UnsupportedRowError: it describes no server, or ourselves.
     """
     if not isinstance(row, Mapping):
         raise UnsupportedRowError("it is not an object")
+    row = common_row(shape, row if expands else _escaped(row))
     if is_own(row):
         raise UnsupportedRowError("it is quarterdeck itself")
     if "httpUrl" in row and "url" not in row:
@@ -153,7 +170,7 @@ def convert_row(
     if is_theirs:
         del kept["sandbox"]
     left = [str(key) for key, value in renamed.items() if key not in {*known, *_TOOL_LISTS, *_WORDLESS} and value]
-    conversion = _Conversion(folder, expands=expands)
+    conversion = _Conversion(folder)
     converted = {key: conversion.convert(value) for key, value in kept.items()}
     if folder is not None:
         _locate(converted, folder)
@@ -169,12 +186,37 @@ def convert_row(
 
 
 def is_own(row: Mapping[str, object]) -> bool:
-    """Whether the row starts `quarterdeck serve`, directly, as a module, or through WSL."""
+    """Whether the row starts `quarterdeck serve`, directly, as a module, or through WSL; or names our usual address."""
+    if "command" not in row and is_at_our_address(row):
+        return True
     command, args = row.get("command"), row.get("args")
     words = [command, *(args if isinstance(args, list) else [])]
     texts = [word for word in words if isinstance(word, str)]
     before = texts[: texts.index("serve")] if "serve" in texts else []
     return any(text == MODULE or PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem} for text in before)
+
+
+def is_at_our_address(row: Mapping[str, object], *, any_port: bool = False) -> bool:
+    """Whether the row's address is where `serve --http` and the daemon listen on this machine."""
+    try:
+        url = urlsplit(str(row.get("url", "")))
+        port = url.port
+    except ValueError:
+        return False
+    return url.hostname in _LOOPBACK and url.path.rstrip("/").endswith("/mcp") and (any_port or port == HTTP_PORT)
+
+
+def _escaped(value: object) -> Any:
+    """A client's row that means `${` as it is written, with what says so here."""
+    match value:
+        case str():
+            return value.replace("${", "$${")
+        case Mapping():
+            return {key: _escaped(member) for key, member in value.items()}
+        case list():
+            return [_escaped(member) for member in value]
+        case _:
+            return value
 
 
 def _is_policy(value: object) -> bool:
@@ -200,9 +242,8 @@ def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None
 class _Conversion:
     """Texts of one row, on their way to our file."""
 
-    def __init__(self, folder: PurePath | None, *, expands: bool) -> None:
+    def __init__(self, folder: PurePath | None) -> None:
         self._folder = folder
-        self._expands = expands
         self.inputs: list[str] = []
         self.unknown: list[str] = []
         self.names_workspace = False
@@ -219,8 +260,6 @@ class _Conversion:
                 return value
 
     def _convert_text(self, text: str) -> str:
-        if not self._expands:
-            return text.replace("${", "$${")
         self.inputs += [name for name in _INPUT.findall(text) if name not in self.inputs]
         text = _INPUT.sub(r"${keyring:\1}", text)
         if self._folder is not None:
@@ -291,10 +330,17 @@ def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[Foun
     return text, added, left_out
 
 
+def is_in(document: JsonObject, server: FoundServer) -> bool:
+    """Whether our file starts what a client's row starts, under the id that it would have there."""
+    rows = (document.get(section) for section in SERVER_KEYS)
+    ours = next((found for row in rows if isinstance(row, Mapping) and (found := row.get(server.id)) is not None), None)
+    return isinstance(ours, Mapping) and all(ours.get(key) == server.row.get(key) for key in ("command", "args", "url"))
+
+
 def _read(location: ClientLocation, taken: FoundServers) -> JsonObject:
     try:
         file = read_user_file(location.path)
-        document = parse(file.text, has_comments=location.client.has_comments)
+        document = parse_as(format_of(location.path), file.text, has_comments=location.client.has_comments)
     except UserFileError as error:
         raise ImportFileError(str(error)) from error
     except DocumentError as error:
@@ -321,7 +367,9 @@ def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], t
     client = location.client
     try:
         server_id = to_server_id(name)
-        converted = convert_row(row, folder=location.folder, expands=client.expands, is_across=location.is_across)
+        converted = convert_row(
+            row, folder=location.folder, expands=client.expands, is_across=location.is_across, shape=client.shape
+        )
     except (UnsupportedRowError, ValueError) as error:
         taken.left_out.append(SkippedServer(name, location.path, str(error)))
         return
@@ -330,7 +378,7 @@ def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], t
         return
     ids.add(server_id)
     notes = converted.notes if server_id == name else (f"it is called {server_id!r} here", *converted.notes)
-    taken.found.append(FoundServer(name, server_id, location.path, converted.row, notes, converted.inputs))
+    taken.found.append(FoundServer(name, server_id, location.path, converted.row, notes, converted.inputs, location))
 
 
 def _id_of(name: str) -> str | None:

@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from .row_shapes import COMMON, RowShape
+
 _DESKTOP_FILE: Final = "claude_desktop_config.json"
 
 PROJECTS: Final = "projects"
@@ -61,7 +63,8 @@ class Client:
         project_files: the same in a project's folder.
         has_comments: its files may hold comments and trailing commas.
         expands: it resolves `${…}`; else such a text means itself.
-        names_type: its rows say `"type": "stdio"`.
+        shape: how it writes a row.
+        has_list: rows are items of a list, each with its name.
         has_workspace: it starts servers in the folder that it has open.
         keeps_projects: the user's file also has servers of single projects, under `projects`.
     """
@@ -73,7 +76,8 @@ class Client:
     project_files: tuple[str, ...] = ()
     has_comments: bool = False
     expands: bool = True
-    names_type: bool = False
+    shape: RowShape = COMMON
+    has_list: bool = False
     has_workspace: bool = True
     keeps_projects: bool = False
 
@@ -98,6 +102,19 @@ def _of_application(path: str, *, is_spare: bool = False) -> tuple[ClientFile, .
     )
 
 
+def _of_command(path: str) -> tuple[ClientFile, ...]:
+    """The same place in every home directory, of a program that runs inside WSL, too."""
+    return ClientFile(f"~/{path}"), ClientFile(f"~/{path}", _WINDOWS)
+
+
+def _of_extension(path: str) -> tuple[ClientFile, ...]:
+    """Where VS Code keeps an extension's files; the server's, which runs inside WSL, first."""
+    stored = f"User/globalStorage/{path}"
+    return ClientFile(f"~/.vscode-server/data/{stored}", _LINUX), *_of_application(f"Code/{stored}")
+
+
+_TYPED: Final = RowShape(marks={"type": "stdio"}, url_marks={"type": "http"})
+
 CLIENTS: Final = (
     Client(
         "claude-desktop",
@@ -116,6 +133,7 @@ CLIENTS: Final = (
             ClientFile(f"~/.config/Claude/{_DESKTOP_FILE}", _LINUX),
         ),
         expands=False,
+        shape=RowShape(url=None),  # the same page: its file starts programs, addresses are for its settings
         has_workspace=False,
     ),
     Client(
@@ -129,7 +147,7 @@ CLIENTS: Final = (
             ClientFile("~/.claude.json", _WINDOWS, marker="~/.claude"),
         ),
         project_files=(".mcp.json",),  # the same page: project scope
-        names_type=True,
+        shape=_TYPED,
         keeps_projects=True,
     ),
     Client(
@@ -139,7 +157,7 @@ CLIENTS: Final = (
         _in_home(".cursor/mcp.json"),  # cursor.com/docs/mcp: global configuration
         project_files=(".cursor/mcp.json",),
         has_comments=True,
-        names_type=True,
+        shape=RowShape(marks={"type": "stdio"}),
     ),
     Client(
         "vscode",
@@ -157,13 +175,167 @@ CLIENTS: Final = (
         ),
         project_files=(".vscode/mcp.json",),
         has_comments=True,
-        names_type=True,
+        shape=_TYPED,
     ),
     Client(
         "windsurf",
         "Windsurf",
         ("mcpServers",),
         _in_home(".codeium/windsurf/mcp_config.json"),  # docs.windsurf.com/windsurf/cascade/mcp
+        shape=RowShape(url="serverUrl"),
+    ),
+    Client(
+        "codex",
+        "Codex",
+        ("mcp_servers",),
+        # developers.openai.com/codex/mcp; rows: github.com/openai/codex, codex-rs/config/src/mcp_types.rs
+        (ClientFile("$CODEX_HOME/config.toml"), *_of_command(".codex/config.toml")),
+        project_files=(".codex/config.toml",),
+        expands=False,
+        shape=RowShape(headers=("http_headers",)),
+    ),
+    Client(
+        "gemini-cli",
+        "Gemini CLI",
+        ("mcpServers",),
+        _of_command(".gemini/settings.json"),  # github.com/google-gemini/gemini-cli, docs/tools/mcp-server.md
+        project_files=(".gemini/settings.json",),
+        has_comments=True,
+        # The same page: $NAME and ${NAME}; `url` alone is for SSE.
+        shape=RowShape(url="httpUrl", references=((r"\$([A-Za-z_]\w*)", r"${\1}"),)),
+    ),
+    Client(
+        "zed",
+        "Zed",
+        ("context_servers",),
+        (
+            # zed.dev/docs/ai/mcp; the file: zed.dev/docs/configuring-zed
+            ClientFile("~/AppData/Roaming/Zed/settings.json", _WINDOWS),
+            ClientFile("$XDG_CONFIG_HOME/zed/settings.json", _LINUX),
+            ClientFile("~/.config/zed/settings.json"),
+        ),
+        project_files=(".zed/settings.json",),
+        has_comments=True,
+        expands=False,
+    ),
+    Client(
+        "cline",
+        "Cline",
+        ("mcpServers",),
+        (
+            # docs.cline.bot/mcp/adding-and-configuring-servers: of the extension; its folder is VS Code's for it
+            *_of_extension("saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+            # docs.cline.bot/mcp/mcp-overview: of the command
+            *_of_command(".cline/data/settings/cline_mcp_settings.json"),
+        ),
+        shape=RowShape(url_marks={"type": "streamableHttp"}),
+    ),
+    Client(
+        "roo",
+        "Roo Code",
+        ("mcpServers",),
+        # docs.roocode.com/features/mcp/using-mcp-in-roo; its folder is VS Code's for it
+        _of_extension("rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
+        project_files=(".roo/mcp.json",),
+        has_comments=True,
+        shape=RowShape(url_marks={"type": "streamable-http"}),
+    ),
+    Client(
+        "continue",
+        "Continue",
+        ("mcpServers",),
+        # docs.continue.dev/customize/deep-dives/mcp; rows: github.com/continuedev/continue, packages/config-yaml
+        _in_home(".continue/config.yaml"),
+        project_files=(".continue/mcpServers/mcp.json",),
+        shape=RowShape(
+            marks={"type": "stdio"},
+            url_marks={"type": "streamable-http"},
+            headers=("requestOptions", "headers"),
+            is_named=True,
+            references=((r"\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][\w-]*)\s*\}\}", r"${input:\1}"),),
+        ),
+        has_list=True,
+    ),
+    Client(
+        "goose",
+        "Goose",
+        ("extensions",),
+        (
+            # github.com/block/goose, documentation/docs/guides/config-files.md and crates/goose/src/agents/extension.rs
+            ClientFile("$XDG_CONFIG_HOME/goose/config.yaml", _LINUX),
+            ClientFile("~/.config/goose/config.yaml"),
+            ClientFile("~/AppData/Roaming/Block/goose/config/config.yaml", _WINDOWS),
+        ),
+        shape=RowShape(
+            command="cmd",
+            env="envs",
+            marks={"type": "stdio", "enabled": True, "description": "", "timeout": 300},
+            url="uri",
+            url_marks={"type": "streamable_http", "enabled": True, "description": "", "timeout": 300},
+            is_named=True,
+        ),
+    ),
+    Client(
+        "copilot-cli",
+        "GitHub Copilot CLI",
+        ("mcpServers",),
+        # docs.github.com/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers
+        (ClientFile("$COPILOT_HOME/mcp-config.json"), *_of_command(".copilot/mcp-config.json")),
+        project_files=(".mcp.json", ".github/mcp.json"),
+        shape=RowShape(marks={"type": "local", "tools": ["*"]}, url_marks={"type": "http", "tools": ["*"]}),
+    ),
+    Client(
+        "lmstudio",
+        "LM Studio",
+        ("mcpServers",),
+        _in_home(".lmstudio/mcp.json"),  # lmstudio.ai/docs/app/mcp: Cursor's notation
+    ),
+    Client(
+        "opencode",
+        "opencode",
+        ("mcp",),
+        (
+            # opencode.ai/docs/config and opencode.ai/docs/mcp-servers; one that is there goes first
+            ClientFile("~/.config/opencode/opencode.jsonc", marker="~/.config/opencode/opencode.jsonc"),
+            *_of_command(".config/opencode/opencode.json"),
+        ),
+        project_files=("opencode.json", "opencode.jsonc"),
+        has_comments=True,
+        expands=False,
+        shape=RowShape(
+            args=None,
+            env="environment",
+            marks={"type": "local", "enabled": True},
+            url_marks={"type": "remote", "enabled": True},
+            references=((r"\{env:([A-Za-z_]\w*)\}", r"${\1}"), (r"\{file:([^}]+)\}", r"${file:\1}")),
+        ),
+    ),
+    Client(
+        "junie",
+        "Junie",
+        ("mcpServers",),
+        # junie.jetbrains.com/docs/junie-cli-mcp-configuration.html
+        (
+            ClientFile("~/.junie/mcp/mcp.json", _WINDOWS, marker="~/.junie"),
+            ClientFile("~/.junie/mcp/mcp.json", marker="~/.junie"),
+        ),
+        project_files=(".junie/mcp/mcp.json",),
+        shape=RowShape(url=None),  # jetbrains.com/help/junie/model-context-protocol-mcp.html: stdio alone
+    ),
+    Client(
+        "amp",
+        "Amp",
+        ("amp.mcpServers",),
+        _of_command(".config/amp/settings.json"),  # ampcode.com/manual
+        project_files=(".amp/settings.json",),
+        has_comments=True,
+    ),
+    Client(
+        "warp",
+        "Warp",
+        ("mcpServers",),
+        _in_home(".warp/.mcp.json"),  # docs.warp.dev/agents/capabilities/mcp
+        project_files=(".warp/.mcp.json",),
     ),
 )
 
@@ -243,7 +415,9 @@ def sources(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
             for location in user
             for at in folders
         ]
-    found += [ClientLocation(client, dirs.cwd / name, client.keys, dirs.cwd) for name in client.project_files]
+    users = {location.path for location in user}  # which are the project's as well in the home directory
+    files = [dirs.cwd / name for name in client.project_files]
+    found += [ClientLocation(client, path, client.keys, dirs.cwd) for path in files if path not in users]
     return _without_doubles([*found, *user])
 
 

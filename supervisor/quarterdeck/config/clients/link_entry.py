@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.load.document import DocumentError
-from quarterdeck.config.load.jsonc import EditError, parse, remove_member, set_member
-from quarterdeck.config.secrets.masking import mask
+from quarterdeck.config.load.jsonc import EditError, parse
 
-from .import_servers import MODULE, PROGRAM, is_own
+from .documents import Format, format_of, mask_as, parse_as, remove_row, set_row
+from .import_servers import MODULE, PROGRAM, is_at_our_address, is_own
 from .known_clients import ClientLocation, UserDirectories
+from .row_shapes import common_row, dialled_row, started_row
 from .user_file import UserFile, UserFileError, backups, read_user_file
 
 CONTEXT: Final = 2
@@ -72,7 +73,7 @@ def show_change(name: str, old: str, new: str) -> list[str]:
     """The lines of a diff between two texts of the file `name`; none when they are the same."""
     if old == new:
         return []
-    before, after = map(_view, (old, new))
+    before, after = (_view(text, format_of(name)) for text in (old, new))
     first = 0
     while first < min(len(before), len(after)) and before[first] == after[first]:
         first += 1
@@ -105,11 +106,11 @@ def _extent(start: int, lines: list[str]) -> str:
     return f"{start + 1 if lines else start},{len(lines)}"
 
 
-def _view(text: str) -> list[str]:
+def _view(text: str, format_: Format) -> list[str]:
     lines = text.splitlines()
-    if any(len(line) > MAX_LINE for line in lines):
+    if format_ is Format.JSON and any(len(line) > MAX_LINE for line in lines):
         text = json.dumps(parse(text, has_comments=True), indent=2, ensure_ascii=False)
-    return mask(text).splitlines()
+    return mask_as(format_, text).splitlines()
 
 
 def own_command(argv0: str | None = None, search_path: str | None = None) -> tuple[str, ...]:
@@ -137,17 +138,28 @@ def make_entry(
     command: Sequence[str],
     arguments: Sequence[str],
     environ: Mapping[str, str],
+    name: str = PROGRAM,
 ) -> dict[str, object]:
-    """The row for the client's file."""
+    """The row for the client's file, which starts us."""
     env = {name: os.path.abspath(environ[name]) for name in KEPT_VARIABLES if environ.get(name)}
     words = [*command, "serve", *arguments]
     if location.is_across:
         # Variables of Windows do not reach us by themselves; --exec keeps the words away from a shell.
         words = ["env", *(f"{name}={value}" for name, value in env.items()), *words] if env else words
         words, env = ["wsl.exe", "--distribution", dirs.distribution, "--exec", *words], {}
-    entry: dict[str, object] = {"type": "stdio"} if location.client.names_type else {}
-    entry |= {"command": words[0], "args": words[1:]}
-    return entry | {"env": env} if env else entry
+    return started_row(location.client.shape, name, words, env)
+
+
+def make_http_entry(location: ClientLocation, url: str, token: str, name: str = PROGRAM) -> dict[str, object]:
+    """The row for the client's file, which names the address where we listen.
+
+    Raises:
+        LinkError: the client takes none there.
+    """
+    client = location.client
+    if client.shape.url is None:
+        raise LinkError(f"{client.title} takes no address in {location.path}: link it without --http")
+    return dialled_row(client.shape, name, url, token)
 
 
 def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) -> LinkPlan:
@@ -157,12 +169,12 @@ def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) 
         LinkError: it cannot be read or parsed, or has a server of that name that is not ours.
     """
     file, rows = _read(location)
-    own = {key for key, row in rows.items() if isinstance(row, Mapping) and is_own(row)}
+    own = {key for key, row in rows.items() if _is_ours(location, row)}
     others = tuple(key for key in rows if key != name and key in own)
     beside = tuple(key for key in rows if key != name and key not in own)
     if rows.get(name) == entry:
         return LinkPlan(location, file, file.text, others, beside)
-    if name in rows and not _is_ours(rows[name]):
+    if name in rows and not _is_named_ours(location, rows[name]):
         raise LinkError(f"{location.path} has another server called {name!r}: choose a name of your own with --name")
     try:
         text = _with_entry(location, file.text, name, entry)
@@ -180,14 +192,31 @@ def plan_unlink(location: ClientLocation, name: str) -> LinkPlan:
     file, rows = _read(location)
     if name not in rows:
         return LinkPlan(location, file, file.text)
-    if not _is_ours(rows[name]):
+    if not _is_named_ours(location, rows[name]):
         raise LinkError(f"{location.path}: the server called {name!r} is not quarterdeck: it is left there")
     try:
-        text = remove_member(file.text, (*location.keys, name), has_comments=location.client.has_comments)
+        text = _without_entry(location, file.text, name)
     except (DocumentError, EditError) as error:
         raise LinkError(f"{location.path} is not changed: {error}") from error
     before = _text_before_link(location, file, name, rows[name])
     return LinkPlan(location, file, text if before is None else before)
+
+
+def plan_take_out(location: ClientLocation, names: Sequence[str]) -> LinkPlan:
+    """The file without these servers, as far as it has them.
+
+    Raises:
+        LinkError: it cannot be read or parsed, or they cannot be taken out.
+    """
+    file, rows = _read(location)
+    text = file.text
+    for name in names:
+        if name in rows:
+            try:
+                text = _without_entry(location, text, name)
+            except (DocumentError, EditError) as error:
+                raise LinkError(f"{location.path} is not changed: {error}") from error
+    return LinkPlan(location, file, text)
 
 
 def _read(location: ClientLocation) -> tuple[UserFile, Mapping[str, object]]:
@@ -206,18 +235,39 @@ def _read(location: ClientLocation) -> tuple[UserFile, Mapping[str, object]]:
 
 def _rows(location: ClientLocation, text: str) -> Mapping[str, object] | None:
     """The rows of a file's text by name; None when something else is in their place."""
-    value: object = parse(text, has_comments=location.client.has_comments)
+    value: object = parse_as(format_of(location.path), text, has_comments=location.client.has_comments)
     for key in location.keys:
         value = value.get(key, {}) if isinstance(value, Mapping) else None
+    if value is None and format_of(location.path) is Format.YAML:
+        return {}  # a key that nothing stands behind
+    if location.client.has_list and isinstance(value, list):
+        named = [(row.get("name"), row) for row in value if isinstance(row, Mapping)]
+        return {name: row for name, row in named if isinstance(name, str)}
     return value if isinstance(value, Mapping) else None
 
 
 def _with_entry(location: ClientLocation, text: str, name: str, entry: object) -> str:
-    return set_member(text, (*location.keys, name), entry, has_comments=location.client.has_comments)
+    assert isinstance(entry, Mapping)
+    path, client = (*location.keys, name), location.client
+    return set_row(
+        format_of(location.path), text, path, entry, has_comments=client.has_comments, is_item=client.has_list
+    )
 
 
-def _is_ours(row: object) -> bool:
-    return isinstance(row, Mapping) and is_own(row)
+def _without_entry(location: ClientLocation, text: str, name: str) -> str:
+    path, client = (*location.keys, name), location.client
+    return remove_row(format_of(location.path), text, path, has_comments=client.has_comments)
+
+
+def _is_ours(location: ClientLocation, row: object) -> bool:
+    return isinstance(row, Mapping) and is_own(common_row(location.client.shape, row))
+
+
+def _is_named_ours(location: ClientLocation, row: object) -> bool:
+    """Whether a row is ours that has the name which the user gives: then an address may be one that we do not know."""
+    return isinstance(row, Mapping) and (
+        _is_ours(location, row) or is_at_our_address(common_row(location.client.shape, row), any_port=True)
+    )
 
 
 def _text_before_link(location: ClientLocation, file: UserFile, name: str, entry: object) -> str | None:

@@ -5,7 +5,7 @@ another client's file is a guess, made to keep screens clean: nothing relies on 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from quarterdeck.config.load.document import DocumentError
@@ -25,7 +25,7 @@ from quarterdeck_protocol.secrets import (
 MASK: Final = "••••"
 """Stands for a secret, whatever its length."""
 
-_CONFIDENTIAL: Final = frozenset({"env", "environment", "headers", "http_headers"})
+_CONFIDENTIAL: Final = frozenset({"env", "environment", "envs", "headers", "http_headers"})
 """Objects of a row whose values are not shown."""
 
 _OURS: Final = "QUARTERDECK_"
@@ -118,18 +118,29 @@ def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
             yield section
 
 
-def mask(text: str) -> str:
-    """A JSON text, comments allowed, with every value hidden that is or may be a secret; its lines stay its lines.
+Scalars = Callable[[str], Iterator[tuple[tuple[str, ...], object, int, int]]]
+"""Finds the values of a text: the names that lead to each, itself, its place; see `jsonc.scalars`."""
 
-    Of what is no JSON object nothing is shown.
+
+def mask(
+    text: str, find_scalars: Scalars = scalars, find_comments: Callable[[str], Iterator[re.Match[str]]] = comments
+) -> str:
+    """A text with every value hidden that is or may be a secret; its lines stay its lines.
+
+    Of what cannot be read nothing is shown.
+
+    Args:
+        text: of a file.
+        find_scalars: of its format; by default JSON with comments.
+        find_comments: the same for its comments.
     """
     try:
-        found = list(scalars(text))
+        found = list(find_scalars(text))
     except DocumentError:
         return _LINE.sub(MASK, text)
     hidden = [
         (comment.start(), comment.end(), _without_words(comment[0]))
-        for comment in comments(text)
+        for comment in find_comments(text)
         if _is_telling(comment[0])
     ]
     before: tuple[tuple[str, ...], str] = ((), "")
@@ -163,5 +174,6 @@ def _is_telling(comment: str) -> bool:
 
 
 def _without_words(comment: str) -> str:
-    body = comment[2:].removesuffix("*/")
-    return f"{comment[:2]}{_LINE.sub(f' {MASK} ', body)}{comment[2 + len(body) :]}".rstrip(" ")
+    size = 1 if comment.startswith("#") else 2
+    body = comment[size:].removesuffix("*/")
+    return f"{comment[:size]}{_LINE.sub(f' {MASK} ', body)}{comment[size + len(body) :]}".rstrip(" ")

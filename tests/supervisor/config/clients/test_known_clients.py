@@ -53,6 +53,9 @@ def shown(locations: list[ClientLocation], base: Path) -> list[str]:
     return [str(location.path.relative_to(base)) for location in locations]
 
 
+CLINE = "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+
+
 @pytest.mark.parametrize(
     ("name", "system", "expected"),
     [
@@ -64,6 +67,21 @@ def shown(locations: list[ClientLocation], base: Path) -> list[str]:
         ("vscode", System.LINUX, ".config/Code/User/mcp.json"),
         ("vscode", System.MACOS, "Library/Application Support/Code/User/mcp.json"),
         ("windsurf", System.MACOS, ".codeium/windsurf/mcp_config.json"),
+        ("codex", System.LINUX, ".codex/config.toml"),
+        ("gemini-cli", System.MACOS, ".gemini/settings.json"),
+        ("zed", System.MACOS, ".config/zed/settings.json"),
+        ("zed", System.LINUX, ".config/zed/settings.json"),
+        ("cline", System.MACOS, f"Library/Application Support/{CLINE}"),
+        ("cline", System.LINUX, ".cline/data/settings/cline_mcp_settings.json"),
+        ("roo", System.LINUX, ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
+        ("continue", System.LINUX, ".continue/config.yaml"),
+        ("goose", System.MACOS, ".config/goose/config.yaml"),
+        ("copilot-cli", System.LINUX, ".copilot/mcp-config.json"),
+        ("lmstudio", System.MACOS, ".lmstudio/mcp.json"),
+        ("opencode", System.LINUX, ".config/opencode/opencode.json"),
+        ("junie", System.LINUX, ".junie/mcp/mcp.json"),
+        ("amp", System.MACOS, ".config/amp/settings.json"),
+        ("warp", System.LINUX, ".warp/.mcp.json"),
     ],
 )
 def test_an_installed_client_is_found(tmp_path: Path, name: str, system: System, expected: str) -> None:
@@ -75,7 +93,23 @@ def test_an_installed_client_is_found(tmp_path: Path, name: str, system: System,
     assert first.path == surroundings.home / expected
     assert first.is_present
     assert not any(location.is_present for location in others)
-    assert first.keys == (("servers",) if name == "vscode" else ("mcpServers",))
+    assert first.keys == client(name).keys
+
+
+def test_one_of_two_names_is_taken_that_is_there(tmp_path: Path) -> None:
+    """A user would have two files of settings, and edit the wrong one."""
+    surroundings = directories(tmp_path)
+    path = surroundings.home / ".config" / "opencode" / "opencode.jsonc"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert user_locations(client("opencode"), surroundings)[0].path == path
+
+
+def test_in_the_home_directory_a_users_file_is_no_projects(tmp_path: Path) -> None:
+    """Its relative paths would start elsewhere, and nothing be offered to be taken out of it."""
+    surroundings = UserDirectories(tmp_path, tmp_path, {}, System.LINUX)
+    found = sources(client("codex"), surroundings)
+    assert [(location.path, location.folder) for location in found] == [(tmp_path / ".codex" / "config.toml", None)]
 
 
 def test_a_client_that_is_missing_is_told_from_one_without_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""Take servers that we run now out of the files of the clients that they come from: shown, asked for, with a copy."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from quarterdeck.cli.exits import as_command_error
+from quarterdeck.cli.output import is_confirmed, print_line
+from quarterdeck.cli.parameters import Option
+from quarterdeck.common.words import printable, utf8
+
+if TYPE_CHECKING:
+    from quarterdeck.config.clients.import_servers import FoundServer
+    from quarterdeck.config.clients.known_clients import ClientLocation
+
+STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+TakeOut = Annotated[
+    bool,
+    Option("--take-out", help="Take servers that are imported out of the client's file, without asking."),
+]
+
+
+def print_diff(lines: list[str]) -> None:
+    """A diff for people."""
+    for line in lines:
+        print_line(
+            printable(line).replace("\t", "    "),
+            STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
+        )
+
+
+def as_it_was(backup: Path | None) -> str:
+    """Where the copy is of a file that was changed."""
+    return f"; as it was: {printable(str(backup))}" if backup else ""
+
+
+def is_of_user(server: "FoundServer") -> bool:
+    """Whether its row is in a file that is the user's own, of a client that we know; a project's is a whole team's."""
+    from quarterdeck.config.clients.known_clients import PROJECTS, find_client
+
+    at = server.location
+    return at is not None and find_client(at.client.name) is not None and (at.folder is None or at.keys[0] == PROJECTS)
+
+
+def take_out_of_files(
+    servers: "Sequence[FoundServer]", *, is_wanted: bool, dry_run: bool, can_ask: bool, is_shown: bool
+) -> list[dict[str, object]]:
+    """Take servers out of the files that they were found in, where the user wants it.
+
+    Args:
+        servers: those that we start now.
+        is_wanted: the user said so; else a terminal is asked.
+        dry_run: show it alone.
+        can_ask: a person may be there.
+        is_shown: print what is done.
+
+    Returns:
+        what was, or would be, changed, for programs.
+    """
+    from quarterdeck.config.clients.link_entry import LinkError, plan_take_out
+    from quarterdeck.config.clients.user_file import UserFileError, write_user_file
+
+    reports: list[dict[str, object]] = []
+    asks = can_ask and sys.stdin.isatty() and not dry_run
+    for location, names in _by_location(servers):
+        path = printable(str(location.path))
+        if not (is_wanted or asks):
+            if is_shown:
+                what = "it starts them itself, unconfined: --take-out takes them out of its file"
+                print_line(f"{path} still has {printable(', '.join(names))}: {what}", "dim", stderr=True)
+            continue
+        # Read now: another location may be in the same file.
+        with as_command_error(LinkError, remedy="take them out by hand: what starts them there does so unconfined"):
+            plan = plan_take_out(location, names)
+        if not plan.is_needed:
+            continue
+        diff = plan.diff()
+        if is_shown:
+            print_line(f"{location.client.title}: {path}", "bold")
+            print_diff(diff)
+        backup = None
+        is_agreed = not dry_run and (is_wanted or is_confirmed(f"take {', '.join(map(printable, names))} out of it?"))
+        if is_agreed:
+            with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be written"):
+                backup = write_user_file(plan.file, plan.text, datetime.now(UTC))
+        if is_shown:
+            done = f"taken out{as_it_was(backup)}" if is_agreed else "left as it is"
+            print_line("nothing was changed (--dry-run)" if dry_run else done, "dim" if dry_run else "")
+        reports.append(
+            {
+                "client": location.client.name,
+                "path": utf8(location.path),
+                "servers": list(names),
+                "changed": is_agreed,
+                "diff": [utf8(line) for line in diff],
+                "backup": utf8(backup) if backup else None,
+            }
+        )
+    return reports
+
+
+def _by_location(servers: "Sequence[FoundServer]") -> "list[tuple[ClientLocation, list[str]]]":
+    found: list[tuple[ClientLocation, list[str]]] = []
+    for server in servers:
+        if server.location is None:
+            continue
+        names = next((names for location, names in found if location == server.location), None)
+        if names is None:
+            found.append((server.location, [server.name]))
+        else:
+            names.append(server.name)
+    return found

@@ -1,0 +1,315 @@
+"""Find every value of a TOML text; add or remove one table and leave every other character where it is.
+
+The standard library reads the values, tomlkit writes a new table; places are found here, since a removal with tomlkit
+takes the comment along that stands above the table behind.  What comes out is parsed again and compared before anybody
+gets it.  A text may be a stranger's: its size and its depth are bounded.  Pure.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck.config.load.document import MAX_DEPTH, DocumentError, JsonObject
+from quarterdeck.config.load.jsonc import EditError
+
+MAX_CHARS: Final = 1024 * 1024
+"""Settings of clients are some kilobytes."""
+
+_CHAIN: Final = re.compile(rf"(?<![\"'\w-])(?:[\"'\w-]++[ \t]*+\.[ \t]*+){{{MAX_DEPTH}}}")
+"""A dotted key of so many parts takes the reader time in their square."""
+
+_STRING: Final = re.compile(
+    r""""{3}(?:[^\\]|\\.)*?"{3,5}(?!")|'{3}.*?'{3,5}(?!')|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+\x27""", re.DOTALL
+)
+
+_KEY: Final = re.compile(r"""[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'""")
+
+_SPACE: Final = re.compile(r"[ \t]*+")
+
+_GAP: Final = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*+")
+
+_COMMENT: Final = re.compile(r"#[^\r\n]*")
+
+_BARE: Final = re.compile(r"[^,\]}#\r\n]*+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A header or a key with its value.
+
+    Attributes:
+        names: the whole way to it, from the top.
+        start: of its line.
+        end: of its line, the line end included.
+        values: the way to each value that holds no other, and its place.
+    """
+
+    names: tuple[str, ...]
+    start: int
+    end: int
+    is_header: bool
+    values: tuple[tuple[tuple[str, ...], int, int], ...] = ()
+
+
+def parse(text: str) -> JsonObject:
+    """The table that `text` is; dates are texts.
+
+    Raises:
+        DocumentError: it is none, or not one that settings need.
+    """
+    if len(text) > MAX_CHARS:
+        raise DocumentError(f"it is larger than {MAX_CHARS // 1024} KiB")
+    if _CHAIN.search(text):
+        raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        value = _plain(tomllib.loads(text.replace("\r\n", "\n")))
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        raise DocumentError(message[:1].lower() + message[1:]) from None
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, DocumentError):
+            raise
+        raise DocumentError("no TOML") from error
+    assert isinstance(value, JsonObject)
+    return value
+
+
+def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
+    """Every value of a TOML text that holds no other: the names that lead to it, itself, its place.
+
+    An array's place in the names is empty.
+
+    Raises:
+        DocumentError: as `parse`.
+    """
+    for statement in _statements(text):
+        for names, start, end in statement.values:
+            found = text[start:end]
+            yield names, _text(found) if found[:1] in {'"', "'"} else found, start, end
+
+
+def comments(text: str) -> Iterator[re.Match[str]]:
+    """Every comment of a TOML text."""
+    spans = [(start, end) for statement in _statements(text) for _, start, end in statement.values]
+    at = 0
+    for found in _COMMENT.finditer(text):
+        while at < len(spans) and spans[at][1] <= found.start():
+            at += 1
+        if at == len(spans) or found.start() < spans[at][0]:
+            yield found
+
+
+def set_member(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
+    """`text` with the table `value` at `path`, as its last one.
+
+    Raises:
+        DocumentError: `text` is no TOML.
+        EditError: it has something at `path` that is not a table of its own.
+    """
+    expected = _changed(parse(text), path, value)
+    try:
+        rest = _cut(text, path)
+    except LookupError:
+        rest = text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    table = _written(path, value).replace("\n", newline)
+    if rest and not rest.endswith("\n"):
+        rest += newline
+    return _verified(f"{rest}{newline if rest else ''}{table}", expected)
+
+
+def remove_member(text: str, path: Sequence[str]) -> str:
+    """`text` without the table at `path`, and what is in it; comments above it stay.
+
+    Raises:
+        DocumentError: `text` is no TOML.
+        EditError: there is none, or it is no table of its own.
+    """
+    expected = _changed(parse(text), path, None)
+    try:
+        return _verified(_cut(text, path), expected)
+    except LookupError:
+        raise EditError(f"there is no table [{'.'.join(path)}]: edit it by hand") from None
+
+
+def _written(path: Sequence[str], value: Mapping[str, object]) -> str:
+    """The lines of a table, tables in it on one line."""
+    import tomlkit
+
+    try:
+        table = tomlkit.table()
+        for key, member in value.items():
+            if isinstance(member, Mapping):
+                inline = tomlkit.inline_table()
+                inline.update(member)
+                table.add(key, inline)
+            else:
+                table.add(key, member)
+        head = ".".join(tomlkit.key(name).as_string() for name in path)
+        return f"[{head}]\n{table.as_string()}"
+    except (TypeError, ValueError) as error:
+        raise EditError("it has a value that TOML has not") from error
+
+
+def _cut(text: str, path: Sequence[str]) -> str:
+    """`text` without the lines of a table and of those in it.
+
+    Raises:
+        LookupError: it has no such lines.
+    """
+    wanted, spans = tuple(path), list[tuple[int, int]]()
+    is_inside = False
+    for statement in _statements(text):
+        belongs = statement.names[: len(wanted)] == wanted
+        if statement.is_header:
+            is_inside = belongs
+            if belongs:
+                spans.append((_with_blank_line(text, statement.start), statement.end))
+        elif belongs and is_inside:
+            spans[-1] = (spans[-1][0], statement.end)
+        elif belongs:
+            spans.append((statement.start, statement.end))
+    if not spans:
+        raise LookupError
+    parts, at = list[str](), 0
+    for start, end in spans:
+        parts.append(text[at : max(at, start)])
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def _with_blank_line(text: str, start: int) -> int:
+    """Where a table's lines begin, with one blank line above them."""
+    above = text[:start]
+    if above.endswith("\r\n\r\n") or above == "\r\n":
+        return start - 2
+    return start - 1 if above.endswith("\n\n") or above == "\n" else start
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    """The headers and keys of a text, which is valid.
+
+    Raises:
+        DocumentError: as `parse`.
+    """
+    parse(text)
+    table: tuple[str, ...] = ()
+    at = _skip(_GAP, text, 0)
+    while at < len(text):
+        start = text.rfind("\n", 0, at) + 1
+        values: list[tuple[tuple[str, ...], int, int]] = []
+        is_header = text[at] == "["
+        if is_header:
+            names, at = _key(text, at + (2 if text.startswith("[[", at) else 1))
+            table = names
+        else:
+            key, at = _key(text, at)
+            names = (*table, *key)
+            at = _value(text, _skip(_SPACE, text, at + 1), names, values)
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end + 1
+        yield _Statement(names, start, end, is_header, tuple(values))
+        at = _skip(_GAP, text, end)
+
+
+def _key(text: str, at: int) -> tuple[tuple[str, ...], int]:
+    """A dotted key, and where it ends, blanks behind it included."""
+    names: list[str] = []
+    while True:
+        at = _skip(_SPACE, text, at)
+        found = _KEY.match(text, at)
+        if found is None:
+            raise DocumentError("no TOML")
+        names.append(_text(found[0]) if found[0][0] in "\"'" else found[0])
+        at = _skip(_SPACE, text, found.end())
+        if text[at : at + 1] != ".":
+            return tuple(names), at
+        at += 1
+
+
+def _value(text: str, at: int, names: tuple[str, ...], values: list[tuple[tuple[str, ...], int, int]]) -> int:
+    """Where the value ends that begins there; values in it that hold no other are added to `values`."""
+    opening = text[at : at + 1]
+    if opening in {"[", "{"}:
+        closing = "]" if opening == "[" else "}"
+        at = _skip(_GAP, text, at + 1)
+        while text[at : at + 1] != closing:
+            if opening == "[":
+                at = _value(text, at, (*names, ""), values)
+            else:
+                key, at = _key(text, at)
+                at = _value(text, _skip(_SPACE, text, at + 1), (*names, *key), values)
+            at = _skip(_GAP, text, at)
+        return at + 1
+    found = _STRING.match(text, at) or _BARE.match(text, at)
+    assert found is not None
+    end = found.start() + len(found[0].rstrip())
+    if end == at:
+        raise DocumentError("no TOML")
+    values.append((names, at, end))
+    return end
+
+
+def _text(written: str) -> str:
+    value = tomllib.loads(f"a = {written}".replace("\r\n", "\n"))["a"]
+    return str(value)
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _plain(value: object, depth: int = 0) -> object:
+    """A value of JSON's kinds."""
+    if depth > MAX_DEPTH:
+        raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
+    match value:
+        case dict():
+            return JsonObject({key: _plain(member, depth + 1) for key, member in value.items()})
+        case list():
+            return [_plain(member, depth + 1) for member in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def _changed(value: object, path: Sequence[str], wanted: Mapping[str, object] | None) -> dict[str, object]:
+    """A copy of a table with the change; tables that are empty then are left out."""
+    copy = dict(value) if isinstance(value, dict) else {}
+    key, *rest = path
+    if rest:
+        copy[key] = _changed(copy.get(key), rest, wanted)
+    elif wanted is None:
+        copy.pop(key, None)
+    else:
+        copy[key] = dict(wanted)
+    return copy
+
+
+def _without_empty(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    members = {key: _without_empty(member) for key, member in value.items()}
+    return {key: member for key, member in members.items() if member != {}}
+
+
+def _verified(text: str, expected: object) -> str:
+    """`text`, once it is sure that it means what is expected."""
+    try:
+        value = parse(text)
+        text.encode()
+    except DocumentError as error:
+        raise EditError(f"it could not be changed safely ({error}): edit it by hand") from error
+    except UnicodeEncodeError as error:
+        raise EditError("a path or a name in it is not Unicode text: rename it") from error
+    if _without_empty(value) != _without_empty(expected):
+        raise EditError("it could not be changed safely: edit it by hand")
+    return text

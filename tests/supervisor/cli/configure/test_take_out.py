@@ -1,0 +1,188 @@
+"""Taking servers that we run out of the files of other clients, and the clients whose files are no JSON."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli.configure import take_out
+from quarterdeck.config.clients import link_entry
+from quarterdeck.config.clients.user_file import backups
+
+from .client_commands import Run, commands, home_of, write
+
+CODEX = """# mine
+[mcp_servers.docs]
+command = "npx"  # fast
+args = ["docs"]
+env = { API_KEY = "sk-12345678901234567890" }
+
+# profiles
+[profiles.x]
+a = 1
+"""
+
+GOOSE = """extensions:
+  memory:
+    type: builtin  # ours
+  docs:
+    type: stdio
+    cmd: npx
+    args: [docs]
+# the end
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(link_entry, "own_command", lambda: ("/opt/quarterdeck",))
+    return home_of(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def run() -> Run:
+    return commands()
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *, is_yes: bool) -> list[str]:
+    """A person at a terminal; the questions that were asked."""
+    asked: list[str] = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(take_out, "is_confirmed", lambda question: asked.append(question) or is_yes)
+    return asked
+
+
+def test_what_is_imported_is_taken_out_where_the_user_says_so(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client would start every server a second time, unconfined; or lose its comments."""
+    path = write(home / ".codex" / "config.toml", CODEX)
+    goose = write(home / ".config" / "goose" / "config.yaml", GOOSE)
+    assert run("config", "import", "codex", "--take-out") == 0
+    assert run("config", "import", "goose", "--to", home / "goose.json", "--take-out") == 0
+    out, _ = capsys.readouterr()
+    assert "-[mcp_servers.docs]" in out
+    assert "sk-1234" not in out
+    assert path.read_text() == "# mine\n\n# profiles\n[profiles.x]\na = 1\n"
+    assert goose.read_text() == "extensions:\n  memory:\n    type: builtin  # ours\n# the end\n"
+    assert [copy.read_text() for copy in backups(path)] == [CODEX]
+    ours = json.loads((home / ".config" / "quarterdeck" / "mcp.json").read_text())
+    assert ours["mcpServers"]["docs"]["command"] == "npx"
+
+
+@pytest.mark.parametrize("is_yes", [False, True])
+def test_a_terminal_is_asked(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, is_yes: bool) -> None:
+    """A file of another program would be changed without a word, or never."""
+    path = write(home / ".codex" / "config.toml", CODEX)
+    asked = answer(monkeypatch, is_yes=is_yes)
+    assert run("config", "import", "codex") == 0
+    assert asked == ["take docs out of it?"]
+    assert ("[mcp_servers.docs]" in path.read_text()) is not is_yes
+
+
+def test_linking_offers_to_take_out_what_was_imported_before(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who imported first and links later would have every tool twice; who imported nothing would lose servers."""
+    path = write(home / ".codex" / "config.toml", CODEX + '[mcp_servers.other]\ncommand = "y"\n')
+    assert run("config", "import", "codex", "--server", "docs") == 0
+    assert "--take-out takes them out" in capsys.readouterr().err
+    asked = answer(monkeypatch, is_yes=True)
+    assert run("link", "codex") == 0
+    assert "it also starts other itself" in capsys.readouterr().err
+    assert asked == ["take docs out of it?"]
+    text = path.read_text()
+    assert "[mcp_servers.docs]" not in text
+    assert all(kept in text for kept in ("# mine", "# profiles", "[mcp_servers.other]", "[mcp_servers.quarterdeck]"))
+    assert run("link", "codex") == 0
+    assert len(asked) == 1
+
+
+def test_nothing_is_taken_out_without_a_word_from_the_user(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script would change another program's file."""
+    path = write(home / ".codex" / "config.toml", CODEX)
+    for options in ([], ["--json"], ["--dry-run", "--take-out"], ["--dry-run", "--take-out", "--json"]):
+        assert run("config", "import", "codex", *options) == 0
+        assert path.read_text() == CODEX
+    capsys.readouterr()
+    assert run("config", "import", "codex", "--json", "--take-out") == 0
+    [taken] = json.loads(capsys.readouterr().out)["taken_out"]
+    assert (taken["servers"], taken["changed"]) == (["docs"], True)
+
+
+def test_a_projects_file_is_left_to_those_who_share_it(home: Path, run: Run) -> None:
+    """A commit would take the servers away from a whole team."""
+    (home / ".roo").mkdir()
+    path = write(Path(".roo/mcp.json"), {"mcpServers": {"docs": {"command": "npx"}}})
+    before = path.read_text()
+    assert run("config", "import", "roo", "--take-out") == 0
+    assert path.read_text() == before
+
+
+def test_another_server_of_the_same_name_is_not_taken_out(home: Path, run: Run) -> None:
+    """A server that we do not run would be gone."""
+    path = write(home / ".codex" / "config.toml", CODEX)
+    write(home / ".config" / "quarterdeck" / "mcp.json", {"mcpServers": {"docs": {"command": "mine"}}})
+    assert run("config", "import", "codex", "--take-out") == 0
+    assert path.read_text() == CODEX
+
+
+def test_an_address_and_the_token_are_written_where_a_client_takes_them(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client could reach us over HTTP by hand alone; or the token would be on the screen."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    path = write(home / ".cursor" / "mcp.json", "{}")
+    path.chmod(0o644)
+    assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9000/mcp") == 0
+    token = (tmp_path / "state" / "token").read_text().strip()
+    out, err = capsys.readouterr()
+    assert token not in out + err
+    assert "chmod 600" in err
+    assert json.loads(path.read_text())["mcpServers"]["quarterdeck"] == {
+        "url": "http://127.0.0.1:9000/mcp",
+        "headers": {"Authorization": f"Bearer {token}"},
+    }
+    assert run("link", "cursor") == 0
+    assert json.loads(path.read_text())["mcpServers"]["quarterdeck"]["command"] == "/opt/quarterdeck"
+    assert run("unlink", "cursor") == 0
+    assert path.read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["claude-desktop", "--http", "--create"], "takes no address"),
+        (["cursor", "--url", "http://h/mcp"], "--url needs --http"),
+        (["cursor", "--http", "--url", "ftp://h"], "not the URL"),
+        (["cursor", "--http", "--url", "http://h:x/"], "not the URL"),
+        (["cursor", "--http", "--profile", "read-only"], "whoever listens"),
+    ],
+)
+def test_what_cannot_be_dialled_is_refused(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    """A client would be left with an entry that cannot work."""
+    write(home / ".cursor" / "mcp.json", "{}")
+    assert run("link", *arguments) == 2
+    assert reason in capsys.readouterr().err
+    assert (home / ".cursor" / "mcp.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    "content", [b"a: &a [*a]\n", b"a: 1\na: 2\n", b"a: !x 1\n", b"a: \xff\n", b"#" * 300_000], ids=lambda each: each[:9]
+)
+def test_a_hostile_file_is_left_with_its_reason(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    """A client's file that somebody broke would be broken further, or hold the command up."""
+    path = home / ".config" / "goose" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    for command in (["link", "goose"], ["unlink", "goose"], ["config", "import", "goose"]):
+        assert run(*command) == 2
+        assert str(path) in capsys.readouterr().err
+    assert path.read_bytes() == content

@@ -18,6 +18,8 @@ from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck
 from support.processes.leftovers import assert_gone, is_running, no_leftovers
 from support.waiting import eventually
 
+from quarterdeck.cli.run.daemon_commands import down
+from quarterdeck.daemon import client
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import NoDaemonError, daemon_dir
@@ -181,6 +183,23 @@ def test_a_client_is_greeted_once_however_often_daemons_die_under_it(tmp_path: P
         assert (client.strays, client.junk) == ([], [])
 
 
+def test_a_daemon_that_hangs_is_ended_by_force(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who is told that `down` ends it would be told by `down` that it does not answer; windows would hang for ever."""
+    monkeypatch.setattr(client, "ANSWER_S", 0.5)
+    with door(config) as window:
+        window.initialize()
+        window.list_tools()
+        found = status()
+        assert found is not None
+        os.kill(found["pid"], signal.SIGSTOP)
+        down()
+        assert f"it was killed (process {found['pid']})" in capsys.readouterr().err
+        assert not is_running(found["pid"])
+        assert window.call("s__echo", text="by another")["content"][0]["text"] == "by another"
+
+
 def test_a_door_that_is_killed_ends_its_own_session_alone(config: Path) -> None:
     """Calls of a window that crashed would run on; or its neighbours' end with them."""
     with door(config) as killed, door(config) as neighbour:
@@ -322,6 +341,7 @@ def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:
     """An editor that ends its process group, or a terminal that is closed, would end everybody's servers."""
     with door(config) as client:
         client.initialize()
+        client.process.send_signal(signal.SIGHUP)
         found = status()
         assert found is not None
         daemon = psutil.Process(found["pid"])

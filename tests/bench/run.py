@@ -29,6 +29,7 @@ from support.processes.leftovers import no_leftovers
 from bench import (
     bash,
     calls,
+    crowd,
     fairness,
     faults,
     large,
@@ -51,6 +52,7 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "fairness": fairness.measure,
     "faults": faults.measure,
     "large": large.measure,
+    "crowd": crowd.measure,
     "monitor": monitor.measure,
     "spawn": spawn.measure,
     "bash": bash.measure,

@@ -298,10 +298,17 @@ async def start_product(
 
 def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandError:
     """The error of a ledger in use: how to join the process that writes it, or to run beside it."""
+    from quarterdeck.ledger.store.lease import DAEMON
+
     state, holder = state_dir(), error.holder
     beside = f"{state.parent / state.name}-{settings.digest}"
     if holder is None:
         return UsageError(str(error), f"or run beside it: quarterdeck --state-dir {beside} …")
+    if holder.command == DAEMON:
+        return UsageError(
+            f"{holder} serves all clients of the state directory {state}",
+            f"{holder.ending}, or give this one a state directory of its own: quarterdeck serve --state-dir {beside} …",
+        )
     who = f"process {holder.pid} (since {holder.started_at})"
     if holder.digest != settings.digest:
         files = ", ".join(holder.config_paths) or "native tools alone"

@@ -1,6 +1,7 @@
 """Ask the daemon, or tell it to stay, to end, or to make room for another: blocking, for commands."""
 
 import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -11,10 +12,13 @@ import msgspec
 from quarterdeck.common.identity import CLIENT_VERSION
 
 from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
-from .place import SOCKET_NAME, NoDaemonError, connect, read_key
+from .place import SOCKET_NAME, NoDaemonError, connect, peer_of, read_key
 
 ANSWER_S: Final = 10.0
 """For an answer, which takes milliseconds."""
+
+CONNECT_S: Final = 5.0
+"""To be let into the queue of a daemon that does not take anybody in."""
 
 END_S: Final = 60.0
 """For a daemon to end: calls under way, servers, native commands, each with deadlines that take less than half."""
@@ -68,6 +72,20 @@ def _ask(directory: Path, order: Order) -> DaemonStatus:
         return msgspec.json.decode(text, type=DaemonStatus)
     except msgspec.MsgspecError as error:
         raise NoAnswerError(f"the daemon is of another version: {error}") from None
+
+
+def kill_daemon(directory: Path) -> int:
+    """Kill the daemon that does not answer; its process, or 0 where it cannot be told.  What it ran ends with it.
+
+    Raises:
+        NoDaemonError: none runs any more.
+        OSError: it cannot be reached, or not be killed.
+    """
+    with connect(directory, CONNECT_S) as connection:
+        pid = peer_of(connection).pid
+    if pid > 0:
+        os.kill(pid, signal.SIGKILL)
+    return pid
 
 
 def wait_until_gone(directory: Path, pid: int) -> bool:

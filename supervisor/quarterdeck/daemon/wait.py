@@ -36,7 +36,7 @@ def wait(connection: int) -> int | None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, tell)
-    signal.signal(signal.SIGHUP, lambda *_: None)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # in what comes after us in this process, too
     data = b""
     while True:
         try:

@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, NamedTuple
 
+import msgspec
+
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import print_json, print_line
@@ -48,7 +50,7 @@ def logs(
     config: options.Config = None,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
     lines: Annotated[int, Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
-    daemon: Annotated[bool, Option("--daemon", help="The log of the daemon that all clients share, as JSON.")] = False,
+    daemon: Annotated[bool, Option("--daemon", help="The log of the daemon that all clients share.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""
@@ -58,15 +60,33 @@ def logs(
     if not path.exists() and not follow:
         print_line(f"{printable(server or 'the daemon')} has written nothing yet", stderr=True)
         return
-    for line in read_lines(path, lines, follow=follow):
+    for written in read_lines(path, lines, follow=follow):
+        line = written if server is not None else _said_by_daemon(written)
         text = line.text.decode("utf-8", "replace")
         if json:
             print_json({"server": server, "at": line.at or None, "line": text})
         elif sys.stdout.isatty():
-            print_line(f"{_local(line.at)}{printable(text)}")
+            print_line(_local(line.at) + "\n".join(map(printable, text.split("\n"))))
         else:
             sys.stdout.write(f"{_local(line.at)}{text}\n")
             sys.stdout.flush()
+
+
+def _said_by_daemon(line: LogLine) -> LogLine:
+    """A line of the daemon's log, which is JSON, as a person reads it; another is left as it is."""
+    try:
+        said = msgspec.json.decode(line.text, type=_DaemonLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return line
+    exception = f"\n{said.exception}" if said.exception else ""
+    return LogLine(said.timestamp, f"{said.level:8}{said.event}{exception}".encode())
+
+
+class _DaemonLine(msgspec.Struct):
+    event: str
+    level: str
+    timestamp: str
+    exception: str = ""
 
 
 def _local(at: str) -> str:

@@ -12,7 +12,7 @@ from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Option
 from quarterdeck.common.words import duration, printable
 from quarterdeck.config.places.paths import UnsafePathError
-from quarterdeck.daemon.client import NoAnswerError, ask_daemon, wait_until_gone
+from quarterdeck.daemon.client import NoAnswerError, ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, Order
 from quarterdeck.daemon.place import NoDaemonError, StartTimeoutError, daemon_dir
 from quarterdeck.daemon.start import log_path, start_daemon
@@ -51,7 +51,10 @@ def up(
 
 
 def down(json: options.Json = False) -> None:
-    """End the daemon: calls under way are answered, then servers and clients end."""
+    """End the daemon: calls under way are answered, then servers and clients end.
+
+    One that does not answer is killed.
+    """
     was_there = _end(daemon_dir(), Order.END)
     if json:
         print_json({"ended": was_there})
@@ -104,12 +107,17 @@ def _ask(directory: Path, order: Order) -> DaemonStatus | None:
 
 
 def _end(directory: Path, order: Order) -> bool:
-    """End the daemon, and wait until it has; whether one ran."""
-    found = _ask(directory, order)
-    if found is None:
+    """End the daemon, by force where it does not answer, and wait until it has; whether one ran."""
+    try:
+        pid = ask_daemon(directory, order).pid
+    except NoDaemonError:
         return False
-    if not wait_until_gone(directory, found.pid):
-        raise CommandError(ExitCode.NO_ANSWER, f"the daemon does not end (process {found.pid})", f"kill {found.pid}")
+    except NoAnswerError as error:
+        with as_command_error(OSError, remedy=f"its log may say why: {log_path()}", code=ExitCode.NO_ANSWER):
+            pid = kill_daemon(directory)
+        print_line(f"{error}: it was killed (process {pid})", stderr=True)
+    if not wait_until_gone(directory, pid):
+        raise CommandError(ExitCode.NO_ANSWER, f"the daemon does not end (process {pid})", f"kill -KILL {pid}")
     return True
 
 

@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -225,6 +226,8 @@ def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogF
     from quarterdeck.host.stdio.early_reply import start_early
 
     _tell_hand()
+    # Not by a handler: the client is served from the handover on, and what waits is another program then.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     come_back = ["-c", _COME_BACK, import_path(), *sys.argv[1:]]
     try:
         enter(request, come_back, log_level=number_of(log_level), log_is_json=is_json(log_format))

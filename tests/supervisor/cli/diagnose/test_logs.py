@@ -13,11 +13,28 @@ from quarterdeck.cli.diagnose.logs import LogLine, read_lines
 from quarterdeck.cli.program import run
 from quarterdeck.cli.source import Source
 from quarterdeck.config.places.paths import server_paths
+from quarterdeck.daemon.start import log_path as daemon_log
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "stderr.log"
+
+
+def test_the_daemons_log_is_shown_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person would read JSON, with times of another zone."""
+    use_places(monkeypatch, tmp_path)
+    said = {"event": "s is ready", "level": "info", "logger": "quarterdeck.serve", "timestamp": "2026-11-23T04:00:00Z"}
+    failed = said | {"event": "it failed", "level": "error", "exception": "Traceback:\n  here"}
+    daemon_log().parent.mkdir()
+    daemon_log().write_text(f"{json.dumps(said)}\n{json.dumps(failed)}\na line of a library\n")
+    assert run(["logs", "--daemon"]) == 0
+    first, second, *more = capsys.readouterr().out.splitlines()
+    assert first.endswith("  info    s is ready")
+    assert second.endswith("  error   it failed")
+    assert more == ["Traceback:", "  here", "a line of a library"]
 
 
 def followed(log: Path, monkeypatch: pytest.MonkeyPatch, *steps: object) -> list[bytes]:

@@ -13,6 +13,7 @@ from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import FleetStatus
 from quarterdeck_protocol.faults import ProtocolFault
 
+from .call_queue import CallQueue
 from .endpoint import ServerEndpointImpl
 from .fleet import ServerFleetImpl, SupervisedFleet
 from .shared_servers import SharedServer, SharedServers, Wish
@@ -94,6 +95,11 @@ class DeckFleet(SupervisedFleet):
         """See `ServerFleet`."""
         shared = self._shared.get(server)
         return self._own.endpoint(server) if shared is None else shared.endpoint
+
+    def queue(self, server: str) -> CallQueue:
+        """See `SupervisedFleet`."""
+        shared = self._shared.get(server)
+        return self._own.queue(server) if shared is None else shared.queue
 
     def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
         """See `ServerFleet`."""

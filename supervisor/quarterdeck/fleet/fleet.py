@@ -20,6 +20,7 @@ from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus, ServerFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
+from .call_queue import CallQueue
 from .endpoint import ServerEndpointImpl, create_server_endpoint
 from .runtime import Runtime
 
@@ -56,6 +57,9 @@ class SupervisedFleet(ServerFleet, Protocol):
     def last_fault(self, server: str) -> ProtocolFault | None:
         """How the server last died."""
 
+    def queue(self, server: str) -> CallQueue:
+        """The calls of this server, of all who have it."""
+
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of a phase or of tools; returns what unregisters it."""
 
@@ -85,6 +89,7 @@ class ServerFleetImpl(SupervisedFleet):
         self._config: BridgeConfig | None = None
         self._runtime: Runtime | None = None
         self._endpoints: dict[str, ServerEndpointImpl] = {}
+        self._queues: dict[str, CallQueue] = {}
         self._settled = asyncio.Event()
         self._starting = asyncio.Lock()
         self._starts = 0
@@ -187,6 +192,12 @@ class ServerFleetImpl(SupervisedFleet):
     def config(self) -> BridgeConfig:
         """The servers as they were last configured; none before the first start."""
         return BridgeConfig() if self._config is None else self._config
+
+    def queue(self, server: str) -> CallQueue:
+        """See `SupervisedFleet`; it outlives the server's restarts."""
+        if (queue := self._queues.get(server)) is None:
+            queue = self._queues[server] = CallQueue()
+        return queue
 
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
         """See `ServerFleet`."""

@@ -17,6 +17,7 @@ from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
 
+from .call_queue import CallQueue
 from .core.supervision import MAX_STARTING, SLOT_HOLD_S
 from .endpoint import ServerEndpointImpl
 from .fleet import ServerFleetImpl
@@ -90,6 +91,11 @@ class SharedServer:
         self._context.run(_shared.set, self)
         begin = self._begin(wish.config, tuple(earlier), replaced)
         self._beginning = asyncio.create_task(begin, context=self._context)
+
+    @property
+    def queue(self) -> CallQueue:
+        """The calls of all who share it."""
+        return self._fleet.queue(self._server)
 
     @property
     def endpoint(self) -> ServerEndpointImpl | None:

@@ -110,7 +110,6 @@ class GatedEndpoint(LiveEndpoint):
         self._note = note
         self._fleet = fleet
         self._approvals = approvals
-        self._queue = CallQueue()
 
     @property
     def config(self) -> ServerConfig:
@@ -146,11 +145,11 @@ class GatedEndpoint(LiveEndpoint):
 
         One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
         """
-        gated = _GatedCall(self, call, deliver)
+        gated = _GatedCall(self, self._fleet.queue(self._config.id), call, deliver)
         limit_s = self._config.call_timeout_s
         if call.timeout_s is not None:
             limit_s = min(limit_s, call.timeout_s)
-        refused = self._queue.add(call.client.key, gated, len(call.arguments), gated.asked_at + limit_s)
+        refused = gated.queue.add(call.client.key, gated, len(call.arguments), gated.asked_at + limit_s)
         return refuse(gated.tell, refused) if refused is not None else gated
 
     def start(self, call: "_GatedCall") -> PendingCall:
@@ -173,7 +172,7 @@ class GatedEndpoint(LiveEndpoint):
     def ended(self, call: "_GatedCall", end: CallEnd | None) -> None:
         """A call has ended, or was given up."""
         now = monotonic()
-        self._queue.leave(call, now if isinstance(end, WireResult) else None)
+        call.queue.leave(call, now if isinstance(end, WireResult) else None)
         if call.began is not None:
             self._note(call.tool, now - call.began, end, call.client)
             call.began = None
@@ -286,19 +285,21 @@ class _GatedCall:
     Attributes:
         tool: the server's own name for it.
         client: who asked.
+        queue: the one that it is in.
         asked_at: monotonic, seconds.
         began: when an endpoint took it; None before that and once it has been noted.
     """
 
-    __slots__ = ("_call", "_deliver", "_gate", "_pending", "asked_at", "began", "client", "tool")
+    __slots__ = ("_call", "_deliver", "_gate", "_pending", "asked_at", "began", "client", "queue", "tool")
 
-    def __init__(self, gate: GatedEndpoint, call: RawCall, deliver: Deliver) -> None:
+    def __init__(self, gate: GatedEndpoint, queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
         self._gate = gate
         self._call = call
         self._deliver = deliver
         self._pending: PendingCall | None = None
         self.tool = call.tool
         self.client = call.client.name
+        self.queue = queue
         self.asked_at = monotonic()
         self.began: float | None = None
 

@@ -12,6 +12,7 @@ from support.waiting import turns
 from quarterdeck.fleet.core import turns as turns_module
 from quarterdeck.fleet.core.turns import WIDTH
 from quarterdeck.tools.bridge import LiveBox
+from quarterdeck.trust.gate import GatedFleet
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
@@ -138,3 +139,22 @@ async def test_calls_that_wait_when_their_server_dies_are_made_once_it_runs_agai
         at.replaces(ToldEndpoint(stdio(), a="one"))
         await at.until(lambda: len(told) == WIDTH + 3)
         assert all(isinstance(end, WireResult) for end in told[WIDTH:])
+
+
+async def test_clients_of_several_decks_take_turns_at_the_server_that_their_decks_share() -> None:
+    """A flood from one project's window would stand before the calls of another's."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        endpoint.answer = never  # type: ignore[assignment]
+        decks = [LiveBox(GatedFleet(at.fleet, at.approvals)) for _ in range(2)]
+        await at.runs(endpoint)
+        calls = [
+            box.begin(RawCall("fs__a", b"{}", client=Client(name, name)), lambda _: None)
+            for box, name, count in zip(decks, ("flood", "calm"), (WIDTH, 2), strict=True)
+            for _ in range(count)
+        ]
+        await turns()
+        assert [call.client.name for call in endpoint.begun] == ["flood"] * WIDTH + ["calm"]
+        for call in calls:
+            assert call is not None
+            call.cancel()

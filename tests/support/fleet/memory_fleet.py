@@ -3,12 +3,14 @@
 # ruff: noqa: D102 - what each method means is said in `contract` and `bridge`
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
 import msgspec
 
+from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -128,6 +130,10 @@ class FakeFleet:
         self.torn_down = False
         self.coming: set[str] = set()
         self._watchers: list[Callable[[], None]] = []
+        self._queues: defaultdict[str, CallQueue] = defaultdict(CallQueue)
+
+    def queue(self, server: str) -> CallQueue:
+        return self._queues[server]
 
     def endpoint(self, server: str) -> FakeEndpoint | None:
         return self.by_id.get(server)

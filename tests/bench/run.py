@@ -30,6 +30,7 @@ from bench import (
     bash,
     calls,
     crowd,
+    doors,
     fairness,
     faults,
     large,
@@ -48,6 +49,7 @@ from bench.rounds import Effort
 BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "calls": calls.measure,
     "serve": serve.measure,
+    "doors": doors.measure,
     "workers": workers.measure,
     "fairness": fairness.measure,
     "faults": faults.measure,

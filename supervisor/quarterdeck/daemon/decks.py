@@ -93,6 +93,10 @@ class Deck:
         """Wait until it has ended."""
         await asyncio.wait([self._owner])
 
+    def on_ended(self, tell: Callable[["Deck"], object]) -> None:
+        """Have this told once it has ended, for whatever reason."""
+        self._owner.add_done_callback(lambda _: tell(self))
+
     async def close(self) -> None:
         """End it, and wait until it has."""
         self._ending.set()
@@ -150,6 +154,7 @@ class Decks:
         deck = self._decks.get(key)
         if deck is None:
             deck = self._decks[key] = Deck(key, request, self._open_deck(request, environ, settings))
+            deck.on_ended(self._forget)
             self.changed.set()
         deck.clients += 1
         if deck.idle is not None:
@@ -183,6 +188,12 @@ class Decks:
         task = asyncio.create_task(deck.close())
         self._closing.add(task)
         task.add_done_callback(self._closed)
+
+    def _forget(self, deck: Deck) -> None:
+        """A deck that ended by itself is nobody's any more: the next client opens another."""
+        if self._decks.get(deck.key) is deck:
+            del self._decks[deck.key]
+            self.changed.set()
 
     def _closed(self, task: asyncio.Task[None]) -> None:
         self._closing.discard(task)

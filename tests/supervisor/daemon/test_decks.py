@@ -145,6 +145,34 @@ async def test_a_deck_that_cannot_be_opened_fails_all_who_wait_and_is_tried_agai
     await decks.close()
 
 
+async def test_a_deck_that_ended_by_itself_is_nobodys_any_more(opened: Opened) -> None:
+    """Every window of that project would be served by what is dead until the daemon ends."""
+    broken = asyncio.Event()
+
+    @asynccontextmanager
+    async def open_breaking(
+        request: ServeRequest, environ: Mapping[str, str], settings: Settings
+    ) -> AsyncIterator[SimpleNamespace]:
+        async with opened.open(request, environ, settings) as served, asyncio.TaskGroup() as tasks:
+            if len(opened.log) == 1:
+                tasks.create_task(fail())
+            yield served
+
+    async def fail() -> None:
+        await broken.wait()
+        raise LookupError("its zygote is gone")
+
+    decks = Decks(read, open_breaking)
+    async with decks.borrow(REQUEST, {}) as (first, _):
+        broken.set()
+        await first.ended()
+        await until(lambda: not list(decks))
+        async with decks.borrow(REQUEST, {}) as (second, _):
+            assert second is not first
+    assert list(decks) == [second]
+    await decks.close()
+
+
 async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(opened: Opened) -> None:
     """Closing one window during a start would end the start of the others."""
     may_read = asyncio.Event()

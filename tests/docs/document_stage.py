@@ -127,4 +127,9 @@ class Stage:
 def open_stage() -> Iterator[Stage]:
     """A home that is gone at the end, with all that ran there; short, because a socket's path is."""
     with short_folder(0o755) as folder, no_leftovers(DEADLINE_S):
-        yield Stage(folder)
+        stage = Stage(folder)
+        try:
+            yield stage
+        finally:
+            if any((folder / "run").glob("daemon-*")):
+                stage.run("quarterdeck down")

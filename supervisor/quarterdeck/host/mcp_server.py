@@ -35,7 +35,7 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client, ProgressNote, ToolDesc
 from .calls import ClientCall, Drain, Tell, run_call
 from .decks import Decks
 from .in_flight import InFlight
-from .publish import Catalog
+from .publish import Catalog, mirroring_names
 from .results import fault_result, under_envelope
 
 DEBOUNCE_S: Final = 0.1
@@ -140,6 +140,15 @@ _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 _HAS_DECK: Final = "quarterdeck/deck"
 """Key of a connection's state: its deck is ended when it ends."""
 
+ANSWERED: Final = "quarterdeck.answered"
+"""In the state of an HTTP request's scope: called when a request of 2026-07-28 has its result."""
+
+_IS_GREETED: Final = "quarterdeck/greeted"
+"""Key of a connection's state: its `initialize` has its result."""
+
+OnOpened = Callable[[ServerSession, Client], None]
+"""Takes a legacy session whose handshake is complete, and its client."""
+
 CLIENT: Final = "quarterdeck.client"
 """In the state of an HTTP request's scope: the `Client` that it comes from."""
 
@@ -188,6 +197,9 @@ class McpServer(Server[ResultSlot]):
         self._is_alone = is_alone
         self._client = client
         self._catalog = Catalog(portable_schemas=content.portable_schemas)
+        self.on_opened: OnOpened = lambda *_: None
+        """Told of each legacy session when it opens."""
+        self._mirroring: tuple[Sequence[ToolDescriptor], frozenset[str]] = ((), frozenset())
         can_change = content.box.can_change
         super().__init__(
             content.name,
@@ -223,7 +235,26 @@ class McpServer(Server[ResultSlot]):
         if self._content.decks is not None:
             self._content.decks.end(self)
 
+    def mirrors_headers(self, name: str) -> bool:
+        """Whether a 2026-07-28 client repeats arguments of this tool in headers, which have to say the same."""
+        descriptors = self._content.box.descriptors()
+        if descriptors is not self._mirroring[0]:
+            self._mirroring = descriptors, mirroring_names(descriptors)
+        names = self._mirroring[1]
+        return bool(names) and self._content.box.public(name) in names
+
     async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        result = await self._result(ctx, call_next)
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            if ctx.request is not None and (tell := ctx.request.scope["state"].get(ANSWERED)) is not None:
+                tell()
+        elif ctx.method == "initialize":
+            connection_of(ctx.session).state[_IS_GREETED] = True
+        elif ctx.method == "notifications/initialized" and connection_of(ctx.session).state.get(_IS_GREETED):
+            self.on_opened(ctx.session, self._client_of(ctx))
+        return result
+
+    async def _result(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method in ("tools/list", "tools/call") and ctx.request_id is not None:
             answer = ResultSlot()
             skeleton = await call_next(replace(ctx, lifespan_context=answer))

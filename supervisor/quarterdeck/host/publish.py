@@ -89,6 +89,11 @@ class Catalog:
         return None
 
 
+def mirroring_names(descriptors: Sequence[ToolDescriptor]) -> frozenset[str]:
+    """The names of the tools of which arguments may be mirrored into HTTP headers."""
+    return frozenset(each.name for each in descriptors if each.definition and _HEADER_MARK in each.definition)
+
+
 def is_valid(tool: Shown, version: str) -> bool:
     """Whether a client of `version` accepts a list with this tool in it."""
     try:

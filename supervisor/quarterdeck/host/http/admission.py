@@ -18,6 +18,9 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client
 PATH: Final = "/mcp"
 """Where clients connect."""
 
+HEALTH_PATH: Final = "/healthz"
+"""Where anybody may ask whether the server lives; it says nothing else."""
+
 Header = tuple[bytes, bytes]
 """A name in lower case, and a value as it was sent."""
 
@@ -145,6 +148,8 @@ class Admission:
 
     def judge(self, method: str, path: str, headers: Sequence[Header]) -> HttpAnswer | Admitted:
         """What becomes of a request with this head."""
+        if path == HEALTH_PATH and method in {"GET", "HEAD"}:
+            return HttpAnswer(200)
         if path.removesuffix("/") != PATH:
             return HttpAnswer(404, f"nothing is served here: the server is at {PATH}")
         hosts = _values(headers, b"host")

@@ -1,6 +1,6 @@
 """Accept the connections of the HTTP server, a bounded number, and close those that show no token in time.
 
-Above it `serve`, below it uvicorn's protocol, which reads requests.  Not asyncio's own accepting, which bounds nothing,
+Above it `serve`, below it `connection`, which reads requests.  Not asyncio's own accepting, which bounds nothing,
 and which, out of descriptors, logs a traceback for each try and multiplies its tries.
 
 A connection is *unproven* until a request on it is admitted.  Of those there are so many at a time, and each has so
@@ -22,10 +22,8 @@ from typing import Any, Final
 
 import anyio
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-ADMITTED: Final = "quarterdeck.admitted"
-"""In the state of a request's scope: called when the request is admitted."""
+from .connection import ADMITTED, Connection, ShortWay
 
 MAX_CONNECTIONS: Final = 1024
 """At a time, or as many as half of our descriptors: the other half is for servers and files."""
@@ -34,9 +32,6 @@ MAX_UNPROVEN: Final = 256
 
 PROOF_S: Final = 10.0
 """For a connection's first request that is admitted, its head: local clients take milliseconds, far ones a second."""
-
-MAX_HEAD_BYTES: Final = 32 * 1024
-"""Of a request's head."""
 
 BATCH: Final = 16
 """Accepted at a turn of the loop.  What a client has sent is judged six turns after it was accepted: long before it
@@ -80,9 +75,19 @@ class UnprovenConnection:
 class HttpListener(uvicorn.Server):
     """Uvicorn as a part: it leaves signals alone, and stops when its owner does."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, started: Callable[[str, int], None]) -> None:
-        """A server that will accept on `listener`, and tell the real address and port when it does."""
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listener: socket.socket,
+        started: Callable[[str, int], None],
+        short_way: ShortWay | None = None,
+    ) -> None:
+        """A server that will accept on `listener`, and tell the real address and port when it does.
+
+        What `short_way` takes does not reach the application.
+        """
         super().__init__(config)
+        self.short_way: Final = short_way
         self._listener = listener
         self._on_started = started
         self._unproven: dict[UnprovenConnection, None] = {}
@@ -197,7 +202,7 @@ class HttpListener(uvicorn.Server):
             self.forget(connection)
             accepted.close()
             return
-        task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self, connection), accepted))
+        task = loop.create_task(loop.connect_accepted_socket(lambda: ListenerConnection(self, connection), accepted))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
@@ -262,14 +267,13 @@ def _more(unsaid: int) -> str:
     return f" ({unsaid} more since this was last said)" if unsaid else ""
 
 
-class Connection(H11Protocol):
-    """One client's connection, as uvicorn knows it."""
+class ListenerConnection(Connection):
+    """A connection that its listener counts."""
 
     def __init__(self, listener: HttpListener, connection: UnprovenConnection) -> None:
         """What an unproven connection becomes once it has sent something."""
-        super().__init__(
-            listener.config, listener.server_state, {ADMITTED: lambda: listener.admit_connection(connection)}
-        )
+        state = {ADMITTED: lambda: listener.admit_connection(connection)}
+        super().__init__(listener.config, listener.server_state, state, listener.short_way)
         self._listener = listener
         self._unproven = connection
 

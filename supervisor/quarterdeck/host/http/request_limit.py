@@ -24,7 +24,8 @@ class RequestLimit:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._open = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
+        self.in_flight: Final = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
+        """What is open, with what does not come here and is counted all the same."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -32,7 +33,7 @@ class RequestLimit:
             await self._app(scope, receive, send)
             return
         client: Client = scope["state"].get(CLIENT, ANONYMOUS)
-        if refused := self._open.begin(client.key):
+        if refused := self.in_flight.begin(client.key):
             error = f"too many requests: {refused}; try again when some have been answered"
             answer = JSONResponse({"error": error}, 429, headers={"Retry-After": str(RETRY_S)})
             await answer(scope, receive, send)
@@ -40,4 +41,4 @@ class RequestLimit:
         try:
             await self._app(scope, receive, send)
         finally:
-            self._open.end(client.key)
+            self.in_flight.end(client.key)

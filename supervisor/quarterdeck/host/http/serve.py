@@ -5,6 +5,7 @@ head alone; here is how it all starts and stops.  No signal handler is touched.
 """
 
 import asyncio
+import math
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,9 @@ from typing import Final
 
 import anyio
 import uvicorn
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.session import ServerSession
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT, StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -21,14 +24,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
-from quarterdeck.host.mcp_server import CLIENT
+from quarterdeck.host.mcp_server import CLIENT, connection_of
 from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck_protocol.tools import Client
 
-from .admission import PATH, Admission, Header, HttpAnswer
-from .listener import ADMITTED, MAX_HEAD_BYTES, HttpListener
+from .admission import PATH, Admission, Admitted, Header, HttpAnswer
+from .connection import ADMITTED, MAX_HELD_BYTES
+from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
 from .request_limit import RequestLimit
 from .sessions import SessionManager
+from .short_way import VERDICT, HttpShortWay, telling
 from .token_clients import TokenClients, answer
 from .token_file import GrantReader
 
@@ -45,13 +51,18 @@ class AdmissionMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        verdict = self._admission.judge(scope["method"], scope["path"], scope["headers"])
+        state = scope["state"]
+        verdict = state[VERDICT] if VERDICT in state else self._judge(scope)
         if isinstance(verdict, HttpAnswer):
             await answer(verdict)(scope, receive, send)
             return
-        scope["state"][ADMITTED]()
-        scope["state"][CLIENT] = verdict.client
+        if VERDICT not in state:
+            state[ADMITTED]()
+        state[CLIENT] = verdict.client
         await self._app(scope, receive, _adding(verdict.headers, send) if verdict.headers else send)
+
+    def _judge(self, scope: Scope) -> HttpAnswer | Admitted:
+        return self._admission.judge(scope["method"], scope["path"], scope["headers"])
 
 
 def _adding(headers: tuple[Header, ...], send: Send) -> Send:
@@ -95,15 +106,31 @@ async def serve_http(
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
             max_request_body_size=options.max_body_bytes,
         )
-        requests = _Requests(RequestLimit(StreamableHTTPASGIApp(manager)))
         clients = TokenClients(GrantReader(options.tokens).current) if options.tokens is not None else TokenClients()
-        accepting = HttpListener(_configured(requests, options, clients), listener, started)
+        admission = Admission(accepted_names(options), options.token, clients)
+        limit = RequestLimit(StreamableHTTPASGIApp(manager))
+        requests = _Requests(limit)
+        short_way = HttpShortWay(
+            host.box,
+            host.server_info,
+            admission,
+            server.drain,
+            mirrors=server.mirrors_headers,
+            in_flight=limit.in_flight,
+            on_end=requests.ended,
+            max_body_bytes=min(MAX_HELD_BYTES, options.max_body_bytes),
+        )
+        clients.past = requests.past = short_way
+        server.on_opened = partial(_open, short_way, manager)
+        app = AdmissionMiddleware(telling(clients.wrap(Starlette(routes=[Route(PATH, endpoint=requests)]))), admission)
+        accepting = HttpListener(_configured(app), listener, started, short_way)
         told_to_end = asyncio.Event()
 
         async def own() -> None:
             async with accepting.running(told_to_end), manager.run(), anyio.create_task_group() as tasks:
                 tasks.start_soon(server.tell_changes)
                 tasks.start_soon(clients.watch, requests)
+                tasks.start_soon(short_way.keep_open)
                 await told_to_end.wait()
                 server.sessions.listen.close()
                 await _drain(server.drain, requests)
@@ -120,6 +147,40 @@ async def serve_http(
                 owner.exception()  # raised above, unless the wait was cancelled
     finally:
         listener.close()
+
+
+class _Holder:
+    """Keeps the SDK's session from ending for idleness: raw calls do not pass through it."""
+
+    def __init__(self, manager: SessionManager, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        self._manager = manager
+        self._session_id = session_id
+        self._transport = transport
+
+    def hold(self) -> None:
+        """See `Holder`."""
+        self._manager.note_post(self._session_id)
+        # Private, but the only way to count with the SDK's own requests (mcp 2.3).
+        self._transport._requests_in_flight += 1  # noqa: SLF001
+        if self._transport.idle_scope is not None:
+            self._transport.idle_scope.deadline = math.inf
+
+    def release(self) -> None:
+        """See `Holder`."""
+        self._transport._requests_in_flight -= 1  # noqa: SLF001
+        if self._transport.idle_scope is not None and not self._transport._requests_in_flight:  # noqa: SLF001
+            self._transport.idle_scope.deadline = anyio.current_time() + DEFAULT_SESSION_IDLE_TIMEOUT
+
+
+def _open(way: HttpShortWay, manager: SessionManager, session: ServerSession, client: Client) -> None:
+    """Open the short way for a session of the SDK's."""
+    connection = connection_of(session)
+    # Private, but the only way to its transport (mcp 2.3).
+    transport = manager._server_instances.get(connection.session_id or "")  # noqa: SLF001
+    if connection.session_id is not None and transport is not None:
+        way.opened(
+            connection.session_id, client, _Holder(manager, connection.session_id, transport), connection.exit_stack
+        )
 
 
 async def _drain(drain: Drain, requests: "_Requests") -> None:
@@ -141,19 +202,30 @@ class _Requests:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self.left = 0
+        self.past: HttpShortWay | None = None
+        """Has those that do not come here."""
+        self._left = 0
         self._news = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        self.left += 1
+        self._left += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self.left -= 1
+            self._left -= 1
             self._news.set()
+
+    @property
+    def left(self) -> int:
+        """How many there are."""
+        return self._left + (len(self.past.calls) if self.past is not None else 0)
+
+    def ended(self) -> None:
+        """One that did not come here has its answer."""
+        self._news.set()
 
     async def answered(self) -> None:
         """Wait until none is left."""
@@ -162,14 +234,12 @@ class _Requests:
             await self._news.wait()
 
 
-def _configured(endpoint: ASGIApp, options: HttpOptions, clients: TokenClients) -> uvicorn.Config:
-    app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
+def _configured(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
-        AdmissionMiddleware(clients.wrap(app), Admission(accepted_names(options), options.token, clients)),
+        app,
         lifespan="off",
         ws="none",
         proxy_headers=False,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -32,11 +32,15 @@ class SessionManager(StreamableHTTPSessionManager):
         super().__init__(app, max_sessions=MAX_SESSIONS, **options)
         self._posts: dict[str, int] = {}
 
+    def note_post(self, session: str) -> None:
+        """A message of this session came, if there is such a session."""
+        if session in self._server_instances:
+            self._posts[session] = self._posts.get(session, 0) + 1
+
     async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "POST":
             session = next((value.decode("latin-1") for name, value in scope["headers"] if name == _SESSION_ID), "")
-            if session in self._server_instances:
-                self._posts[session] = self._posts.get(session, 0) + 1
+            self.note_post(session)
         await super()._handle_stateful_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:

@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from functools import cache, partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 from starlette.responses import JSONResponse, Response
@@ -62,6 +62,14 @@ def _names_of(profile: str) -> Collection[str]:
     return frozenset(str(card.id) for card in cards_for_profile(Profile(profile)))
 
 
+class CallsPast(Protocol):
+    """Has requests under way that do not come to the app."""
+
+    def end_calls(self, who: str, why: str) -> None:
+        """End those of one client, and tell it why."""
+        ...
+
+
 class TokenClients:
     """Knows the clients of one HTTP server by their tokens, and what they have open there."""
 
@@ -78,6 +86,8 @@ class TokenClients:
         self._buckets: dict[str, Bucket] = {}
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._under_way: dict[str, set[_Request]] = {}
+        self.past: CallsPast | None = None
+        """Has the requests that `wrap` does not see; they are ended with their token, too."""
 
     def identify(self, token: str) -> Client | str:
         """See `Tokens`."""
@@ -126,6 +136,8 @@ class TokenClients:
     async def _end(self, app: ASGIApp, who: str, why: str) -> None:
         for request in self._under_way.get(who, ()):
             request.end(why)
+        if self.past is not None:
+            self.past.end_calls(who, why)
         for session in [session for session, owner in self._owners.items() if owner == who]:
             del self._owners[session]
             try:

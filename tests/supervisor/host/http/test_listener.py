@@ -16,7 +16,8 @@ import uvicorn
 from support.waiting import eventually_async
 
 from quarterdeck.host.http import listener as module
-from quarterdeck.host.http.listener import ADMITTED, AGAIN_S, MAX_KINDS, HttpListener, RepeatedLog
+from quarterdeck.host.http.connection import ADMITTED
+from quarterdeck.host.http.listener import AGAIN_S, MAX_KINDS, HttpListener, RepeatedLog
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.host.http.admission import Admission, parse_name
-from quarterdeck.host.http.listener import ADMITTED
+from quarterdeck.host.http.connection import ADMITTED
 from quarterdeck.host.http.serve import AdmissionMiddleware
 
 pytestmark = pytest.mark.anyio

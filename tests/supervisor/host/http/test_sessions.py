@@ -15,7 +15,8 @@ from quarterdeck.host.http import sessions as module
 
 pytestmark = pytest.mark.anyio
 
-HEADERS = {**ACCEPT, "Content-Type": "application/json"}
+HEADERS = {**ACCEPT, "Content-Type": "application/json", "Last-Event-Id": "0"}
+"""The last keeps calls from the short way: what the application does with them is looked at here."""
 GREETING = {
     "jsonrpc": "2.0",
     "id": 0,

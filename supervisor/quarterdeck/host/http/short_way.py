@@ -1,0 +1,373 @@
+"""Take calls of servers' tools over HTTP from bytes to bytes, past the application and the SDK, in both eras.
+
+Above it `connection`, which reads requests and writes answers; `raw_calls` decides, by the rules of stdio.  A legacy
+session's calls are taken after the SDK greeted its client; those of 2026-07-28 after the SDK accepted the same
+envelope, under the same version header, from the same client.  Everything else is left to the application: batches,
+ids in use, headers that mirror arguments, large bodies, and whatever comes while serving ends.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
+from functools import lru_cache, partial
+from typing import Any, Final, Protocol
+
+import anyio
+import msgspec
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from starlette.types import ASGIApp, Receive, Send
+
+from quarterdeck.host.calls import Drain
+from quarterdeck.host.in_flight import InFlight
+from quarterdeck.host.mcp_server import ANSWERED
+from quarterdeck.host.raw_calls import (
+    ClientMessage,
+    Envelope,
+    Key,
+    RawCallGate,
+    RawRequest,
+    UnreadableError,
+    envelope_of,
+    read_call,
+    read_cancellation,
+    read_message,
+)
+from quarterdeck.host.wire_call import WireCall
+from quarterdeck_protocol.mcp.jsonrpc import correlation_key
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolSource
+
+from .admission import Admission, Admitted, Header, HttpAnswer
+from .connection import ADMITTED, MAX_HELD_BYTES, Exchange, RawAnswer, Scope
+
+VERDICT: Final = "quarterdeck.verdict"
+"""In the state of a request's scope: what admission said of it, once it was asked."""
+
+HEAD: Final = "quarterdeck.head"
+"""In the state of a request's scope: what the short way read of its head."""
+
+ENDED: Final = "quarterdeck.ended"
+"""In the state of a request's scope: called when the application has answered it."""
+
+PING_S: Final = 15.0
+"""Of silence at most, before an answer is kept open by a comment: as the SDK does, since proxies give up on it."""
+
+MAX_ENVELOPES: Final = 256
+"""Accepted ones remembered for one client; one more takes the place of the one used longest ago."""
+
+MAX_ENVELOPE_BYTES: Final = 4096
+"""Of one that is remembered: a name, a version and capabilities take some hundred."""
+
+REQUEST_CANCELLED: Final = -32800
+"""What the SDK answers a legacy request with that was cancelled."""
+
+SESSION_ENDED: Final = -32000
+
+_VERSIONS: Final = frozenset(one.encode() for one in HANDSHAKE_PROTOCOL_VERSIONS)
+_MODERN_VERSIONS: Final = frozenset(one.encode() for one in MODERN_PROTOCOL_VERSIONS)
+_UNUSUAL: Final = frozenset({b"content-encoding", b"expect", b"upgrade", b"last-event-id"})
+_MIRRORED: Final = b"mcp-param-"
+_CALL: Final = b"tools/call"
+
+
+class Head(msgspec.Struct, gc=False):
+    """What matters of a request's head.
+
+    Attributes:
+        client: who asks.
+        session: of a legacy request; empty for a modern one.
+    """
+
+    client: Client
+    headers: tuple[Header, ...]
+    session: bytes = b""
+    version: bytes = b""
+    method: bytes = b""
+    name: bytes = b""
+
+    @property
+    def who(self) -> str:
+        """Who was let in, whichever of its sessions this is."""
+        return _who(self.client)
+
+
+class Holder(Protocol):
+    """Keeps a session from ending for idleness while calls of it are under way."""
+
+    def hold(self) -> None:
+        """One call more."""
+        ...
+
+    def release(self) -> None:
+        """One call less."""
+        ...
+
+
+class _Session:
+    """A legacy session whose client was greeted."""
+
+    def __init__(self, who: str, holder: Holder) -> None:
+        self.who = who
+        self.holder = holder
+        self.gate: RawCallGate[_HttpCall] = RawCallGate()
+        self.gate.open()
+
+
+class _HttpCall:
+    """A raw call, and the exchange that it answers."""
+
+    def __init__(self, way: "HttpShortWay", request: RawRequest, exchange: Exchange, session: _Session | None) -> None:
+        self.exchange = exchange
+        self.client = ANONYMOUS
+        self._way = way
+        self._request = request
+        self._session = session
+        self._call = WireCall(request, exchange, way.server_info, self._on_end)
+
+    def begin(self, client: Client) -> bool:
+        """Start it; False when the application has to run it."""
+        if not self._call.begin(self._way.box, client):
+            return False
+        self.client = client
+        if self._session is not None:
+            self._session.gate.began(self._request, self)
+            self._session.holder.hold()
+        self._way.calls[self] = None
+        return True
+
+    def gone(self) -> None:
+        """The client closed its connection."""
+        self._call.cancel("the client closed its connection")
+
+    def cancel(self, code: int, message: str, reason: str) -> None:
+        """Give up, and say so to who waits for the answer."""
+        self._call.cancel(reason)
+        self.exchange.refuse(self._request.id_json, code, message)
+
+    def end(self) -> None:
+        """Give up because serving ends, and say so."""
+        self._call.end()
+
+    def _on_end(self, key: Key) -> None:
+        if self._way.calls.pop(self, self) is self:
+            return  # it never began
+        if self._session is not None:
+            self._session.gate.ended(key)
+            self._session.holder.release()
+        self._way.ended(self)
+
+
+class HttpShortWay:
+    """The short way of one HTTP listener.
+
+    Attributes:
+        box: whose tools are called.
+        server_info: our identity as JSON.
+        calls: those under way.
+    """
+
+    def __init__(
+        self,
+        box: ToolSource,
+        server_info: bytes,
+        admission: Admission,
+        drain: Drain,
+        *,
+        mirrors: Callable[[str], bool],
+        in_flight: InFlight,
+        on_end: Callable[[], None] = lambda: None,
+        max_body_bytes: int = MAX_HELD_BYTES,
+    ) -> None:
+        """A way that nothing has opened yet.
+
+        Args:
+            box: whose tools are called.
+            server_info: our identity as JSON.
+            admission: judges each request by its head.
+            drain: how the calls end when serving does.
+            mirrors: whether arguments of this tool stand in headers, too, so that the SDK has to compare them.
+            in_flight: what is open of each client; what would be too much is left to the application, which refuses it.
+            on_end: called when a call has ended.
+            max_body_bytes: a larger body is left to the application.
+        """
+        self.box: Final = box
+        self.server_info: Final = server_info
+        self.calls: Final[dict[_HttpCall, None]] = {}
+        self.on_end: Final = on_end
+        self._admission = admission
+        self._drain = drain
+        self._mirrors = mirrors
+        self._in_flight = in_flight
+        self._max_body_bytes = max_body_bytes
+        self._sessions: dict[bytes, _Session] = {}
+        self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
+        drain.ending.on_cancel(self._end_all)
+
+    def opened(self, session_id: str, client: Client, holder: Holder, stack: AsyncExitStack) -> None:
+        """The SDK greeted a legacy client: take its calls until `stack` is left, with its session."""
+        key = session_id.encode()
+        if key not in self._sessions:
+            session = self._sessions[key] = _Session(_who(client), holder)
+            stack.callback(self._closed, key, session)
+
+    def may_take(self, scope: Scope) -> bool:
+        """See `ShortWay`."""
+        if scope["method"] != "POST" or scope["http_version"] != "1.1":
+            return False
+        state = scope["state"]
+        verdict = state[VERDICT] = self._admission.judge("POST", scope["path"], scope["headers"])
+        if isinstance(verdict, HttpAnswer):
+            return False
+        state[ADMITTED]()
+        head = state[HEAD] = self._read_head(verdict, scope["headers"])
+        return head is not None and not self._drain.closing.cancelled
+
+    def take(self, scope: Scope, body: bytes, exchange: Exchange) -> RawAnswer | None:
+        """See `ShortWay`."""
+        head: Head = scope["state"][HEAD]
+        try:
+            message = read_message(body)
+        except UnreadableError:
+            return None
+        exchange.headers = head.headers
+        take = self._take_legacy if head.session else self._take_modern
+        return take(head, message, scope, exchange)
+
+    async def keep_open(self) -> None:
+        """Send something now and then on connections whose answers take long; never returns, ends by cancellation."""
+        while True:
+            for call in tuple(self.calls):
+                if call.exchange.is_silent:
+                    call.exchange.ping()
+                call.exchange.is_silent = True
+            await anyio.sleep(PING_S / 2)
+
+    def _read_head(self, verdict: Admitted, headers: list[Header]) -> Head | None:
+        """What matters of it; None when the request is none for the short way."""
+        head = Head(verdict.client, verdict.headers)
+        accept = kind = b""
+        for name, value in headers:
+            if name == b"content-length":
+                if not value.isdigit() or int(value) > self._max_body_bytes:
+                    return None
+            elif name == b"accept":
+                accept = accept + b"," + value if accept else value
+            elif name == b"content-type":
+                kind = value
+            elif name == b"mcp-session-id":
+                head.session = value
+            elif name == b"mcp-protocol-version":
+                head.version = value
+            elif name == b"mcp-method":
+                head.method = value
+            elif name == b"mcp-name":
+                head.name = value
+            elif name in _UNUSUAL or name.startswith(_MIRRORED):
+                return None
+        if not _accepts_both(accept) or kind.partition(b";")[0].strip() != b"application/json":
+            return None
+        if not head.session:
+            return head if head.version in _MODERN_VERSIONS else None
+        session = self._sessions.get(head.session)
+        if session is None or session.who != head.who or (head.version and head.version not in _VERSIONS):
+            return None
+        head.headers = (*head.headers, (b"mcp-session-id", head.session))
+        return head
+
+    def _take_legacy(self, head: Head, message: ClientMessage, scope: Scope, exchange: Exchange) -> RawAnswer | None:
+        if (session := self._sessions.get(head.session)) is None:
+            return None
+        gate = session.gate
+        if (cancelled := read_cancellation(message)) is not None:
+            if (call := gate.call(cancelled.key)) is not None:
+                call.cancel(REQUEST_CANCELLED, "Request cancelled", cancelled.reason)
+            return None  # the SDK answers it
+        request = gate.admit(message)
+        if request is not None and (begun := self._begin(request, head, exchange, session)) is not None:
+            return begun
+        if (key := correlation_key(message.id)) is not None and message.method is not None:
+            gate.forwarded(message)
+            scope["state"][ENDED] = partial(gate.answered, key, is_success=False)
+        return None
+
+    def _take_modern(self, head: Head, message: ClientMessage, scope: Scope, exchange: Exchange) -> RawAnswer | None:
+        # By version, too: the SDK compared the header with the envelope when it accepted both.
+        place = head.who, head.version
+        accepted = self._envelopes.get(place, {})
+        if head.method == _CALL and (request := read_call(message, accepted)) is not None:
+            if head.name == request.name.encode("utf-8", "surrogatepass") and not self._mirrors(request.name):
+                return self._begin(request, head, exchange, None)
+            return None
+        envelope = envelope_of(message)
+        if envelope is not None and envelope not in accepted:
+            scope["state"][ANSWERED] = partial(self._accept, place, envelope)
+        return None
+
+    def _begin(
+        self, request: RawRequest, head: Head, exchange: Exchange, session: _Session | None
+    ) -> "_HttpCall | None":
+        if self._drain.closing.cancelled:
+            return None
+        if self._in_flight.begin(head.client.key):
+            return None
+        call = _HttpCall(self, request, exchange, session)
+        if call.begin(head.client):
+            return call
+        self._in_flight.end(head.client.key)
+        return None
+
+    def ended(self, call: "_HttpCall") -> None:
+        """A call that had begun is over."""
+        self._in_flight.end(call.client.key)
+        self.on_end()
+
+    def _accept(self, place: tuple[str, bytes], envelope: Envelope) -> None:
+        if sum(len(name) + len(value) for name, value in envelope) > MAX_ENVELOPE_BYTES:
+            return
+        accepted = self._envelopes.setdefault(place, {})
+        accepted.pop(envelope, None)
+        accepted[envelope] = None
+        if len(accepted) > MAX_ENVELOPES:
+            del accepted[next(iter(accepted))]
+
+    def _closed(self, key: bytes, session: _Session) -> None:
+        self._sessions.pop(key, None)
+        for call in session.gate.calls:
+            call.cancel(SESSION_ENDED, "the session has ended", "the session has ended")
+
+    def callers(self) -> Collection[str]:
+        """See `CallsPast`."""
+        return {_who(call.client) for call in self.calls}
+
+    def end_calls(self, who: str, why: str) -> None:
+        """See `CallsPast`."""
+        for call in tuple(self.calls):
+            if _who(call.client) == who:
+                call.cancel(SESSION_ENDED, why, why)
+
+    def _end_all(self) -> None:
+        for call in tuple(self.calls):
+            call.end()
+
+
+def _who(client: Client) -> str:
+    """Who was let in, whichever of its sessions this is."""
+    return client.key.partition("/")[0]
+
+
+def telling(app: ASGIApp) -> ASGIApp:
+    """`app`, and who wants to know when a request of it is over."""
+
+    async def tell(scope: Any, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        finally:
+            if (ended := scope.get("state", {}).get(ENDED)) is not None:
+                ended()
+
+    return tell
+
+
+@lru_cache(maxsize=64)
+def _accepts_both(accept: bytes) -> bool:
+    """Whether a client with this header takes JSON and events, as the SDK asks; a wildcard is left to the SDK."""
+    kinds = {kind.partition(b";")[0].strip().lower() for kind in accept.split(b",")}
+    return {b"application/json", b"text/event-stream"} <= kinds

@@ -1,0 +1,169 @@
+"""Connections by hand: several requests at once, half of one, what never ends, and clients that do not read."""
+
+import anyio
+import httpx2
+import pytest
+from support.clients.http_clients import listening
+from support.clients.wire_http import ENVELOPE, call, wired
+from support.tools.tool_boxes import LiveBox, hold
+from support.waiting import eventually_async
+
+from quarterdeck.host.http.connection import MAX_HEAD_BYTES, MAX_PIPELINED
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = "t" * 40
+
+
+def held_box() -> LiveBox:
+    """One tool, whose calls the test settles."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    return box
+
+
+async def test_pipelined_requests_are_answered_in_their_order_whichever_way_each_goes():
+    """An answer belongs to its question by its place alone."""
+    box = held_box()
+    async with listening(box) as url, wired(url) as client:
+        await client.greet()
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        client.writer.write(client.request(call(1)) + client.request(ping) + client.request(call(3)))
+        begun = await box.next_begun()
+        assert len(box.begun) == 1
+        begun.settle({"content": ["first"]})
+        assert (await client.read()).answer["result"]["content"] == ["first"]
+        assert (await client.read()).answer["id"] == 2
+        (await box.next_begun()).settle({"content": ["third"]})
+        assert (await client.read()).answer["id"] == 3
+
+
+async def test_only_so_many_requests_wait_on_one_connection():
+    """Thousands fit into one read, each with its objects: any program of the machine could fill the memory."""
+    async with listening(LiveBox(), token=TOKEN) as url, wired(url) as client:
+        one = client.request(b"")
+        client.writer.write(one * (MAX_PIPELINED + 200))
+        assert await client.is_ended()
+        async with wired(url) as other:
+            assert (await other.ask(b"")).status == 401
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"POST /" + b"x" * 2 * MAX_HEAD_BYTES,
+        b"POST /mcp HTTP/1.1\r\nX-A: " + b"x" * 2 * MAX_HEAD_BYTES,
+        b"POST /mcp HTTP/1.1\r\n" + b"X-A: xxxxxxxxxx\r\n" * MAX_HEAD_BYTES,
+        b"POST /mcp HTTP/1.1\r\nHost: a\r\nX-A: " + b"x" * 2 * MAX_HEAD_BYTES + b"\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-A: " + b"x" * 4 * MAX_HEAD_BYTES,
+        b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;a=" + b"x" * 4 * MAX_HEAD_BYTES,
+    ],
+    ids=["path", "header", "headers", "whole", "trailer", "extension"],
+)
+async def test_what_surrounds_a_body_is_bounded(said: bytes):
+    """One line without an end would fill the memory, without the token."""
+    async with listening(LiveBox(), token=TOKEN) as url, wired(url) as client:
+        client.writer.write(said)
+        assert await client.is_ended()
+
+
+async def test_a_header_behind_the_body_counts_for_nothing():
+    """A request is judged by its head: what comes behind it could name another session."""
+    async with listening(held_box()) as url, wired(url) as client:
+        await client.greet()
+        session = client.headers.pop("Mcp-Session-Id")
+        whole = client.request(b"", Transfer_Encoding="chunked").replace(b"Content-Length: 0\r\n", b"")
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        client.writer.write(
+            whole + b"%x\r\n%b\r\n0\r\nMcp-Session-Id: %b\r\n\r\n" % (len(body), body, session.encode())
+        )
+        assert (await client.read()).status == 400
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Transfer_Encoding": "chunked"},
+        {"Content_Length": "2, 2"},
+        {"Content_Length": "-1"},
+        {"Transfer_Encoding": "gzip"},
+    ],
+)
+async def test_a_body_whose_length_is_said_in_two_ways_is_refused(headers: dict[str, str]):
+    """A proxy before us could see one request where we see two."""
+    async with listening(LiveBox()) as url, wired(url) as client:
+        reply = await client.ask(b"{}", **headers)
+        assert reply.status == 400
+        assert await client.is_ended()
+
+
+async def test_a_body_in_chunks_is_taken_as_any_other():
+    """Some clients do not know a body's length before they send it."""
+    box = held_box()
+    async with listening(box) as url, wired(url) as client:
+        await client.greet()
+        whole = client.request(b"", Transfer_Encoding="chunked").replace(b"Content-Length: 0\r\n", b"")
+        body = client.request(call(1)).partition(b"\r\n\r\n")[2]
+        client.writer.write(whole)
+        for byte in body:
+            client.writer.write(b"1\r\n%c\r\n" % byte)
+        client.writer.write(b"0\r\n\r\n")
+        (await box.next_begun()).settle(b'{ "content":[]}')
+        assert b'{ "content":[]}' in (await client.read()).body
+
+
+async def test_a_client_that_waits_to_be_told_to_go_on_is_told():
+    """Curl does, before a larger body."""
+    async with listening(held_box()) as url, wired(url) as client:
+        head, _, body = client.request(b"{}", Expect="100-continue").partition(b"{}")[0], None, b"{}"
+        client.writer.write(head)
+        assert (await client.read()).status == 100
+        client.writer.write(body)
+        assert (await client.read()).status == 400
+
+
+async def test_half_a_request_does_not_keep_the_server_from_stopping():
+    """One client could hold the whole deck."""
+    async with listening(held_box()) as url, wired(url) as client:
+        await client.greet()
+        client.writer.write(client.request(call(1))[:-3])
+        await anyio.sleep(0.05)
+        began = anyio.current_time()
+    assert anyio.current_time() - began < 1.5
+
+
+async def test_the_next_request_waits_until_the_answer_was_taken():
+    """A client that never reads would collect answers in our memory, each of any size."""
+    box = held_box()
+    async with listening(box) as url, wired(url) as client:
+        await client.greet()
+        client.writer.write(client.request(call(1)) + client.request(call(2)))
+        text = "x" * 32 * 1024 * 1024
+        (await box.next_begun()).settle({"content": [{"type": "text", "text": text}]})
+        await anyio.sleep(0.1)
+        assert len(box.begun) == 1
+        assert len((await client.read()).body) > len(text)
+        (await box.next_begun()).settle({"content": []})
+        assert (await client.read()).answer["id"] == 2
+
+
+async def test_a_dropped_connection_tells_the_request_that_is_under_way_and_not_the_last_one():
+    """The call would run on, for nobody."""
+    box = held_box()
+    async with listening(box) as url:
+        async with wired(url) as client:
+            client.headers |= {"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "s__t"}
+            long = client.request(call(1, meta=ENVELOPE))
+            client.writer.write(long + long)
+            begun = await box.next_begun()
+        assert await begun.cancelled
+        await eventually_async(lambda: len(box.begun) == 1)
+
+
+async def test_anybody_may_ask_whether_the_server_lives_and_learns_nothing_else():
+    """A watchdog has no token."""
+    async with listening(LiveBox(), token=TOKEN) as url, httpx2.AsyncClient() as http:
+        reply = await http.get(url.replace("/mcp", "/healthz"), headers={"Host": "anything"})
+        assert (reply.status_code, reply.content) == (200, b"")
+        assert "server" not in reply.headers
+        assert (await http.post(url.replace("/mcp", "/healthz"))).status_code == 404

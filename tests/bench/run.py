@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -45,6 +46,9 @@ from bench import (
 )
 from bench.finding import Finding, NotMeasuredError
 from bench.rounds import Effort
+from quarterdeck.daemon.client import ask_daemon, wait_until_gone
+from quarterdeck.daemon.messages import Order
+from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 
 BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "calls": calls.measure,
@@ -89,9 +93,18 @@ def main() -> None:
                 findings += asyncio.run(_run(name, QUICK if options.quick else FULL))
             except NotMeasuredError as reason:
                 console.print(f"{name}: not measured: {reason}")
+            finally:
+                _end_daemon()
     console.print(_table(findings))
     if options.json:
         _write(options.json, findings)
+
+
+def _end_daemon() -> None:
+    """End what a client on stdio has started: it would outlive the bench's directories."""
+    with suppress(NoDaemonError):
+        found = ask_daemon(daemon_dir(), Order.END)
+        wait_until_gone(daemon_dir(), found.pid)
 
 
 async def _run(name: str, effort: Effort) -> list[Finding]:

@@ -95,7 +95,7 @@ async def _http_client(url: str, token: str, tool: str) -> AsyncIterator[Call]:
 
 
 def _serving(folder: Path) -> RawStdioClient:
-    return RawStdioClient(_serve(folder), env=dict(os.environ), cwd=folder, deadline_s=START_S)
+    return RawStdioClient([*_serve(folder), "--own"], env=dict(os.environ), cwd=folder, deadline_s=START_S)
 
 
 def _serve(folder: Path) -> list[str]:

@@ -12,8 +12,8 @@ from quarterdeck.cli.parameters import Option
 from quarterdeck.common.words import printable, utf8
 
 if TYPE_CHECKING:
+    from quarterdeck.config.clients.client_locations import ClientLocation
     from quarterdeck.config.clients.import_servers import FoundServer
-    from quarterdeck.config.clients.known_clients import ClientLocation
 
 STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -1,82 +1,29 @@
-"""Import servers from other clients' files: their rows as rows of ours, and the text of our file with them.
+"""Import servers from other clients' files: find them, and put their rows into the text of our file.
 
-Keys are renamed, references that we know otherwise too, our own entry is left out.  Whether a row can be started is
-judged by whoever loads our file; nothing is written here.
+Nothing is written here.
 """
 
-import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import Any, Final
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import Final
 
 from quarterdeck.config.load.document import SERVER_KEYS, DocumentError, JsonObject
 from quarterdeck.config.load.jsonc import parse, set_member
-from quarterdeck.config.load.row import COMMON_KEYS, KEYS_INSTEAD, KEYS_OF_KIND
 from quarterdeck.config.secrets.masking import literal_secrets
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.names import to_server_id
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_protocol.policy import SandboxPolicy
 
+from .client_locations import ClientLocation
 from .documents import format_of, parse_as
-from .known_clients import PROJECTS, Client, ClientLocation
-from .row_shapes import COMMON, RowShape, common_row
+from .known_clients import PROJECTS, Client
+from .row_conversion import UnsupportedRowError, convert_row
 from .user_file import UserFileError, read_user_file
-
-PROGRAM: Final = "quarterdeck"
-
-MODULE: Final = "quarterdeck.cli"
-
-HTTP_PORT: Final = 8808
-"""Where we listen unless told otherwise; as `host.http.options`, which is not loaded for it."""
-
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-
-_LOCAL: Final = (KEYS_OF_KIND[StdioServerConfig] | COMMON_KEYS) - {"id"}
-"""Keys that mean something here for a server that is started."""
-
-_REMOTE: Final = (KEYS_OF_KIND[SseServerConfig] | KEYS_OF_KIND[StreamableHttpServerConfig] | COMMON_KEYS) - {"id"}
-"""The same for one that is dialled."""
-
-_RENAMED: Final = {theirs: ours for theirs, ours in KEYS_INSTEAD.items() if ours in _LOCAL | _REMOTE}
-
-_TOOL_LISTS: Final = {
-    theirs: ours.removeprefix("tools.") for theirs, ours in KEYS_INSTEAD.items() if ours.startswith("tools.")
-}
-
-_WORDLESS: Final = frozenset({"description", "httpUrl", "id", "name"})
-"""Keys that go without a word: they are taken otherwise, or change nothing."""
-
-_INPUT: Final = re.compile(r"(?<!\$)\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
-
-_REFERENCE: Final = re.compile(r"(?<!\$)\$\{([^}]*)\}")
-
-_RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
 
 _ANY_FILE: Final = Client("file", "the file", (), (), has_comments=True)
 
 _ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp_servers",))
 """Where rows are in the files of clients that we do not know, tried in this order."""
-
-
-class UnsupportedRowError(ValueError):
-    """The row is not imported; the message says why, and shows no value of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConvertedRow:
-    """A row for our file, and what a person should know about it.
-
-    Attributes:
-        inputs: names that the client asks a person for; here they are stored secrets.
-    """
-
-    row: Mapping[str, object]
-    notes: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
 
 
 class ImportFileError(Exception):
@@ -131,151 +78,6 @@ class FoundServers:
     left_out: list[SkippedServer] = field(default_factory=list)
     read: list[Path] = field(default_factory=list)
     elsewhere: int = 0
-
-
-def convert_row(
-    row: object,
-    *,
-    folder: PurePath | None = None,
-    expands: bool = True,
-    is_across: bool = False,
-    shape: RowShape = COMMON,
-) -> ConvertedRow:
-    """The row as it would be written for us.
-
-    Args:
-        row: as it was parsed.
-        folder: of the project that it belongs to; None for the user's own.
-        expands: its client resolves `${…}`.
-        is_across: its client is a Windows program, and we are not.
-        shape: how its client writes rows.
-
-    Raises:
-        UnsupportedRowError: it describes no server, or ourselves.
-    """
-    if not isinstance(row, Mapping):
-        raise UnsupportedRowError("it is not an object")
-    row = common_row(shape, row if expands else _escaped(row))
-    if is_own(row):
-        raise UnsupportedRowError("it is quarterdeck itself")
-    if "httpUrl" in row and "url" not in row:
-        row = {**row, "url": row["httpUrl"], "type": "http"}
-    renamed = {_RENAMED.get(key, key): value for key, value in row.items()}
-    if not ({"command", "url"} & set(renamed)):
-        raise UnsupportedRowError("it has neither a command nor a URL")
-    known = _LOCAL if "command" in renamed else _REMOTE
-    kept = {key: value for key, value in renamed.items() if key in known and value is not None}
-    _take_tool_lists(row, kept)
-    is_theirs = "sandbox" in kept and not _is_policy(kept["sandbox"])
-    if is_theirs:
-        del kept["sandbox"]
-    left = [str(key) for key, value in renamed.items() if key not in {*known, *_TOOL_LISTS, *_WORDLESS} and value]
-    conversion = _Conversion(folder)
-    converted = {key: conversion.convert(value) for key, value in kept.items()}
-    if folder is not None:
-        _locate(converted, folder)
-    notes = [f"left out, as it is not supported here: {', '.join(left)}"] if left else []
-    if is_theirs:
-        notes.append("its sandbox is left out, since another program wrote it: set 'sandbox' here")
-    notes += [f"{reference} is not known here: replace it" for reference in conversion.unknown]
-    if conversion.names_workspace:
-        notes.append("${workspaceFolder} is the folder of our file here: replace it")
-    if is_across:
-        notes.append("it was started on Windows: check that its command can be started here")
-    return ConvertedRow(converted, tuple(notes), tuple(conversion.inputs))
-
-
-def is_own(row: Mapping[str, object]) -> bool:
-    """Whether the row starts `quarterdeck serve`, directly, as a module, or through WSL; or names our usual address."""
-    if "command" not in row and is_at_our_address(row):
-        return True
-    command, args = row.get("command"), row.get("args")
-    words = [command, *(args if isinstance(args, list) else [])]
-    texts = [word for word in words if isinstance(word, str)]
-    before = texts[: texts.index("serve")] if "serve" in texts else []
-    return any(text == MODULE or PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem} for text in before)
-
-
-def is_at_our_address(row: Mapping[str, object], *, any_port: bool = False) -> bool:
-    """Whether the row's address is where `serve --http` and the daemon listen on this machine."""
-    try:
-        url = urlsplit(str(row.get("url", "")))
-        port = url.port
-    except ValueError:
-        return False
-    return url.hostname in _LOOPBACK and url.path.rstrip("/").endswith("/mcp") and (any_port or port == HTTP_PORT)
-
-
-def _escaped(value: object) -> Any:
-    """A client's row that means `${` as it is written, with what says so here."""
-    match value:
-        case str():
-            return value.replace("${", "$${")
-        case Mapping():
-            return {key: _escaped(member) for key, member in value.items()}
-        case list():
-            return [_escaped(member) for member in value]
-        case _:
-            return value
-
-
-def _is_policy(value: object) -> bool:
-    """Whether a row's `sandbox` is one of ours; other programs give the key other meanings."""
-    if not isinstance(value, Mapping) or not set(value) <= set(SandboxPolicy.model_fields):
-        return False
-    if "${" in json.dumps(value, default=str):
-        return True  # what a variable stands for is judged when it is read
-    try:
-        SandboxPolicy.model_validate(dict(value))
-    except ValueError:
-        return False
-    return True
-
-
-def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None:
-    lists = {ours: row[theirs] for theirs, ours in _TOOL_LISTS.items() if isinstance(row.get(theirs), list)}
-    lists = {ours: names for ours, names in lists.items() if names or ours == "deny"}
-    if lists and "tools" not in kept:
-        kept["tools"] = lists
-
-
-class _Conversion:
-    """Texts of one row, on their way to our file."""
-
-    def __init__(self, folder: PurePath | None) -> None:
-        self._folder = folder
-        self.inputs: list[str] = []
-        self.unknown: list[str] = []
-        self.names_workspace = False
-
-    def convert(self, value: object) -> object:
-        match value:
-            case str():
-                return self._convert_text(value)
-            case Mapping():
-                return {key: self.convert(member) for key, member in value.items()}
-            case list():
-                return [self.convert(member) for member in value]
-            case _:
-                return value
-
-    def _convert_text(self, text: str) -> str:
-        self.inputs += [name for name in _INPUT.findall(text) if name not in self.inputs]
-        text = _INPUT.sub(r"${keyring:\1}", text)
-        if self._folder is not None:
-            text = text.replace("${workspaceFolder}", str(self._folder))
-        self.names_workspace |= "${workspaceFolder}" in text
-        found = (reference[0] for reference in _REFERENCE.finditer(text) if not _RESOLVED.fullmatch(reference[1]))
-        self.unknown += [reference for reference in found if reference not in self.unknown]
-        return text
-
-
-def _locate(row: dict[str, object], folder: PurePath) -> None:
-    """Let relative paths start at the project, as they did for its client."""
-    for key in ("cwd", "envFile"):
-        value = row.get(key)
-        if isinstance(value, str) and not value.startswith(("/", "~", "${")):
-            row[key] = str(folder / value)
 
 
 def locations_in_file(path: Path) -> list[ClientLocation]:

@@ -11,17 +11,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final
+from urllib.parse import urlsplit
 
 from quarterdeck.config.load.document import DocumentError
 from quarterdeck.config.load.jsonc import EditError, parse
 
+from .client_locations import ClientLocation, UserDirectories
 from .documents import Format, format_of, mask_as, parse_as, remove_row, set_row
-from .import_servers import MODULE, PROGRAM, is_at_our_address, is_own
-from .known_clients import ClientLocation, UserDirectories
 from .row_shapes import common_row, dialled_row, started_row
 from .user_file import UserFile, UserFileError, backups, read_user_file
+
+PROGRAM: Final = "quarterdeck"
+
+MODULE: Final = "quarterdeck.cli"
+
+HTTP_PORT: Final = 8808
+"""Where we listen unless told otherwise; as `host.http.options`, which is not loaded for it."""
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 CONTEXT: Final = 2
 """Unchanged lines around the change."""
@@ -160,6 +169,27 @@ def make_http_entry(location: ClientLocation, url: str, token: str, name: str = 
     if client.shape.url is None:
         raise LinkError(f"{client.title} takes no address in {location.path}: link it without --http")
     return dialled_row(client.shape, name, url, token)
+
+
+def is_own(row: Mapping[str, object]) -> bool:
+    """Whether the row starts `quarterdeck serve`, directly, as a module, or through WSL; or names our usual address."""
+    if "command" not in row and is_at_our_address(row):
+        return True
+    command, args = row.get("command"), row.get("args")
+    words = [command, *(args if isinstance(args, list) else [])]
+    texts = [word for word in words if isinstance(word, str)]
+    before = texts[: texts.index("serve")] if "serve" in texts else []
+    return any(text == MODULE or PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem} for text in before)
+
+
+def is_at_our_address(row: Mapping[str, object], *, any_port: bool = False) -> bool:
+    """Whether the row's address is where `serve --http` and the daemon listen on this machine."""
+    try:
+        url = urlsplit(str(row.get("url", "")))
+        port = url.port
+    except ValueError:
+        return False
+    return url.hostname in _LOOPBACK and url.path.rstrip("/").endswith("/mcp") and (any_port or port == HTTP_PORT)
 
 
 def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) -> LinkPlan:

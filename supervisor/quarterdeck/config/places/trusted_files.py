@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.clients.known_clients import CLIENTS, UserDirectories, user_locations
+from quarterdeck.config.clients.client_locations import UserDirectories, user_locations
+from quarterdeck.config.clients.known_clients import CLIENTS
 from quarterdeck.config.load.origin import Standing, candidates
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import own_code

@@ -8,9 +8,10 @@ from typing import Final
 
 import pytest
 
+from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories
 from quarterdeck.config.clients.documents import format_of, parse_as
 from quarterdeck.config.clients.import_servers import find_servers
-from quarterdeck.config.clients.known_clients import Client, ClientLocation, System, UserDirectories, find_client
+from quarterdeck.config.clients.known_clients import Client, System, find_client
 from quarterdeck.config.clients.link_entry import (
     LinkError,
     make_entry,

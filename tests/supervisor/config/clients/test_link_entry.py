@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from support.config.places import write_config
 
-from quarterdeck.config.clients.known_clients import CLIENTS, ClientLocation, System, UserDirectories
+from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories
+from quarterdeck.config.clients.known_clients import CLIENTS, System
 from quarterdeck.config.clients.link_entry import (
     MAX_LINE,
     LinkError,
+    is_own,
     is_temporary,
     make_entry,
     own_command,
@@ -19,6 +21,7 @@ from quarterdeck.config.clients.link_entry import (
     plan_unlink,
     show_change,
 )
+from quarterdeck.config.clients.row_conversion import UnsupportedRowError, convert_row
 from quarterdeck.config.clients.user_file import write_user_file
 
 CODE = next(client for client in CLIENTS if client.name == "claude-code")
@@ -219,3 +222,37 @@ def test_secrets_beside_the_change_are_hidden() -> None:
     shown = show_change("f", old, old.replace('"\n  }', '",\n    "A": "b"\n  }'))
     assert "hunter2" not in "\n".join(shown)
     assert any(line.startswith("+") for line in shown[3:])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"command": "/usr/bin/quarterdeck", "args": ["serve"]},
+        {"command": "quarterdeck", "args": ["serve", "--config", "x"]},
+        {"command": "/usr/bin/python3", "args": ["-m", "quarterdeck.cli", "serve"]},
+        {"command": "wsl.exe", "args": ["--exec", "/home/me/.local/bin/quarterdeck", "serve"]},
+        {"command": "wsl.exe", "args": ["--exec", "env", "A=b", "/bin/quarterdeck", "serve"]},
+        {"command": "uvx", "args": ["quarterdeck", "serve"]},
+        {"command": "C:\\bin\\quarterdeck.exe", "args": ["serve"]},
+    ],
+)
+def test_we_are_recognised_however_we_are_started(row: dict[str, object]) -> None:
+    """Quarterdeck would start itself, which starts itself, without end."""
+    assert is_own(row)
+    with pytest.raises(UnsupportedRowError, match="quarterdeck itself"):
+        convert_row(row)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"command": "npx", "args": ["serve", "quarterdeck"]},
+        {"command": "quarterdeck", "args": ["sandbox", "run"]},
+        {"command": "quarterdeck"},
+        {"command": 1, "args": "serve"},
+        {"url": "http://quarterdeck/serve"},
+    ],
+)
+def test_others_are_not_taken_for_us(row: dict[str, object]) -> None:
+    """A server would silently not be imported, or be removed by unlink."""
+    assert not is_own(row)

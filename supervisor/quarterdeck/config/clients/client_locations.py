@@ -1,0 +1,140 @@
+"""Find the files of MCP clients on this machine: where servers may be written to, and where they may be read from."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .known_clients import PROJECTS, Client, ClientFile, System
+
+_WINDOWS_DRIVES: Final = Path("/mnt")
+"""Where WSL mounts the drives of Windows, unless its configuration says otherwise."""
+
+_MAX_WINDOWS_USERS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class UserDirectories:
+    """What paths depend on.
+
+    Attributes:
+        windows_homes: users' profiles on the Windows around us, the likeliest first; none outside WSL.
+        distribution: our name for that Windows.
+    """
+
+    home: Path
+    cwd: Path
+    environ: Mapping[str, str]
+    system: System
+    windows_homes: tuple[Path, ...] = ()
+    distribution: str = ""
+
+    @classmethod
+    def here(
+        cls, environ: Mapping[str, str] | None = None, drives: Path = _WINDOWS_DRIVES, cwd: Path | None = None
+    ) -> "UserDirectories":
+        """Those of this process, or of another directory."""
+        environ = os.environ if environ is None else environ
+        home = Path(environ.get("HOME") or os.path.expanduser("~"))
+        distribution = environ.get("WSL_DISTRO_NAME", "")
+        return cls(
+            home,
+            cwd or Path.cwd(),
+            environ,
+            System.MACOS if sys.platform == "darwin" else System.LINUX,
+            tuple(_windows_homes(environ, home, drives)) if distribution else (),
+            distribution,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLocation:
+    """A file of a client's, and the keys that lead to its rows.
+
+    Attributes:
+        folder: the project that they are for; None when they are the user's.
+        is_across: its reader is a Windows program, and we are inside WSL.
+        is_present: the client is installed, as far as this file goes.
+    """
+
+    client: Client
+    path: Path
+    keys: tuple[str, ...]
+    folder: Path | None = None
+    is_across: bool = False
+    is_present: bool = True
+
+
+def user_locations(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
+    """Where the user's servers may be written to, present ones first, each in the order of the table."""
+    found = [location for place in client.places if not place.is_spare for location in _locations(client, place, dirs)]
+    return sorted(_without_doubles(found), key=lambda location: not location.is_present)
+
+
+def sources(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
+    """Where servers may be read from, as the client ranks them: an earlier one wins, the project's over the user's."""
+    user = [location for place in client.places for location in _locations(client, place, dirs)]
+    found: list[ClientLocation] = []
+    if client.keeps_projects:
+        # Its key is the folder that the client was started in, often the project's root.
+        folders = (dirs.cwd, *dirs.cwd.parents)
+        found += [
+            ClientLocation(client, location.path, (PROJECTS, str(at), *client.keys), at)
+            for location in user
+            for at in folders
+        ]
+    users = {location.path for location in user}  # which are the project's as well in the home directory
+    files = [dirs.cwd / name for name in client.project_files]
+    found += [ClientLocation(client, path, client.keys, dirs.cwd) for path in files if path not in users]
+    return _without_doubles([*found, *user])
+
+
+def _locations(client: Client, place: ClientFile, dirs: UserDirectories) -> Iterator[ClientLocation]:
+    for system in place.systems:
+        ours = (dirs.home,) if system is dirs.system else ()
+        for base in dirs.windows_homes if system is System.WINDOWS else ours:
+            for path in _expand(place.path, base, dirs.environ):
+                markers = _expand(place.marker, base, dirs.environ) if place.marker else [path.parent]
+                present = path.exists() or any(marker.exists() for marker in markers)
+                yield ClientLocation(client, path, client.keys, None, system is System.WINDOWS, present)
+
+
+def _expand(template: str, home: Path, environ: Mapping[str, str]) -> list[Path]:
+    """The paths that a template of the table means; with a `*`, those whose directory exists."""
+    head, _, rest = template.partition("/")
+    if head.startswith("$"):
+        value = environ.get(head[1:], "")
+        if not os.path.isabs(value):
+            return []
+        base = Path(value)
+    else:
+        base = home
+    if "*" not in rest:
+        return [base / rest]
+    parent, _, name = rest.rpartition("/")
+    try:
+        return sorted(folder / name for folder in base.glob(parent) if folder.is_dir())
+    except OSError:
+        return []
+
+
+def _windows_homes(environ: Mapping[str, str], home: Path, drives: Path) -> Iterator[Path]:
+    """Profiles of Windows users; `USERPROFILE`, where it is passed on as a path of ours, names the one."""
+    named = environ.get("USERPROFILE", "")
+    if os.path.isabs(named):
+        yield Path(named)
+        return
+    found: list[Path] = []
+    with suppress(OSError):
+        for drive in sorted(drives.iterdir())[:_MAX_WINDOWS_USERS]:
+            with suppress(OSError):
+                users = sorted((drive / "Users").iterdir())[:_MAX_WINDOWS_USERS]
+                found += [user for user in users if (user / "AppData" / "Roaming").is_dir() and not user.is_symlink()]
+    yield from sorted(found, key=lambda user: user.name.lower() != home.name.lower())
+
+
+def _without_doubles(locations: list[ClientLocation]) -> list[ClientLocation]:
+    return list({(location.path, location.keys): location for location in reversed(locations)}.values())[::-1]

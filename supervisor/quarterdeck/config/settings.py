@@ -1,12 +1,8 @@
-"""What to run: which configuration files are there, which definition of each server counts, and what was wished.
-
-Files that a user names count in the order of the command line.  Files that are found count in the order of their
-places, but a project's may not define what one of the user's defines.  `app` runs the value.
-"""
+"""What to run: the servers and native tools of the configuration files, and what was wished.  `app` runs the value."""
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
@@ -15,23 +11,13 @@ from typing import Final, Self
 
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
-from quarterdeck.config.load.origin import (
-    FROM_CODE,
-    Candidate,
-    Origin,
-    Standing,
-    candidates,
-    candidates_digest,
-    home_of,
-    mcp_config_paths,
-)
-from quarterdeck.config.load.project import ProjectBounds, project_root
+from quarterdeck.config.load.merge import FileFound, load_file, load_found, load_named, merge_files
+from quarterdeck.config.load.origin import FROM_CODE, Candidate, Origin, Standing, candidates_digest, mcp_config_paths
 from quarterdeck.config.places.paths import ServerPaths, command_digest, configuration_digest, server_paths
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
-from quarterdeck_protocol.names import is_server_id
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 from .environment import Lookups, shared_environment
 from .native_tools import NO_SETTINGS, NativeSettings, NativeWish, merge_native
@@ -40,31 +26,6 @@ _logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 4.0
 """How long the first list of tools waits for servers that still connect; some clients give up after 5 s."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileFound:
-    """What the file at a place says, or why nothing of it can be used; neither when there is none."""
-
-    candidate: Candidate
-    loaded: LoadedConfig | None = None
-    error: ConfigFileError | None = None
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a file."""
-        return self.loaded is not None or self.error is not None
-
-
-@dataclass(frozen=True, slots=True)
-class MergedConfig:
-    """What several files say together; `warnings` are what was set aside, one line each."""
-
-    servers: tuple[ServerConfig, ...]
-    broken: tuple[BrokenRow, ...]
-    origins: Mapping[str, Origin]
-    warnings: tuple[str, ...]
-    secrets: frozenset[str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,107 +236,6 @@ class Settings:
         )
 
 
-def load_named(paths: Iterable[Path], environ: Mapping[str, str]) -> tuple[FileFound, ...]:
-    """The files that a user named, each with what it says or why nothing of it can be used."""
-    keyring = SecretStore().get
-    return tuple(
-        _load(Candidate(path, Standing.NAMED, "named by you"), environ, keyring, must_exist=True) for path in paths
-    )
-
-
-def load_found(cwd: Path, environ: Mapping[str, str]) -> tuple[FileFound, ...]:
-    """Every place that belongs to the working directory `cwd`, with what the file there says, if there is one."""
-    places = candidates(cwd, environ)
-    keyring = SecretStore().get
-    own = {place.path: _load(place, environ, keyring, cwd) for place in places if place.standing is Standing.USER}
-    bounds = _bounds(cwd, environ, own.values())
-    return tuple(own.get(place.path) or _load(place, environ, keyring, cwd, bounds) for place in places)
-
-
-def merge_files(files: Iterable[FileFound]) -> MergedConfig:
-    """The servers of all files that can be used: for each id the one that counts."""
-    files = tuple(files)
-    unread = next((found.error for found in files if found.error and found.candidate.standing is Standing.USER), None)
-    users = {
-        server.casefold(): found.candidate.path
-        for found in reversed(files)
-        if found.loaded is not None and found.candidate.standing is not Standing.PROJECT
-        for server in found.loaded.claimed
-    }
-    servers: list[ServerConfig] = []
-    broken: list[BrokenRow] = []
-    warnings: list[str] = []
-    origins: dict[str, Origin] = {}
-    secrets: set[str] = set()
-    for found in files:
-        loaded, path = found.loaded, found.candidate.path
-        if loaded is None:
-            continue
-        if unread is not None and found.candidate.standing is Standing.PROJECT:
-            # Which ids are the user's is not known: none may be taken.
-            warnings.append(f"{path}: is ignored until {unread.path}, your own, can be read")
-            continue
-        warnings += loaded.warnings
-        secrets |= loaded.secrets
-        reserved = users if found.candidate.standing is Standing.PROJECT else {}
-        taken = {
-            row.id: f"{path}: {row.id!r} is ignored: {_why(row.id, reserved, origins)}"
-            for row in (*loaded.servers, *loaded.broken)
-            if row.id.casefold() in reserved or (row.id in origins and is_server_id(row.id))
-        }
-        warnings += taken.values()
-        servers += [config for config in loaded.servers if config.id not in taken]
-        broken += [row for row in loaded.broken if row.id not in taken]
-        origins |= {server: origin for server, origin in loaded.origins.items() if server not in taken}
-    return MergedConfig(tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets))
-
-
-def _why(server: str, reserved: Mapping[str, Path], origins: Mapping[str, Origin]) -> str:
-    if server.casefold() in reserved:
-        return f"{reserved[server.casefold()]} defines it, and a project's file may not"
-    return f"{origins[server].path} defines it first"
-
-
-def _bounds(cwd: Path, environ: Mapping[str, str], users: Iterable[FileFound]) -> ProjectBounds:
-    """How far a project reaches, by what the user's files say; one that cannot be read might say `strict`."""
-    users = tuple(users)
-    loaded = [found.loaded for found in users if found.loaded is not None]
-    home = home_of(environ)
-    own = (home, *(path.parent for path in mcp_config_paths(cwd, environ)[1:3]))
-    is_strict = any(each.trust is TrustMode.STRICT or each.top_problems for each in loaded)
-    return ProjectBounds(
-        project_root(cwd, own),
-        frozenset[str]().union(*(each.allowed_env for each in loaded)),
-        TrustMode.STRICT if is_strict or any(found.error for found in users) else TrustMode.BASELINE,
-    )
-
-
-def _load(
-    candidate: Candidate,
-    environ: Mapping[str, str],
-    keyring: Callable[[str], str],
-    workspace: Path | None = None,
-    bounds: ProjectBounds | None = None,
-    *,
-    must_exist: bool = False,
-) -> FileFound:
-    path = candidate.path
-    if not must_exist and not os.path.exists(path):
-        return FileFound(candidate)
-    try:
-        loaded = load_config_file(
-            path,
-            environ,
-            workspace=workspace.absolute() if workspace is not None else None,
-            standing=candidate.standing,
-            bounds=bounds if candidate.standing is Standing.PROJECT else None,
-            keyring=keyring,
-        )
-    except ConfigFileError as error:
-        return FileFound(candidate, error=error)
-    return FileFound(candidate, loaded)
-
-
 def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None = None) -> list[ServerConfig]:
     """The servers of one file, or of the five that belong to a directory; what is set aside is logged.
 
@@ -391,7 +251,7 @@ def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None =
     if named.is_file():
         return _usable([load_config_file(named, environ, keyring=keyring)])
     places = (Candidate(path, Standing.NAMED, "") for path in mcp_config_paths(named, environ))
-    files = [_load(place, environ, keyring, named) for place in places]
+    files = [load_file(place, environ, keyring, named) for place in places]
     for found in files:
         if found.error is not None:
             _logger.warning("skipped: %s", found.error)

@@ -68,8 +68,8 @@ def examine() -> "tuple[Machine, SelfTest]":
 def foresee(config: "list[Path] | None", machine: "Machine") -> "list[StartPreview]":
     """What would become of each server that is configured, in their order; rows that cannot be used come last."""
     from quarterdeck.cli.configure.config import files_of
+    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.places.trusted_files import trusted_files
-    from quarterdeck.config.settings import merge_files
     from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start
     from quarterdeck_protocol.configs import StdioServerConfig
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.load.document import NATIVE_KEY, TRUST_KEY, pointer
+from quarterdeck.config.load.merge import FileFound, MergedConfig, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Origin
 from quarterdeck.config.load.problems import Problem, model_in
 from quarterdeck.config.load.project import ALLOW_KEY
 from quarterdeck.config.load.row import ROW_KEYS
 from quarterdeck.config.native_tools import NativeSettings, merge_native
 from quarterdeck.config.secrets.masking import MASK, mask_row
-from quarterdeck.config.settings import FileFound, MergedConfig, merge_files
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, ToolFilter, TrustMode
 from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Limits, Preset, SandboxPolicy
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.config.load.merge import load_found, load_named
 from quarterdeck.config.load.report import ConfigProblem, check_files
-from quarterdeck.config.settings import load_found, load_named
 
 
 def check(*paths: Path) -> list[ConfigProblem]:

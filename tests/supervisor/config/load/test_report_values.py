@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from support.config.places import use_places, write_document
 
+from quarterdeck.config.load.merge import load_found, load_named, merge_files
 from quarterdeck.config.load.report import DEFAULT, ConfigValues, ServerValues, Value, value_origins
 from quarterdeck.config.secrets.masking import MASK
-from quarterdeck.config.settings import load_found, load_named, merge_files
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.errors import LedgerError
+    from quarterdeck_protocol.faults import ProtocolFault
 
 
 class ExitCode(IntEnum):
@@ -118,3 +119,9 @@ def ledger_error(error: "LedgerError") -> CommandError:
     )
     remedy = "quarterdeck ledger verify says what is wrong; --state-dir DIR names another ledger"
     return CommandError(code, error.problem, error.remedy or remedy)
+
+
+def cannot_serve(fault: "ProtocolFault") -> CommandError:
+    """The error of a command that cannot serve because of a fault."""
+    code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
+    return CommandError(code, fault.message, fault.remedy or "see its log for what came before")

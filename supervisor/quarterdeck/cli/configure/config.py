@@ -16,11 +16,11 @@ from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.common.words import flat, printable, utf8
 
-from .clients import describe_plain_secrets, import_config
+from .import_config import describe_plain_secrets, import_config
 
 if TYPE_CHECKING:
+    from quarterdeck.config.load.merge import FileFound
     from quarterdeck.config.load.report import Value
-    from quarterdeck.config.settings import FileFound
     from quarterdeck_protocol.configs import ServerConfig
 
 NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
@@ -49,8 +49,8 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
+    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.load.report import value_origins
-    from quarterdeck.config.settings import merge_files
 
     files = files_of(config)
     gathered = merge_files(files)
@@ -81,9 +81,9 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
 
     What the sandbox will refuse is found without starting anything; a command that is not here is a warning.
     """
+    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.load.report import check_files
     from quarterdeck.config.secrets.masking import literal_secrets
-    from quarterdeck.config.settings import merge_files
 
     files = files_of(config)
     findings = check_files(files)
@@ -140,7 +140,7 @@ group.command("import")(import_config)
 
 def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
     """The files that are named, or else every place where some are looked for."""
-    from quarterdeck.config.settings import load_found, load_named
+    from quarterdeck.config.load.merge import load_found, load_named
 
     if config:
         return load_named(config, os.environ)

@@ -6,26 +6,21 @@ Over stdio, stdout belongs to the protocol from the first byte on, and the end o
 import importlib
 import logging
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 from quarterdeck.cli import options
-from quarterdeck.cli.configure.client_tokens import tokens_path
-from quarterdeck.cli.configure.secret import read_token, token_path
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
-from quarterdeck.cli.output import print_json
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import OWN_VARIABLE, closed_streams, run
 from quarterdeck.cli.source import Served, start_product
-from quarterdeck.cli.trust.context import directory
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck_sandbox import raise_open_files_limit
@@ -33,15 +28,12 @@ from quarterdeck_sandbox import raise_open_files_limit
 from .request import make_request, read_found, read_request
 
 if TYPE_CHECKING:
-    import socket
-
-    from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
-    from quarterdeck.host.http.options import HttpOptions
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.host.stdio.early_reply import FirstLine
     from quarterdeck.trust.lock.lockfile import DeckLock
-    from quarterdeck_protocol.faults import ProtocolFault
+
+    from .serve_http import HttpPlan
 
 _ANOTHER_FOLDER: Final = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
 
@@ -57,20 +49,6 @@ _config_log = logging.getLogger("quarterdeck.config")
 
 
 @dataclass(frozen=True, slots=True)
-class HttpPlan:
-    """What the options ask of the HTTP server.
-
-    Attributes:
-        listener: None where another serve of the ledger listens.
-        announce: whether to print the URL on stdout.
-    """
-
-    options: "HttpOptions"
-    listener: "socket.socket | None"
-    announce: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The options of one `serve`, checked.
 
@@ -80,7 +58,7 @@ class Plan:
 
     request: ServeRequest
     settings: "Settings"
-    http: HttpPlan | None
+    http: "HttpPlan | None"
     lock: "DeckLock | None"
     withhold: Callable[[Iterable[str]], None]
 
@@ -165,7 +143,9 @@ def serve(
     settings = _load(request, withhold)
     http_plan = None
     if http:
-        settings, http_plan = _plan_http(
+        from .serve_http import plan_http
+
+        settings, http_plan = plan_http(
             withhold,
             settings,
             address or "",
@@ -255,85 +235,6 @@ def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "
     return settings
 
 
-def _plan_http(
-    withhold: Callable[[Iterable[str]], None],
-    settings: "Settings",
-    address: str,
-    hosts: Iterable[str],
-    *,
-    allow_remote: bool,
-    needs_token: bool,
-    announce: bool,
-) -> "tuple[Settings, HttpPlan]":
-    """Judge what HTTP is to be, and listen, before anything is started: clients that come early wait.
-
-    Raises:
-        CommandError: an option is wrong, a server could call a serve without a token, or nothing can listen there.
-    """
-    from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
-    from quarterdeck.ledger.store.lease import read_holder
-    from quarterdeck_protocol.faults import ProtocolFault
-
-    with as_command_error(ValueError, remedy="for example 127.0.0.1:8808, or [::1]:8808"):
-        bind, port = split_address(address)
-    token = read_token(token_path()) if needs_token else None
-    if token is not None:
-        withhold((*settings.secrets, token))
-    else:
-        settings = replace(settings, open_port=port)
-        check_networks(settings, port)
-    wanted = HttpOptions(
-        bind=bind,
-        port=port,
-        token=token,
-        tokens=tokens_path(),
-        allow_remote=allow_remote,
-        hosts=tuple(hosts),
-    )
-    try:
-        return settings, HttpPlan(wanted, listen(wanted), announce)
-    except ProtocolFault as fault:
-        if is_taken(fault) and read_holder(directory()) is not None:
-            return settings, HttpPlan(wanted, None, announce)  # by the serve with the ledger, which says how to join it
-        raise _cannot_serve(fault) from None
-
-
-def _cannot_serve(fault: "ProtocolFault") -> CommandError:
-    code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
-    return CommandError(code, fault.message, fault.remedy or "see its log for what came before")
-
-
-def check_networks(settings: "Settings", port: int) -> None:
-    """Check that nothing that will be started could call this serve, which asks for no token.
-
-    What a change of the files brings later is judged at its start, by `Settings.open_port`.
-
-    Raises:
-        CommandError: something could.
-    """
-    from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_protocol.policy import SandboxPolicy
-    from quarterdeck_sandbox import LaunchError, choose, known_machine, reaches
-
-    policies = {config.id: config.sandbox for config in settings.servers if isinstance(config, StdioServerConfig)}
-    if settings.native is not None:
-        policies["commands of native tools"] = settings.native.settings.sandbox or SandboxPolicy()
-    found = []
-    for name, policy in policies.items():
-        try:
-            choice = choose(policy, known_machine(), allow_unsandboxed=settings.allow_unsandboxed)
-        except LaunchError:
-            continue  # it will not be started
-        if reaches(choice.network, port):
-            found.append(name)
-    if found:
-        raise UsageError(
-            f"--no-token would let {', '.join(found)} call every tool: their network can reach this machine's loopback",
-            'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that needs) or '
-            '"none" in its "sandbox"',
-        )
-
-
 async def _serve(plan: Plan) -> None:
     import asyncio  # a third of what a door costs, which needs none of it
 
@@ -365,7 +266,12 @@ async def _serve(plan: Plan) -> None:
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)
                 host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=head.greeted_at)
-                serving = _serve_stdio(host, head) if plan.http is None else _serve_http(product, host, plan.http)
+                if plan.http is None:
+                    serving = _serve_stdio(host, head)
+                else:
+                    from .serve_http import serve_over_http
+
+                    serving = serve_over_http(product, host, plan.http)
                 if plan.lock is None:
                     await serving
                 else:
@@ -375,7 +281,7 @@ async def _serve(plan: Plan) -> None:
     except UnsafePathError as error:
         raise UsageError(str(error), _ANOTHER_FOLDER) from error
     except ProtocolFault as fault:
-        raise _cannot_serve(fault) from None
+        raise cannot_serve(fault) from None
 
 
 async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine") -> None:
@@ -383,23 +289,3 @@ async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine") -> None:
 
     await serve_stdio(host, head=head)
     _log.info("the client has left")
-
-
-async def _serve_http(product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan) -> None:
-    from quarterdeck.config.places.paths import state_dir_words
-    from quarterdeck.host.http.admission import PATH
-    from quarterdeck.host.http.serve import serve_http
-
-    def on_started(address: str, port: int) -> None:
-        url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
-        if http_plan.announce:
-            print_json({"url": url})
-        product.announce_url(url)
-        _log.info("listening on %s; Ctrl-C or SIGTERM ends it", url)
-        if http_plan.options.token is None:
-            _log.warning("no token is required: every process of this machine, of any user, can call every tool")
-        else:
-            show = shlex.join(["quarterdeck", "token", "show", *state_dir_words()])
-            _log.info("clients must send the bearer token in %s: `%s` prints it", token_path(), show)
-
-    await serve_http(host, http_plan.options, started=on_started, listener=http_plan.listener)

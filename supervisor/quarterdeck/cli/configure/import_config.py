@@ -1,0 +1,171 @@
+"""`quarterdeck config import`: the servers of other clients in our file.
+
+The new text is computed whole before anything is written: a file that cannot be used is left unchanged.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.common.words import counted, printable, utf8
+
+from .clients import KNOWN, DryRun, user_file
+from .take_out import TakeOut, as_it_was, is_of_user, print_diff, take_out_of_files
+
+if TYPE_CHECKING:
+    from quarterdeck.config.clients.client_locations import ClientLocation
+    from quarterdeck.config.clients.import_servers import FoundServer, FoundServers, SkippedServer
+
+
+def import_config(
+    source: Annotated[
+        str,
+        Argument(
+            metavar="CLIENT|FILE",
+            help=f"{KNOWN}; or any file that lists servers.",
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        Path | None,
+        Option(
+            "--to",
+            metavar="FILE",
+            help="Where to write them; your own mcp.json unless told otherwise.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
+    ] = None,
+    take_out: TakeOut = False,
+    dry_run: DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Take over the servers of another MCP client; those that are there already stay as they are."""
+    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers, is_in
+    from quarterdeck.config.clients.link_entry import show_change
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
+    from quarterdeck.config.load.document import DocumentError
+    from quarterdeck.config.load.jsonc import EditError, parse
+
+    target = (to or user_file()).expanduser().absolute()
+    with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):
+        taken = find_servers(_locations(source), only=server or ())
+    _check_found(taken, source, server or [], target)
+    with (
+        as_command_error(UserFileError, remedy=f"make {target} a file of your own, or name another with --to FILE"),
+        as_command_error(
+            DocumentError,
+            EditError,
+            remedy="correct that file, or name another with --to FILE",
+            what=f"{target} is not changed: ",
+        ),
+    ):
+        file = read_user_file(target)
+        text, added, kept = add_servers(file.text, taken.found)
+        diff = show_change(str(target), file.text, text)
+        wanted = bool(added) and not dry_run
+        backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
+    left_out = [*taken.left_out, *kept]
+    document = parse(text, has_comments=True)
+    imported = [server for server in taken.found if is_of_user(server) and is_in(document, server)]
+    if json:
+        changed_files = take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=False, is_shown=False)
+        print_json(
+            {
+                "from": [utf8(path) for path in taken.read],
+                "to": utf8(target),
+                "imported": [_report(each) for each in added],
+                "left_out": [{"name": each.name, "path": utf8(each.path), "reason": each.reason} for each in left_out],
+                "other_projects": taken.elsewhere,
+                "changed": wanted,
+                "diff": [utf8(line) for line in diff],
+                "backup": utf8(backup) if backup else None,
+                "taken_out": changed_files,
+            }
+        )
+        return
+    print_diff(diff)
+    _print_imported(added, left_out, taken.elsewhere)
+    if not added:
+        print_line("there is nothing to import")
+    elif dry_run:
+        print_line("nothing was changed (--dry-run)", "dim")
+    else:
+        print_line(f"imported {counted(len(added), 'server')} into {printable(str(target))}{as_it_was(backup)}")
+    take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=True, is_shown=True)
+
+
+def _locations(source: str) -> "Sequence[ClientLocation]":
+    from quarterdeck.config.clients.client_locations import UserDirectories, sources
+    from quarterdeck.config.clients.import_servers import locations_in_file
+    from quarterdeck.config.clients.known_clients import find_client
+
+    client = find_client(source)
+    if client is not None:
+        return sources(client, UserDirectories.here())
+    path = Path(source).expanduser().absolute()
+    if not path.exists():
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {KNOWN}"
+        )
+    return locations_in_file(path)
+
+
+def _check_found(taken: "FoundServers", source: str, wanted: list[str], target: Path) -> None:
+    if not taken.read:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no file here that lists servers",
+            "name its file in place of the client: quarterdeck config import FILE",
+        )
+    if any(path.resolve() == target.resolve() for path in taken.read):
+        raise UsageError(f"{target} would be imported into itself", "name another file with --to")
+    known = {each.name for each in taken.left_out} | {name for each in taken.found for name in (each.name, each.id)}
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no server {missing[0]!r}",
+            "leave --server out to see what it has: --dry-run changes nothing",
+        )
+
+
+def _report(server: "FoundServer") -> dict[str, object]:
+    return {
+        "id": server.id,
+        "name": server.name,
+        "path": utf8(server.path),
+        "secrets": list(server.secrets),
+        "inputs": list(server.inputs),
+        "notes": list(server.notes),
+    }
+
+
+def _print_imported(added: "list[FoundServer]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
+    for each in left_out:
+        print_line(f"{printable(each.name)} is left out: {printable(each.reason)}", "yellow", stderr=True)
+    for server in added:
+        for note in server.notes:
+            print_line(f"{server.id}: {printable(note)}", "yellow", stderr=True)
+        for name in server.inputs:
+            print_line(f"{server.id} needs a secret: quarterdeck secret set {name}", "yellow", stderr=True)
+        if server.secrets:
+            print_line(describe_plain_secrets(server.id, server.secrets), "yellow", stderr=True)
+    if elsewhere:
+        print_line(f"{elsewhere} more belong to other projects: run this in their folders", "dim", stderr=True)
+
+
+def describe_plain_secrets(server: str, places: "Sequence[str]") -> str:
+    """What to do about values in a server's row that look like secrets."""
+    return (
+        f"{printable(server)}: {printable(', '.join(places))} looks like a secret in plain text: store it with "
+        "quarterdeck secret set NAME, and write ${keyring:NAME} in its place"
+    )

@@ -1,0 +1,132 @@
+"""`quarterdeck serve --http`: what its options ask for, judged, and the server of it."""
+
+import logging
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from quarterdeck.cli.configure.client_tokens import tokens_path
+from quarterdeck.cli.configure.secret import read_token, token_path
+from quarterdeck.cli.exits import UsageError, as_command_error, cannot_serve
+from quarterdeck.cli.output import print_json
+from quarterdeck.cli.trust.context import directory
+
+if TYPE_CHECKING:
+    import socket
+
+    from quarterdeck.app import Product
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.host.http.options import HttpOptions
+    from quarterdeck.host.provider import ProviderHostImpl
+
+_log = logging.getLogger("quarterdeck.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpPlan:
+    """What the options ask of the HTTP server.
+
+    Attributes:
+        listener: None where another serve of the ledger listens.
+        announce: whether to print the URL on stdout.
+    """
+
+    options: "HttpOptions"
+    listener: "socket.socket | None"
+    announce: bool
+
+
+def plan_http(
+    withhold: Callable[[Iterable[str]], None],
+    settings: "Settings",
+    address: str,
+    hosts: Iterable[str],
+    *,
+    allow_remote: bool,
+    needs_token: bool,
+    announce: bool,
+) -> "tuple[Settings, HttpPlan]":
+    """Judge what HTTP is to be, and listen, before anything is started: clients that come early wait.
+
+    Raises:
+        CommandError: an option is wrong, a server could call a serve without a token, or nothing can listen there.
+    """
+    from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
+    from quarterdeck.ledger.store.lease import read_holder
+    from quarterdeck_protocol.faults import ProtocolFault
+
+    with as_command_error(ValueError, remedy="for example 127.0.0.1:8808, or [::1]:8808"):
+        bind, port = split_address(address)
+    token = read_token(token_path()) if needs_token else None
+    if token is not None:
+        withhold((*settings.secrets, token))
+    else:
+        settings = replace(settings, open_port=port)
+        _check_networks(settings, port)
+    wanted = HttpOptions(
+        bind=bind,
+        port=port,
+        token=token,
+        tokens=tokens_path(),
+        allow_remote=allow_remote,
+        hosts=tuple(hosts),
+    )
+    try:
+        return settings, HttpPlan(wanted, listen(wanted), announce)
+    except ProtocolFault as fault:
+        if is_taken(fault) and read_holder(directory()) is not None:
+            return settings, HttpPlan(wanted, None, announce)  # by the serve with the ledger, which says how to join it
+        raise cannot_serve(fault) from None
+
+
+def _check_networks(settings: "Settings", port: int) -> None:
+    """Check that nothing that will be started could call this serve, which asks for no token.
+
+    What a change of the files brings later is judged at its start, by `Settings.open_port`.
+
+    Raises:
+        CommandError: something could.
+    """
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.policy import SandboxPolicy
+    from quarterdeck_sandbox import LaunchError, choose, known_machine, reaches
+
+    policies = {config.id: config.sandbox for config in settings.servers if isinstance(config, StdioServerConfig)}
+    if settings.native is not None:
+        policies["commands of native tools"] = settings.native.settings.sandbox or SandboxPolicy()
+    found = []
+    for name, policy in policies.items():
+        try:
+            choice = choose(policy, known_machine(), allow_unsandboxed=settings.allow_unsandboxed)
+        except LaunchError:
+            continue  # it will not be started
+        if reaches(choice.network, port):
+            found.append(name)
+    if found:
+        raise UsageError(
+            f"--no-token would let {', '.join(found)} call every tool: their network can reach this machine's loopback",
+            'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that needs) or '
+            '"none" in its "sandbox"',
+        )
+
+
+async def serve_over_http(product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan) -> None:
+    """Serve until it is cancelled; where it listens is announced."""
+    from quarterdeck.config.places.paths import state_dir_words
+    from quarterdeck.host.http.admission import PATH
+    from quarterdeck.host.http.serve import serve_http
+
+    def on_started(address: str, port: int) -> None:
+        url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
+        if http_plan.announce:
+            print_json({"url": url})
+        product.announce_url(url)
+        _log.info("listening on %s; Ctrl-C or SIGTERM ends it", url)
+        if http_plan.options.token is None:
+            _log.warning("no token is required: every process of this machine, of any user, can call every tool")
+        else:
+            show = shlex.join(["quarterdeck", "token", "show", *state_dir_words()])
+            _log.info("clients must send the bearer token in %s: `%s` prints it", token_path(), show)
+
+    await serve_http(host, http_plan.options, started=on_started, listener=http_plan.listener)

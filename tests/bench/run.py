@@ -34,6 +34,7 @@ from bench import (
     doors,
     fairness,
     faults,
+    http_face,
     large,
     ledger,
     monitor,
@@ -53,6 +54,7 @@ from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "calls": calls.measure,
     "serve": serve.measure,
+    "http": http_face.measure,
     "doors": doors.measure,
     "workers": workers.measure,
     "fairness": fairness.measure,

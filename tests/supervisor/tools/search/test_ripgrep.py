@@ -172,17 +172,17 @@ async def test_a_cancelled_call_stops_the_command(tmp_path: Path) -> None:
         search = Search(("--line-number",), "x", str(workspace / "pipe-7151"))
         token = CancelToken()
         running = asyncio.ensure_future(run_ripgrep(ctx.with_cancel(token), search, nothing))
-        await eventually_async(lambda: running_with("--line-number"))
+        await eventually_async(lambda: running_with("pipe-7151"))
         token.cancel()
         ended = await running
         assert isinstance(ended, Searched)
         assert ended.ending is Ending.CANCELLED
         running = asyncio.ensure_future(run_ripgrep(ctx, search, nothing))
-        await eventually_async(lambda: running_with("--line-number"))
+        await eventually_async(lambda: running_with("pipe-7151"))
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert not running_with("--line-number")
+        assert not running_with("pipe-7151")
 
 
 async def test_progress_is_told_while_work_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

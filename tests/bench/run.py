@@ -34,7 +34,6 @@ from bench import (
     doors,
     fairness,
     faults,
-    http_face,
     large,
     ledger,
     monitor,
@@ -54,7 +53,6 @@ from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "calls": calls.measure,
     "serve": serve.measure,
-    "http": http_face.measure,
     "doors": doors.measure,
     "workers": workers.measure,
     "fairness": fairness.measure,

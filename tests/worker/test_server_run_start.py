@@ -14,7 +14,7 @@ from support.waiting import PATIENCE_S, turns
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_worker import server_run
+from quarterdeck_worker import launch
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server_run import ServerFault, ServerRun, run_server
 
@@ -61,7 +61,7 @@ async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_
     def no_room(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
 
-    monkeypatch.setattr(server_run, "_empty_if_over", no_room)
+    monkeypatch.setattr(launch, "_empty_if_over", no_room)
     run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     order = ordered(StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", tmp="/tmp/x")
     with pytest.raises(ServerFault, match=r"No space left on device: /tmp/x.*make room there") as caught:

@@ -4,11 +4,9 @@
 """
 
 import importlib.metadata
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -22,23 +20,10 @@ from pydantic import TypeAdapter
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import OpenOrder, ServerCard, ServerStart
-from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox import (
-    ConfinedProcess,
-    LaunchError,
-    LaunchPlan,
-    Places,
-    Requester,
-    confine,
-    disk_use,
-    known_machine,
-    plan_launch,
-    remove_tree,
-    start,
-    words_of,
-)
+from quarterdeck_sandbox import LaunchError, plan_launch, words_of
 
 from .connection_faults import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
+from .launch import Launcher, describe_start, sandboxed
 from .notifications import Notifier, log_text
 from .remote_connection import EndNotice, RemoteConfig, StatusRecorder, dial
 from .sdk_requests import PageDispatcher, SdkCalls, greet, is_modern, list_tools, request_envelope
@@ -52,10 +37,6 @@ SERVER_CONFIG: Final[TypeAdapter[Any]] = TypeAdapter(ServerConfig)
 
 RELISTEN_S: Final = 1.0
 """Before a lost subscription is asked for again."""
-
-
-Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
-"""Start a plan, confined or not; raises `LaunchError`."""
 
 
 class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
@@ -192,51 +173,6 @@ async def _run_remote(config: RemoteConfig, order: OpenOrder, run: ServerRun) ->
                 raise ServerFault(broken(cause)) from error
             if legacy is ways[-1] or not recorder.is_another_transport:
                 raise ServerFault(unreachable(config.url, cause, recorder)) from error
-
-
-def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
-    """The launcher that confines by the server's own policy."""
-
-    async def launch(plan: LaunchPlan) -> ConfinedProcess:
-        try:
-            _empty_if_over(Path(order.tmp), config.sandbox.limits)
-        except OSError as error:
-            why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
-            raise LaunchError("directory_unusable", why) from error
-        places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
-        environ = {**os.environ, **order.user_env}
-        requester = Requester(
-            places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
-        )
-        return await start(confine(plan, config.sandbox, requester))
-
-    return launch
-
-
-def _empty_if_over(tmp: Path, limits: Limits) -> None:
-    """Empty the temporary directory when it exceeds the limits: else the next run would end before it begins."""
-    used = disk_use((str(tmp),))
-    most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
-    if (most_bytes and used.size_bytes > most_bytes) or (most_inodes and used.files > most_inodes):
-        remove_tree(str(tmp))
-        tmp.mkdir(mode=0o700, exist_ok=True)
-
-
-def describe_start(process: ConfinedProcess, order: OpenOrder) -> ServerStart:
-    """What the supervisor is told of a process that was let go."""
-    plan, receipt, tree = process.confinement.plan, process.receipt, process.tree((order.tmp,))
-    return ServerStart(
-        pid=tree.pid,
-        tree_pid=tree.top,
-        root_pid=tree.root_pid,
-        program=plan.program,
-        cwd=plan.cwd,
-        scratch=tree.scratch,
-        tmpfs=tree.tmpfs,
-        enforced=tree.enforced,
-        receipt=msgspec.json.encode(receipt).decode(),
-        gaps=receipt.gaps,
-    )
 
 
 async def _serve_sdk(

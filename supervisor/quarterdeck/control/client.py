@@ -5,11 +5,10 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.text_file import TextFileError, read_text
+from quarterdeck.common.local_socket import read_key
 
 from .protocol import (
     KEY_NAME,
-    MAX_KEY_BYTES,
     MAX_REQUEST_BYTES,
     SOCKET_NAME,
     Answer,
@@ -40,14 +39,6 @@ class NoAnswerError(ConnectionError):
     """A process listens but does not answer as it should; the text says how."""
 
 
-def _key(directory: Path) -> bytes:
-    """The line by which a serve knows that we may read what is its user's; nothing where there is none."""
-    try:
-        return read_text(directory / KEY_NAME, MAX_KEY_BYTES, private=True).text.encode()
-    except TextFileError:
-        return b""  # it has just ended, or is of a version that asks for none: it answers, or does not
-
-
 def ask(directory: Path, request: Request) -> Answer:
     """The answer of the process whose runtime directory this is.
 
@@ -67,7 +58,8 @@ def ask(directory: Path, request: Request) -> Answer:
             raise NotServingError(f"{directory}: {error.strerror or error}") from error
         connection.settimeout(None if isinstance(request, Call | Restart) else ANSWER_S)
         try:
-            connection.sendall(_key(directory) + line)
+            key = read_key(directory / KEY_NAME)  # a serve has none that has just ended
+            connection.sendall((f"{key}\n".encode() if key else b"") + line)
             with connection.makefile("rb") as answers:
                 reply = answers.readline()
         except TimeoutError:

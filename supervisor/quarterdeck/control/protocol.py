@@ -18,9 +18,6 @@ SOCKET_NAME: Final = "control.sock"
 
 KEY_NAME: Final = "control.key"
 
-MAX_KEY_BYTES: Final = 256
-"""A key and its end of line, of whatever version."""
-
 MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """One line to us: room for a file in a tool's arguments, as over HTTP."""
 

@@ -7,14 +7,9 @@ another user's process is refused where the system tells the user, and so is one
 import asyncio
 import hmac
 import logging
-import os
-import secrets
-import socket
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -22,15 +17,14 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from quarterdeck.app import Product
-from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.common.local_socket import MAX_KEY_BYTES, make_key, peer_of
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 
 from .answers import answer
 from .protocol import (
     KEY_NAME,
-    MAX_KEY_BYTES,
     MAX_REQUEST_BYTES,
     SOCKET_NAME,
     Answer,
@@ -79,7 +73,7 @@ async def answering(directory: RuntimeDirectory, answer_request: AnswerRequest) 
         UnsafePathError: the socket cannot be made.
     """
     with writing_below(directory.path, RUNTIME_DIR_VARIABLE):
-        key = _make_key(directory.path / KEY_NAME)
+        key = make_key(directory.path / KEY_NAME).encode()
         made = await anyio.create_unix_listener(directory.socket_path(SOCKET_NAME), mode=0o600)
     async with made as listener:
         # No task group around the body: it would wrap the body's own errors.
@@ -155,7 +149,7 @@ class _RequestHandler:
 
     def _refusal(self, stream: SocketStream) -> Refused | None:
         """Why nothing is read from this client."""
-        if not _is_ours(stream.extra(SocketAttribute.raw_socket)):  # noqa: S610 - no Django
+        if not peer_of(stream.extra(SocketAttribute.raw_socket)).is_ours:  # noqa: S610 - no Django
             return Refused(Refusal.BAD_REQUEST, "this socket belongs to another user")
         if self._clients > MAX_CLIENTS:
             return Refused(Refusal.BUSY, f"more than {MAX_CLIENTS} commands are being answered: try again")
@@ -163,12 +157,6 @@ class _RequestHandler:
 
 
 _WITHOUT_KEY: Final = f"the line of {KEY_NAME}, which is beside this socket, has to come first: see its serve's version"
-
-
-def _make_key(path: Path) -> bytes:
-    key = secrets.token_hex(32).encode()
-    replace_file(path, key + b"\n", is_kept=False)
-    return key
 
 
 async def _let_finish(stream: SocketStream) -> None:
@@ -186,12 +174,3 @@ async def _cancel_when_left(stream: SocketStream, scope: anyio.CancelScope) -> N
     except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
     scope.cancel()
-
-
-def _is_ours(peer: socket.socket) -> bool:
-    """Whether the caller is our user's; where the system does not tell, the directory's mode protects the socket."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    credentials = struct.Struct("3i")
-    _, uid, _ = credentials.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
-    return bool(uid == os.geteuid())

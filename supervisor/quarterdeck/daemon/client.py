@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.common.local_socket import peer_of, read_key
 
 from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
-from .place import SOCKET_NAME, NoDaemonError, connect, peer_of, read_key
+from .place import KEY_NAME, SOCKET_NAME, NoDaemonError, connect
 
 ANSWER_S: Final = 10.0
 """For an answer, which takes milliseconds."""
@@ -55,7 +56,7 @@ def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
 def _ask(directory: Path, order: Order) -> DaemonStatus:
     try:
         with connect(directory, ANSWER_S) as connection:
-            connection.sendall(encode_request(Ask(read_key(directory), CLIENT_VERSION, order)))
+            connection.sendall(encode_request(Ask(read_key(directory / KEY_NAME), CLIENT_VERSION, order)))
             head = _exactly(connection, 5)
             text = _exactly(connection, int.from_bytes(head[1:]))
     except (NoDaemonError, DroppedError):

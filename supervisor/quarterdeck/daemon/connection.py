@@ -7,6 +7,8 @@ import socket
 from types import TracebackType
 from typing import Final, Self
 
+from quarterdeck.common.local_socket import Peer, peer_of
+
 from .messages import (
     DESCRIPTORS,
     END,
@@ -18,7 +20,6 @@ from .messages import (
     decode_request,
     frame,
 )
-from .place import Peer, peer_of
 
 HANDOVER_S: Final = 10.0
 """For a whole handover: a door sends it at once."""
@@ -64,7 +65,7 @@ class Door:
             DoorError: it is another user's, does not know the key, or hands over something else.
             NobodyError: it has said nothing.
         """
-        if self.peer.uid != os.geteuid():
+        if not self.peer.is_ours:
             raise DoorError("it belongs to another user")
         try:
             async with asyncio.timeout(HANDOVER_S):

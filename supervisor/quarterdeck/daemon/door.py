@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.common.local_socket import read_key
 from quarterdeck.host.stdio.early_reply import FirstLine, refuse_client
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import wait
 from .messages import ACCEPTED, END, LOG, REFUSED, BadHandoverError, Handover, ServeRequest, encode_request
-from .place import NoDaemonError, connect, daemon_dir, read_key
+from .place import KEY_NAME, NoDaemonError, connect, daemon_dir
 from .session_memory import SessionMemory, make_memory
 from .start import start_daemon
 
@@ -164,7 +165,7 @@ def _hand_over(
         memory = resumed if resumed is not None else make_memory(daemon_dir())
         try:
             handover = Handover(
-                read_key(daemon_dir()),
+                read_key(daemon_dir() / KEY_NAME),
                 CLIENT_VERSION,
                 os.getpid(),
                 request,

@@ -14,16 +14,14 @@ import os
 import secrets
 import shutil
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.file_changes import replace_file
+from quarterdeck.common.local_socket import make_key, peer_of
 from quarterdeck.common.locks import LOCK_NAME, acquire
-from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.places.paths import (
     RUNTIME_DIR_VARIABLE,
     make_private_dir,
@@ -38,8 +36,6 @@ from .messages import PROTOCOL
 SOCKET_NAME: Final = "door.sock"
 
 KEY_NAME: Final = "key"
-
-MAX_KEY_BYTES: Final = 256
 
 BACKLOG: Final = 128
 """Doors that wait to be taken in: as many as one editor's windows can open at once, many times over."""
@@ -120,7 +116,7 @@ def connect(directory: Path, within_s: float) -> socket.socket:
                 if time.monotonic() > until:
                     raise TimeoutError("the daemon lets nobody in") from None
                 time.sleep(CROWD_S)
-        if peer_of(connection).uid != os.geteuid():
+        if not peer_of(connection).is_ours:
             raise PermissionError(errno.EPERM, "the daemon's socket belongs to another user")
     except BaseException:
         connection.close()
@@ -141,7 +137,7 @@ def listen(directory: Path) -> socket.socket:
             listener.bind(os.fsencode(staging))
             os.chmod(staging, 0o600)
             listener.listen(BACKLOG)
-            replace_file(directory / KEY_NAME, secrets.token_hex(32).encode() + b"\n", is_kept=False)
+            make_key(directory / KEY_NAME)
         # Not seen before it listens: a door that finds it need not try again.
         os.rename(staging, directory / SOCKET_NAME)
     except BaseException:
@@ -151,32 +147,7 @@ def listen(directory: Path) -> socket.socket:
     return listener
 
 
-def read_key(directory: Path) -> str:
-    """The line that a door must know; empty where it cannot be read."""
-    try:
-        return read_text(directory / KEY_NAME, MAX_KEY_BYTES, private=True).text.strip()
-    except TextFileError:
-        return ""
-
-
 def remove(directory: Path) -> None:
     """Take the directory away; under `start_lock` only."""
     shutil.rmtree(directory, ignore_errors=True)
     remove_spare_root(directory.parent)
-
-
-class Peer:
-    """The process at the other end of a socket; `pid` 0 and our own `uid` where the system does not tell."""
-
-    def __init__(self, pid: int, uid: int) -> None:
-        self.pid = pid
-        self.uid = uid
-
-
-def peer_of(connection: socket.socket) -> Peer:
-    """Who is at the other end; where the system does not tell, the directory's mode protects the socket."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return Peer(0, os.geteuid())
-    credentials = struct.Struct("3i")
-    pid, uid, _ = credentials.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
-    return Peer(pid, uid)

@@ -15,6 +15,7 @@ from support.serves.products import ProductEndpoint, product_of
 from support.waiting import eventually_async
 
 from quarterdeck.app import Product
+from quarterdeck.common.local_socket import Peer
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import find_serving, read_serving
@@ -103,7 +104,7 @@ async def test_the_socket_is_ours_alone_and_announced(root: Path) -> None:
 async def test_another_users_process_is_turned_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory whose mode was loosened would be enough to call our tools."""
     async with controlled(root) as product:
-        monkeypatch.setattr(server.os, "geteuid", lambda: os.getuid() + 1)
+        monkeypatch.setattr(server, "peer_of", lambda _: Peer(1, os.geteuid() + 1))
         answer = await asyncio.to_thread(ask, product.directory.path, Ps())
     assert isinstance(answer, Refused)
     assert "another user" in answer.message

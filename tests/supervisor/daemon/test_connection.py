@@ -9,11 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from quarterdeck.common.local_socket import Peer
 from quarterdeck.daemon import connection as connection_module
 from quarterdeck.daemon import place as place_module
 from quarterdeck.daemon.connection import Door, DoorError, NobodyError
 from quarterdeck.daemon.messages import END, LOG, Ask, Order, encode_request
-from quarterdeck.daemon.place import Peer, connect
+from quarterdeck.daemon.place import connect
 
 pytestmark = pytest.mark.anyio
 

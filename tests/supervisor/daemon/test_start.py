@@ -37,7 +37,7 @@ def test_a_runtime_directory_without_room_is_named_with_what_moves_it(monkeypatc
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(place, "replace_file", fail)
+    monkeypatch.setattr(place, "make_key", fail)
     with pytest.raises(UnusableDirectoryError, match=r"make room there.*QUARTERDECK_RUNTIME_DIR"):
         start_daemon(daemon_dir(), {})
     assert not daemon_dir().exists()

@@ -24,6 +24,7 @@ from quarterdeck.app import COMMAND_WAIT_S, Product, Shared, make_holder, open_q
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
 from quarterdeck.cli.trust.lock import locked as read_lock
+from quarterdeck.common.local_socket import read_key
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
@@ -34,10 +35,10 @@ from quarterdeck.daemon.decks import LINGER_S, Decks, current_deck
 from quarterdeck.daemon.messages import Order, ServeRequest
 from quarterdeck.daemon.place import (
     BACKLOG,
+    KEY_NAME,
     SOCKET_NAME,
     StartTimeoutError,
     daemon_dir,
-    read_key,
     remove,
     start_lock,
 )
@@ -195,7 +196,7 @@ async def _serve(
         decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s)
         stack.push_async_callback(carried_through, decks.close)
         await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, shared.common).answer))
-        server = DoorServer(listener, read_key(directory), decks, to_refusal, stays=stays)
+        server = DoorServer(listener, read_key(directory / KEY_NAME), decks, to_refusal, stays=stays)
         log.follow(server)
         _on_signal(partial(server.obey, Order.END))
         serving = asyncio.create_task(server.run())
@@ -276,7 +277,7 @@ async def _refuse_all(listener: socket.socket, refusal: RefusalError) -> None:
         raise refusal
         yield
 
-    server = DoorServer(listener, read_key(daemon_dir()), Decks(read, open_none), to_refusal)
+    server = DoorServer(listener, read_key(daemon_dir() / KEY_NAME), Decks(read, open_none), to_refusal)
     serving = asyncio.create_task(server.run())
     await asyncio.sleep(REFUSE_S)
     serving.cancel()

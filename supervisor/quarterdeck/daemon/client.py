@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.local_socket import peer_of, read_key
 
 from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
-from .place import KEY_NAME, SOCKET_NAME, NoDaemonError, connect
+from .place import KEY_NAME, SOCKET_NAME, DroppedError, NoAnswerError, NoDaemonError, connect, read_frame
 
 ANSWER_S: Final = 10.0
 """For an answer, which takes milliseconds."""
@@ -25,14 +24,6 @@ END_S: Final = 60.0
 """For a daemon to end: calls under way, servers, native commands, each with deadlines that take less than half."""
 
 POLL_S: Final = 0.05
-
-
-class NoAnswerError(ConnectionError):
-    """A daemon listens, and does not answer as it should; the text says how."""
-
-
-class DroppedError(NoAnswerError):
-    """It has let the connection go without an answer."""
 
 
 def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
@@ -47,7 +38,7 @@ def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
         try:
             return _ask(directory, order)
         except DroppedError:
-            # It was about to end, or was killed: another one, or none, is there in a moment.
+            # Another one, or none, is there in a moment.
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_S)
@@ -57,8 +48,7 @@ def _ask(directory: Path, order: Order) -> DaemonStatus:
     try:
         with connect(directory, ANSWER_S) as connection:
             connection.sendall(encode_request(Ask(read_key(directory / KEY_NAME), CLIENT_VERSION, order)))
-            head = _exactly(connection, 5)
-            text = _exactly(connection, int.from_bytes(head[1:]))
+            kind, text = read_frame(connection, time.monotonic() + ANSWER_S)
     except (NoDaemonError, DroppedError):
         raise
     except ConnectionError as error:
@@ -68,7 +58,7 @@ def _ask(directory: Path, order: Order) -> DaemonStatus:
     except OSError as error:
         raise NoAnswerError(f"the daemon cannot be asked: {error.strerror or error}") from error
     try:
-        if head[:1] != ANSWER:
+        if kind != ANSWER:
             raise NoAnswerError("the daemon is of another version")
         return msgspec.json.decode(text, type=DaemonStatus)
     except msgspec.MsgspecError as error:
@@ -101,13 +91,3 @@ def wait_until_gone(directory: Path, pid: int) -> bool:
             return not (directory / SOCKET_NAME).exists()
         time.sleep(POLL_S)
     return False
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise DroppedError("the daemon closed the connection")
-        data += more
-    return data

@@ -24,7 +24,7 @@ from quarterdeck_protocol.plain_words import plain_words
 
 from . import wait
 from .messages import ACCEPTED, END, LOG, REFUSED, BadHandoverError, Handover, ServeRequest, encode_request
-from .place import KEY_NAME, NoDaemonError, connect, daemon_dir
+from .place import KEY_NAME, DroppedError, NoDaemonError, connect, daemon_dir, read_frame
 from .session_memory import SessionMemory, make_memory
 from .start import start_daemon
 
@@ -66,10 +66,6 @@ class NotAcceptedError(Exception):
         self.remedy = remedy
 
 
-class _DroppedError(Exception):
-    """The daemon ended before it took the client."""
-
-
 class EndedError(Exception):
     """The daemon said how this door has to end before it waited."""
 
@@ -106,7 +102,7 @@ def enter(
         for _ in range(MAX_DROPS):
             try:
                 connection, fd = _hand_over(request, own, memory, log_level, log_is_json)
-            except (_DroppedError, ConnectionResetError, BrokenPipeError):
+            except (DroppedError, ConnectionResetError, BrokenPipeError):
                 continue
             os.environ[LIVES_VARIABLE] = " ".join(map(str, deaths))
             _wait(connection, fd, come_back)
@@ -203,10 +199,9 @@ def _send(connection: socket.socket, data: bytes, fds: list[int]) -> None:
 
 
 def _await_acceptance(connection: socket.socket, until: float) -> None:
-    """Read frame by frame, no byte more: what follows belongs to `wait.py`."""
     while True:
-        head = _exactly(connection, 5, until)
-        kind, text = head[:1], _exactly(connection, int.from_bytes(head[1:]), until).decode("utf-8", "replace")
+        kind, data = read_frame(connection, until)
+        text = data.decode("utf-8", "replace")
         if kind == LOG:
             sys.stderr.write(text)
         elif kind == END:
@@ -218,17 +213,6 @@ def _await_acceptance(connection: socket.socket, until: float) -> None:
             return
         elif kind == REFUSED:
             raise NotAcceptedError(f"the daemon does not take this client: {text}", LOGGED)
-
-
-def _exactly(connection: socket.socket, size: int, until: float) -> bytes:
-    data = b""
-    while len(data) < size:
-        connection.settimeout(max(0.001, until - time.monotonic()))
-        more = connection.recv(size - len(data))
-        if not more:
-            raise _DroppedError
-        data += more
-    return data
 
 
 def _wait(connection: int, memory: int, come_back: list[str]) -> NoReturn:

@@ -40,6 +40,9 @@ TOLD_TO_END: Final = b"T"
 ANSWER: Final = b"S"
 """The text answers an `Ask`: a `DaemonStatus` as JSON."""
 
+HEAD_BYTES: Final = 5
+"""Of a frame: its kind and its length."""
+
 MAX_TEXT_BYTES: Final = 1024 * 1024
 
 

@@ -1,4 +1,4 @@
-"""Where the daemon of a state directory is reached, and the lock under which one starts or ends.
+"""Where the daemon of a state directory is reached, how it is read, and the lock under which one starts or ends.
 
     <runtime root>/daemon-<digest of the state directory>-<protocol>/     0700
         door.sock   what doors connect to
@@ -31,7 +31,7 @@ from quarterdeck.config.places.paths import (
     writing_below,
 )
 
-from .messages import PROTOCOL
+from .messages import HEAD_BYTES, PROTOCOL
 
 SOCKET_NAME: Final = "door.sock"
 
@@ -50,6 +50,14 @@ CROWD_S: Final = 0.05
 
 class NoDaemonError(ConnectionError):
     """No daemon listens; the text says where."""
+
+
+class NoAnswerError(ConnectionError):
+    """A daemon listens, and does not answer as it should; the text says how."""
+
+
+class DroppedError(NoAnswerError):
+    """It has let the connection go without an answer: it was about to end, or was killed."""
 
 
 class StartTimeoutError(TimeoutError):
@@ -122,6 +130,32 @@ def connect(directory: Path, within_s: float) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def read_frame(connection: socket.socket, until: float) -> tuple[bytes, bytes]:
+    """The kind and the text of the daemon's next frame, and no byte more: what follows may be another reader's.
+
+    Args:
+        connection: to the daemon.
+        until: when it has to be there, on the monotonic clock.
+
+    Raises:
+        DroppedError: the daemon closed the connection before.
+        OSError: it cannot be read; among them TimeoutError.
+    """
+    head = _read_exactly(connection, HEAD_BYTES, until)
+    return head[:1], _read_exactly(connection, int.from_bytes(head[1:]), until)
+
+
+def _read_exactly(connection: socket.socket, size: int, until: float) -> bytes:
+    data = b""
+    while len(data) < size:
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        more = connection.recv(size - len(data))
+        if not more:
+            raise DroppedError("the daemon closed the connection")
+        data += more
+    return data
 
 
 def listen(directory: Path) -> socket.socket:

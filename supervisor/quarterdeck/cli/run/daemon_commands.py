@@ -12,9 +12,9 @@ from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Option
 from quarterdeck.common.words import duration, printable
 from quarterdeck.config.places.paths import UnsafePathError
-from quarterdeck.daemon.client import NoAnswerError, ask_daemon, kill_daemon, wait_until_gone
+from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, Order
-from quarterdeck.daemon.place import NoDaemonError, StartTimeoutError, daemon_dir
+from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, StartTimeoutError, daemon_dir
 from quarterdeck.daemon.start import log_path, start_daemon
 
 CLIENTS: Final = ("CLIENT", "VERSION", "PID", "CALLS", "SINCE", "DECK", "FOLDER")

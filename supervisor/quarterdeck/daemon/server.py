@@ -63,8 +63,6 @@ class DoorServer:
         key: str,
         decks: Decks,
         to_refusal: Callable[[Exception], RefusalError | None],
-        *,
-        stays: bool = False,
     ) -> None:
         """Accept nothing yet.
 
@@ -73,7 +71,6 @@ class DoorServer:
             key: what a door has to know.
             decks: what clients are served from.
             to_refusal: what a client is told of an error; None for a bug.
-            stays: see above.
         """
         listener.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._listener = listener
@@ -86,7 +83,7 @@ class DoorServer:
         self._attending: set[asyncio.Task[None]] = set()
         self._sessions: set[_Session] = set()
         self.changed = asyncio.Event()
-        self.stays = stays
+        self.stays = False
         self.order: Order | None = None
 
     @property

@@ -6,7 +6,7 @@ Whoever starts it listens in its place first, so that doors can queue before its
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -49,13 +49,12 @@ def log_path() -> Path:
     return state_dir() / LOG_NAME
 
 
-def start_daemon(directory: Path, environ: Mapping[str, str], *arguments: str) -> None:
+def start_daemon(directory: Path, environ: Mapping[str, str]) -> None:
     """Have a daemon listen in `directory`, unless one does by now.  Blocking.
 
     Args:
         directory: of the daemon, made where it is missing.
         environ: of the daemon.
-        arguments: see `process.main`.
 
     Raises:
         StartTimeoutError: another process has been starting or ending it for too long.
@@ -70,18 +69,18 @@ def start_daemon(directory: Path, environ: Mapping[str, str], *arguments: str) -
         else:
             return
         try:
-            _start(directory, environ, arguments)
+            _start(directory, environ)
         except BaseException:
             remove(directory)  # nobody listens there
             raise
 
 
-def _start(directory: Path, environ: Mapping[str, str], arguments: Sequence[str]) -> None:
+def _start(directory: Path, environ: Mapping[str, str]) -> None:
     with _open_log() as log, listen(directory) as listener:
         fd = os.dup(listener.fileno())
         try:
             subprocess.run(
-                [sys.executable, "-I", "-c", _BOOT, import_path(), "--listener", str(fd), *arguments],
+                [sys.executable, "-I", "-c", _BOOT, import_path(), "--listener", str(fd)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

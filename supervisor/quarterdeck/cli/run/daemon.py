@@ -78,7 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the daemon; the entry point of its process."""
     parser = argparse.ArgumentParser(prog="quarterdeck daemon")
     parser.add_argument("--listener", type=int, required=True)
-    parser.add_argument("--stay", action="store_true")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGHUP, lambda *_: None)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -88,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os.set_inheritable(listener.fileno(), False)  # noqa: FBT003 - takes no keyword
     with listener:
         listener.listen(BACKLOG)  # once more, so that doors see whose socket it is
-        sys.exit(asyncio.run(_run(listener, linger_s(), stays=options.stay)))
+        sys.exit(asyncio.run(_run(listener, linger_s())))
 
 
 def linger_s() -> float:
@@ -157,14 +156,14 @@ class ServedDeck:
             await serve_locked(self.product, self.lock, serving)
 
 
-async def _run(listener: socket.socket, linger_s: float, *, stays: bool) -> int:
+async def _run(listener: socket.socket, linger_s: float) -> int:
     task = asyncio.current_task()
     assert task is not None
     _on_signal(task.cancel)
     log = DaemonLog()
     with ExitStack() as leaving:
         try:
-            await _serve(listener, log, linger_s, leaving, stays=stays)
+            await _serve(listener, log, linger_s, leaving)
         except asyncio.CancelledError:
             _log.info("told to end")
         except Exception as error:
@@ -178,9 +177,7 @@ async def _run(listener: socket.socket, linger_s: float, *, stays: bool) -> int:
         return ExitCode.OK
 
 
-async def _serve(
-    listener: socket.socket, log: "DaemonLog", linger_s: float, leaving: ExitStack, *, stays: bool
-) -> None:
+async def _serve(listener: socket.socket, log: "DaemonLog", linger_s: float, leaving: ExitStack) -> None:
     """Serve until nobody is there, or an order or a cancellation ends it."""
     directory = daemon_dir()
     async with AsyncExitStack() as stack:
@@ -196,7 +193,7 @@ async def _serve(
         decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s)
         stack.push_async_callback(carried_through, decks.close)
         await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, shared.common).answer))
-        server = DoorServer(listener, read_key(directory / KEY_NAME), decks, to_refusal, stays=stays)
+        server = DoorServer(listener, read_key(directory / KEY_NAME), decks, to_refusal)
         log.follow(server)
         _on_signal(partial(server.obey, Order.END))
         serving = asyncio.create_task(server.run())

@@ -1,14 +1,14 @@
 """What a user allows a confined process: a frozen, closed pydantic model, with three presets that fill what is absent.
 
 A policy is what is *wanted*; what is *enforced* is a receipt, in the sandbox's package.  Pure: whether a path
-exists or a machine can give it is found out where the process is started.
+exists or a machine can give it is found out where the process is started, of the policy's `values`.
 """
 
 import posixpath
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
+import msgspec
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -22,6 +22,7 @@ from pydantic import (
 
 from .addresses import MAX_DESTINATIONS, parse_destination
 from .names import did_you_mean, nearest_key
+from .policy_values import LIMITED, Grant, Network, NetworkMode, PolicyValues, Preset, Property, Tier
 
 
 def _without_nul(text: str) -> str:
@@ -68,78 +69,6 @@ class FrozenModel(BaseModel):
                     raise ValueError(f"unknown key {key!r}{hint}")
         return data
 
-
-class Preset(StrEnum):
-    """Where a policy starts from."""
-
-    STRICT = "strict"
-    STANDARD = "standard"
-    TRUSTED = "trusted"
-
-
-class Tier(StrEnum):
-    """How confinement is enforced, strongest first."""
-
-    BUBBLEWRAP = "bubblewrap"
-    LANDLOCK = "landlock"
-    LIMITS = "limits"
-
-
-class Property(StrEnum):
-    """What confinement can guarantee; a policy may require each."""
-
-    FILESYSTEM = "filesystem"
-    """Nothing but what the policy shows can be read, nothing but what it grants can be written."""
-
-    NETWORK = "network"
-    """Nothing but what the policy names can be reached, host loopback and abstract sockets included."""
-
-    PROCESSES = "processes"
-    """Other processes cannot be seen, signalled or traced."""
-
-    SYSCALLS = "syscalls"
-    """Kernel interfaces that no server needs are closed; no new privileges, no namespaces, no tracing."""
-
-    TREE_DEATH = "tree_death"
-    """Nothing that it started outlives it, daemons included."""
-
-    MEMORY = "memory"
-    """The memory of the whole tree stays under its limit."""
-
-    PROCESS_COUNT = "process_count"
-    """So does the number of its processes and threads."""
-
-    CPU_SHARE = "cpu_share"
-    """So does its share of the processors."""
-
-    SCRATCH = "scratch"
-    """So do the bytes and inodes of its temporary files."""
-
-
-class Grant(StrEnum):
-    """A named piece of the user's own environment that a process may be given."""
-
-    GIT_CONFIG = "git-config"
-    SSH_AGENT = "ssh-agent"
-    AWS = "aws"
-    GCLOUD = "gcloud"
-    KUBE = "kube"
-    GH = "gh"
-    BROWSER = "browser"
-    DISPLAY = "display"
-
-
-class NetworkMode(StrEnum):
-    """What can be reached, when it is not a list of `host:port`."""
-
-    NONE = "none"
-    LOOPBACK = "loopback"
-    INTERNET = "internet"
-    FULL = "full"
-
-
-Network = NetworkMode | tuple[str, ...]
-"""A mode, or each `host:port` that can be reached, normalised."""
 
 _GIB: Final = 1 << 30
 _MIB: Final = 1 << 20
@@ -237,14 +166,6 @@ PRESET_LIMITS: Final[Mapping[Preset, Mapping[str, object]]] = {
 }
 """The same of `limits`.  The strict ones leave room for one interpreter: node has eleven threads when it starts."""
 
-_LIMITED: Final[Mapping[Property, tuple[str, ...]]] = {
-    Property.MEMORY: ("memory_bytes",),
-    Property.PROCESS_COUNT: ("processes",),
-    Property.CPU_SHARE: ("cpu_share",),
-    Property.SCRATCH: ("scratch_bytes", "scratch_inodes"),
-}
-"""The limits that each property is about."""
-
 _CONFINING: Final = frozenset({Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Property.SYSCALLS})
 
 
@@ -278,14 +199,18 @@ class SandboxPolicy(FrozenModel):
     minimum: Tier = Tier.LANDLOCK
 
     @property
+    def values(self) -> PolicyValues:
+        """The same for whom it is enforced by."""
+        return msgspec.convert(self.model_dump(mode="json"), PolicyValues)
+
+    @property
     def confines_files(self) -> bool:
-        """Whether it sees and runs less than we do at all; a trusted one runs as us, under limits."""
-        return self.preset is not Preset.TRUSTED
+        """See `PolicyValues`."""
+        return self.values.confines_files
 
     def limits_set(self, name: Property) -> bool:
-        """Whether `name` has a limit to keep; true for properties that are about none."""
-        fields = _LIMITED.get(name)
-        return fields is None or any(getattr(self.limits, field) is not None for field in fields)
+        """See `PolicyValues`."""
+        return self.values.limits_set(name)
 
     @model_validator(mode="before")
     @classmethod
@@ -317,7 +242,7 @@ class SandboxPolicy(FrozenModel):
                 said[path] = f"{field}[{index}]"
         for name in self.require:
             if not self.limits_set(name):
-                raise ValueError(f"requires {name.value!r} without a limit: set limits.{_LIMITED[name][0]}")
+                raise ValueError(f"requires {name.value!r} without a limit: set limits.{LIMITED[name][0]}")
         if self.network is NetworkMode.FULL and Property.NETWORK in self.require:
             raise ValueError("requires 'network' and leaves it open with network 'full': drop one")
         if not self.confines_files:

@@ -18,7 +18,7 @@ from support.sandbox.hostile import ATTACKS, END_S, Run, Scene, scene
 from support.sandbox.machine_facts import NO_INTERNET_ALONE, ROOT_ONLY, bubblewrap_missing
 from support.servers.real_endpoints import fault_at_open, stdio_config
 
-from quarterdeck_protocol.policy import NetworkMode, Tier
+from quarterdeck_protocol.policy_values import NetworkMode, Tier
 from quarterdeck_sandbox.doctor.probe import probe_machine
 
 BARE_ESCAPES: Final = 60

@@ -25,7 +25,7 @@ from support.servers.real_endpoints import (
 from support.waiting import eventually_async
 
 from quarterdeck.interop import ProtocolFault, ServerEndpointImpl, create_server_endpoint
-from quarterdeck_protocol.policy import NetworkMode
+from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.doctor.probe import known_machine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]

@@ -15,7 +15,7 @@ from support.sandbox.hostile import Scene, scene
 from support.sandbox.machine_facts import bubblewrap_missing, not_installed
 from support.servers.real_servers import install_tools
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 
 REGISTRY_S: Final = 120.0
 """For one package from an empty cache, on a slow line."""

@@ -15,7 +15,7 @@ from support.sandbox.hostile import END_S, Scene, scene
 from support.sandbox.machine_facts import bubblewrap_missing
 from support.servers.real_endpoints import assert_fault, fault_at_open, python_config
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.doctor.probe import known_machine
 
 BUBBLEWRAP: Final = pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP])

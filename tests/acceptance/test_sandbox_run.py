@@ -15,7 +15,7 @@ from support.processes.identities import Identity
 from support.sandbox.confinements import TIERS
 
 from quarterdeck.trust.configured_servers import read_exposure
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 
 PATIENCE_S = 60.0
 

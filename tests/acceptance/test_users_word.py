@@ -31,7 +31,8 @@ from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.tools.commands.shell import CommandSetup, SandboxedShell
 from quarterdeck.tools.session import DeckSession, open_deck_session
-from quarterdeck_protocol.policy import SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.inside import kernel

@@ -20,7 +20,8 @@ from quarterdeck.tools.commands.bash import bash_tool
 from quarterdeck.tools.commands.command_policy import CommandPolicy
 from quarterdeck.tools.commands.shell import SandboxedShell
 from quarterdeck.tools.files.local_files import make_local_context
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
 COMMAND = "true"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import anyio
 
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.program.launch import plan_launch

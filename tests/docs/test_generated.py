@@ -12,7 +12,8 @@ from quarterdeck.cli.exits import MEANINGS
 from quarterdeck.cli.program import make_program
 from quarterdeck.trust.scan.rules import RULES
 from quarterdeck_protocol.faults import REMEDIES
-from quarterdeck_protocol.policy import PRESET_LIMITS, Limits, Preset
+from quarterdeck_protocol.policy import PRESET_LIMITS, Limits
+from quarterdeck_protocol.policy_values import Preset
 
 from .documents import ROOT, pages, text_of
 

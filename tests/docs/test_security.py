@@ -6,7 +6,8 @@ from typing import Final
 
 import pytest
 
-from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 from quarterdeck_sandbox.policy.promises import Situation, promise
 

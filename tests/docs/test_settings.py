@@ -9,7 +9,7 @@ from quarterdeck.config.clients.known_clients import CLIENTS, Client
 from quarterdeck.config.load.json_schema import config_schema
 from quarterdeck.deck import cards_for_profile
 from quarterdeck.tools.catalogue import PROFILE_NAMES
-from quarterdeck_protocol.policy import Grant, NetworkMode, Preset, Property, Tier
+from quarterdeck_protocol.policy_values import Grant, NetworkMode, Preset, Property, Tier
 
 from .documents import ROOT, text_of
 

@@ -1,12 +1,14 @@
 """Policies: presets that fill what is absent, contradictions refused, and the way through JSON."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from pydantic import ValidationError
 from support.sandbox.policies import LIMITS, POLICIES
 
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
-from quarterdeck_protocol.policy import Limits, NetworkMode, Preset, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, PolicyValues, Preset, Property, Tier
 
 MIB = 1 << 20
 
@@ -223,3 +225,16 @@ def test_an_accepted_policy_keeps_its_promises_to_itself(mine: SandboxPolicy) ->
     assert all(path.startswith("/") and ".." not in path.split("/") for path in paths)
     assert all(mine.limits_set(name) for name in mine.require)
     assert mine.confines_files or (mine.network is NetworkMode.FULL and not mine.hidden)
+
+
+def test_the_values_have_every_key_of_the_models_with_its_default() -> None:
+    """A key that a user sets would not reach the sandbox, or an absent one would mean something else there."""
+    assert msgspec.structs.asdict(SandboxPolicy().values.limits) == dict(Limits())
+    wanted = {key: value for key, value in SandboxPolicy() if key != "limits"}
+    assert msgspec.structs.asdict(PolicyValues()) == {**wanted, "limits": LimitValues()}
+
+
+@given(mine=POLICIES)
+def test_the_values_say_what_the_policy_says(mine: SandboxPolicy) -> None:
+    """A server would be confined by another policy than its row's."""
+    assert msgspec.json.encode(mine.values) == msgspec.json.encode(mine.model_dump(mode="json"))

@@ -77,7 +77,7 @@ class Home:
         """What that plan, or a shell, sees under a policy."""
         plan = plan or self.plan("/bin/sh")
         program = self.resolve(plan)
-        return build_view(SandboxPolicy.model_validate(policy), plan, program, self.places, environ or {})
+        return build_view(SandboxPolicy.model_validate(policy).values, plan, program, self.places, environ or {})
 
 
 def make_home(root: Path) -> Home:

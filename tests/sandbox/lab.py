@@ -23,7 +23,7 @@ from support.processes.identities import plain_python
 from support.sandbox.confinements import TierHome, tier_home_of
 from support.waiting import eventually_async
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.inside.kernel import adopt_orphans
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import anyio
 from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
 
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.machine import Machine

@@ -8,7 +8,7 @@ import msgspec
 
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
-from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox import (
     ConfinedProcess,
     LaunchError,
@@ -32,7 +32,7 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
 
     async def launch(plan: LaunchPlan) -> ConfinedProcess:
         try:
-            _empty_if_over(Path(order.tmp), config.sandbox.limits)
+            _empty_if_over(Path(order.tmp), config.sandbox.values.limits)
         except OSError as error:
             why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
             raise LaunchError("directory_unusable", why) from error
@@ -41,12 +41,12 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
         requester = Requester(
             places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
         )
-        return await start(confine(plan, config.sandbox, requester))
+        return await start(confine(plan, config.sandbox.values, requester))
 
     return launch
 
 
-def _empty_if_over(tmp: Path, limits: Limits) -> None:
+def _empty_if_over(tmp: Path, limits: LimitValues) -> None:
     """Empty the temporary directory when it exceeds the limits: else the next run would end before it begins."""
     used = disk_use((str(tmp),))
     most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes

@@ -18,7 +18,7 @@ from typing import Final
 
 import anyio
 
-from quarterdeck_protocol.policy import Property
+from quarterdeck_protocol.policy_values import Property
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.diagnosis import STANDARD, Attack, AttackOutcome, SelfTest

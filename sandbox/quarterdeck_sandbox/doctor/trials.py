@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.machine import CONTROLLERS, Bubblewrap, Cgroups
 from quarterdeck_sandbox.policy.mounts import is_within
@@ -27,7 +27,7 @@ DEADLINE_S: Final = 5.0
 TOLD_CHARS: Final = 300
 """Of what a program complained."""
 
-_LIMITS: Final = Limits.model_validate({"memory_bytes": 64 << 20, "processes": 64, "cpu_share": 0.5})
+_LIMITS: Final = LimitValues(memory_bytes=64 << 20, processes=64, cpu_share=0.5)
 """Harmless: nothing ever joins."""
 
 _NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")

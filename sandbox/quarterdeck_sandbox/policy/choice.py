@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from quarterdeck_protocol.policy import Network, NetworkMode, Preset, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy_values import Network, NetworkMode, PolicyValues, Preset, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError
 
 from .host_names import FIRST_FREE_PORT, routes_of
@@ -41,7 +41,7 @@ class Choice(Situation):
 
 
 def choose(
-    policy: SandboxPolicy,
+    policy: PolicyValues,
     machine: Machine,
     *,
     allow_unsandboxed: bool = False,
@@ -83,7 +83,7 @@ def choose(
     return Choice(policy, machine, tier, situation.network, stays_root, findings=findings, gaps=gaps)
 
 
-def _choose_tier(policy: SandboxPolicy, machine: Machine, allow_unsandboxed: bool) -> Tier:
+def _choose_tier(policy: PolicyValues, machine: Machine, allow_unsandboxed: bool) -> Tier:
     if not policy.confines_files:
         return Tier.LIMITS
     tier, minimum = machine.tier, policy.minimum
@@ -98,7 +98,7 @@ def _choose_tier(policy: SandboxPolicy, machine: Machine, allow_unsandboxed: boo
     return tier
 
 
-def _choose_network(policy: SandboxPolicy, machine: Machine, tier: Tier) -> Network:
+def _choose_network(policy: PolicyValues, machine: Machine, tier: Tier) -> Network:
     wanted = policy.network
     can_separate = tier is Tier.BUBBLEWRAP and machine.bubblewrap.makes_network
     has_internet = tier is Tier.BUBBLEWRAP and machine.gives_internet
@@ -133,7 +133,7 @@ def reaches(network: Network, port: int) -> bool:
     return any(route.port == port and route.is_loopback for route in routes_of(network))
 
 
-def _keep_from_host(policy: SandboxPolicy, machine: Machine) -> str:
+def _keep_from_host(policy: PolicyValues, machine: Machine) -> str:
     if not policy.confines_files:
         return 'use "preset": "standard"'
     if isinstance(policy.network, tuple):

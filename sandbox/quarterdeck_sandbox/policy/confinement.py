@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_protocol.policy import Limits, Network, NetworkMode, Property, Tier
+from quarterdeck_protocol.policy_values import LimitValues, Network, NetworkMode, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 
 from .host_names import Route
@@ -70,7 +70,7 @@ class Confinement:
     required: tuple[Property, ...]
     gaps: tuple[str, ...]
     view: View
-    limits: Limits
+    limits: LimitValues
     rlimits: tuple[tuple[int, int], ...]
     seccomp: bytes
     identity: UnixUser | None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError
 
 from .choice import choose
@@ -95,7 +95,7 @@ class Diagnosis:
         return int(any(line.state is not LineState.OK for line in lines))
 
 
-STANDARD: Final = SandboxPolicy()
+STANDARD: Final = PolicyValues()
 """What servers get that ask for nothing else; the self-test starts its attacks under it."""
 
 

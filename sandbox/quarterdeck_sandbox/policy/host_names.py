@@ -11,7 +11,7 @@ from itertools import count
 from typing import Final
 
 from quarterdeck_protocol.addresses import AddressKind, Destination, kind_of_address, parse_address, parse_destination
-from quarterdeck_protocol.policy import Network
+from quarterdeck_protocol.policy_values import Network
 
 LOCALHOST: Final = "localhost"
 

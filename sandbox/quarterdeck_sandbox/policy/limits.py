@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import msgspec
 
-from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.policy_values import LimitValues
 
 INODE_BYTES: Final = 1024
 """What an empty file of a tmpfs costs the kernel, about: no size limit of the mount counts it."""
@@ -145,7 +145,7 @@ class UsageMeter:
     what they reap was the program's, but their memory and their number are not counted.
     """
 
-    def __init__(self, tree: ProcessTree, limits: Limits, now: float) -> None:
+    def __init__(self, tree: ProcessTree, limits: LimitValues, now: float) -> None:
         self.present: Usage | None = None
         self.peak: Usage | None = None
         self.tmpfs = self.walked = DiskUse()

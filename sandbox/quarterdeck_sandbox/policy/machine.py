@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from quarterdeck_protocol.policy import Property, Tier
+from quarterdeck_protocol.policy_values import Property, Tier
 
 CONTROLLERS: Final[Mapping[str, Property]] = {
     "memory": Property.MEMORY,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.policy import Grant, Network, NetworkMode, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues, Property, Tier
 
 from .machine import CONTROLLER_OF, Machine
 
@@ -84,7 +84,7 @@ class Situation:
     `stays_root`: started by root, it cannot run as another user, and gives up its capabilities instead.
     """
 
-    policy: SandboxPolicy
+    policy: PolicyValues
     machine: Machine
     tier: Tier
     network: Network

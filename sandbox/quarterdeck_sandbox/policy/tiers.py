@@ -17,7 +17,7 @@ by.  The filter closes what it can; what stays open is in the receipt.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from quarterdeck_protocol.policy import NetworkMode, Tier
+from quarterdeck_protocol.policy_values import NetworkMode, Tier
 
 from .confinement import Confinement
 from .host_names import FIRST_FREE_PORT

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import anyio
 
-from quarterdeck_protocol.policy import Limits, Property
+from quarterdeck_protocol.policy_values import LimitValues, Property
 from quarterdeck_sandbox.policy.machine import CONTROLLERS, Cgroups
 
 CPU_PERIOD_US: Final = 100_000
@@ -51,7 +51,7 @@ class Cgroup:
         self.enforced: frozenset[str] = frozenset()
 
     @classmethod
-    def create(cls, cgroups: Cgroups, name: str, limits: Limits) -> Self:
+    def create(cls, cgroups: Cgroups, name: str, limits: LimitValues) -> Self:
         """Make the group `name` (`qd-<our pid>-<hex>`) and set its limits; see `unmet` for what failed."""
         group = cls(cgroups, name)
         for place in group._places():
@@ -158,7 +158,7 @@ def _lives(pid: int) -> bool:
 _Settings = tuple[object, tuple[list[tuple[str, str]], list[tuple[str, str]]]]
 
 
-def _settings(limits: Limits) -> dict[str, _Settings]:
+def _settings(limits: LimitValues) -> dict[str, _Settings]:
     """Per controller the wanted limit, and the files with their values in version 2 and in version 1."""
     memory, quota = f"{limits.memory_bytes or 0:d}", 0
     if limits.cpu_share is not None:

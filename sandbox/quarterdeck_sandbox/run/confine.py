@@ -25,7 +25,7 @@ from typing import Final
 
 import psutil
 
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
+from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Tier
 from quarterdeck_sandbox.network.uplink import RESOLV_CONF
 from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, Confinement, UnixUser
@@ -70,7 +70,7 @@ class Requester:
     open_port: int | None = None
 
 
-def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Confinement:
+def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Confinement:
     """Compile what will confine `plan`.
 
     Raises:
@@ -121,7 +121,7 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Co
     )
 
 
-def showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) -> tuple[str, ...]:
+def showable(paths: Iterable[str], policy: PolicyValues, requester: Requester) -> tuple[str, ...]:
     """Those of `paths` that a sandbox of this policy would not refuse to show, and that it does not show anyway."""
     places = requester.places
     rules = PathRules.of(policy, places)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_protocol.policy import Grant, Network, NetworkMode, SandboxPolicy
+from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
@@ -128,7 +128,7 @@ _INSTALLERS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
 
 def missing_paths(
     plan: LaunchPlan,
-    policy: SandboxPolicy,
+    policy: PolicyValues,
     places: Places,
     environ: Mapping[str, str],
     variables: Mapping[str, str],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.policy.limits import (
     DiskUse,
     Excess,
@@ -94,7 +94,7 @@ class TreeMonitor:
         self._watches: list[Watch] = []
         self._may_walk_at = 0.0
 
-    def watch(self, tree: ProcessTree, limits: Limits, on_excess: Callable[[Excess], None]) -> Watch:
+    def watch(self, tree: ProcessTree, limits: LimitValues, on_excess: Callable[[Excess], None]) -> Watch:
         """Hold `tree` to `limits` from now on; `on_excess` is called in the loop, once, and the watch goes on."""
         watch = Watch(tree, UsageMeter(tree, limits, self._clock()), on_excess, self._watches)
         self._watches.append(watch)

@@ -20,7 +20,7 @@ import anyio
 import anyio.to_thread
 import psutil
 
-from quarterdeck_protocol.policy import Property, Tier
+from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
 from quarterdeck_sandbox.policy import tiers

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import anyio
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine

@@ -20,7 +20,7 @@ from typing import Any, Final
 import anyio
 
 from quarterdeck_protocol.faults import Dossier
-from quarterdeck_protocol.policy import NetworkMode, Property, Tier
+from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox.inside.gate import NAMESPACES
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quarterdeck_protocol.policy import Grant
+from quarterdeck_protocol.policy_values import Grant
 from quarterdeck_sandbox.program.launch import LaunchError
 
 BROWSERS: Final = ("/opt/google", "/opt/microsoft/msedge", "/opt/brave.com", "/opt/vivaldi")

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import PolicyValues
 from quarterdeck_sandbox.hostile_files import Followed, follow, open_regular
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
 from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS, Prefix, is_installation
@@ -51,7 +51,7 @@ MAX_CERTIFICATES_BYTES: Final = 8 * 1024 * 1024
 
 
 def build_view(
-    policy: SandboxPolicy,
+    policy: PolicyValues,
     plan: LaunchPlan,
     program: Program,
     places: Places,
@@ -99,7 +99,7 @@ def build_view(
 class _Builder:
     """Collects the mounts of a view; later ones yield to earlier ones that show the same."""
 
-    def __init__(self, policy: SandboxPolicy, places: Places, *, nests_safely: bool, can_close: bool) -> None:
+    def __init__(self, policy: PolicyValues, places: Places, *, nests_safely: bool, can_close: bool) -> None:
         self._rules = PathRules.of(policy, places)
         self.user_home = self._rules.user_home
         self._policy = policy

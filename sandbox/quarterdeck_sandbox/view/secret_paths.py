@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Self
 
-from quarterdeck_protocol.policy import Grant, SandboxPolicy
+from quarterdeck_protocol.policy_values import Grant, PolicyValues
 from quarterdeck_sandbox.hostile_files import Followed, follow
 from quarterdeck_sandbox.policy.mounts import Places, is_within, is_within_any, overlap
 from quarterdeck_sandbox.program.launch import LaunchError
@@ -140,13 +140,13 @@ class PathRules:
         writable: what it can change, and so plant links in; likewise.
     """
 
-    policy: SandboxPolicy
+    policy: PolicyValues
     user_home: str
     private: tuple[str, ...]
     writable: tuple[str, ...]
 
     @classmethod
-    def of(cls, policy: SandboxPolicy, places: Places) -> Self:
+    def of(cls, policy: PolicyValues, places: Places) -> Self:
         """The rules for a process with these directories."""
         writable = (str(places.home), str(places.tmp), *policy.write)
         real = os.path.realpath

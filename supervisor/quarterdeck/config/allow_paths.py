@@ -39,9 +39,8 @@ def missing(
         env = server_environment(config, environ, home, tmp)
         plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
         places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())))
-        return missing_paths(
-            plan, policy or config.sandbox, places, environ, config.env, names_cwd=config.cwd is not None
-        )
+        values = (policy or config.sandbox).values
+        return missing_paths(plan, values, places, environ, config.env, names_cwd=config.cwd is not None)
 
 
 def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: Mapping[str, str]) -> SandboxPolicy:

@@ -28,7 +28,7 @@ from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck.control.client import ask
 from quarterdeck.control.protocol import Ps, SandboxView, ServerList, ServerView
 from quarterdeck_protocol.faults import Dossier
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 
 from .servers import CRASH_STATUS, SERVERS
 

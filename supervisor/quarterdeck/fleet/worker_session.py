@@ -184,7 +184,7 @@ class WorkerSession(Session):
         if handle is None or self._watch is not None or not isinstance(self._config, StdioServerConfig):
             return self._watch
         tree = ProcessTree(start.pid, start.tree_pid, start.root_pid, start.scratch, start.tmpfs, start.enforced)
-        limits = self._config.sandbox.limits
+        limits = self._config.sandbox.values.limits
         self._watch = self._runtime.monitor.watch(
             tree, limits, lambda excess: handle.condemn(excess.limit, excess.detail)
         )
@@ -261,7 +261,7 @@ def preview_start(
             env = server_environment(config, os.environ, home, tmp)
             plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
             requester = Requester(places, environ, machine, allow_unsandboxed=allow_unsandboxed)
-            gaps = confine(plan, config.sandbox, requester).gaps
+            gaps = confine(plan, config.sandbox.values, requester).gaps
     except LaunchError as error:
         return StartPreview(config.id, Outlook.REFUSED, (str(error),), error.code)
     except OSError as error:

@@ -17,7 +17,7 @@ from support.processes.running import python_child, run
 from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, ROOT_ONLY, USER_ONLY
 from support.waiting import eventually
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.doctor import probe
 from quarterdeck_sandbox.doctor.probe import (
     container_kind,

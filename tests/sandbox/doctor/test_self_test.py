@@ -9,7 +9,7 @@ import pytest
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
 from support.waiting import PATIENCE_S
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.doctor.attacks import EscapeError, trace_the_owner
 from quarterdeck_sandbox.doctor.probe import known_machine, probe_machine
 from quarterdeck_sandbox.doctor.self_test import AGAINST, self_test

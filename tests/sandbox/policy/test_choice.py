@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from support.sandbox.policies import MACHINES, POLICIES
 from support.sandbox.preset_table import to_markdown
 
-from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Property, Tier
 from quarterdeck_sandbox.policy.choice import INTENDED, WEAKEST_FIRST, Choice, choose
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 from quarterdeck_sandbox.policy.promises import Strength
@@ -24,11 +25,14 @@ MACOS = Machine(system="darwin")
 INSTALL = "install bubblewrap (apt install bubblewrap)"
 
 
-def policy(**fields: object) -> SandboxPolicy:
-    return SandboxPolicy.model_validate(fields)
+VALUES = POLICIES.map(lambda policy: policy.values)
 
 
-def refusal(wanted: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool = False) -> str:
+def policy(**fields: object) -> PolicyValues:
+    return SandboxPolicy.model_validate(fields).values
+
+
+def refusal(wanted: PolicyValues, machine: Machine, *, allow_unsandboxed: bool = False) -> str:
     with pytest.raises(LaunchError) as caught:
         choose(wanted, machine, allow_unsandboxed=allow_unsandboxed)
     assert caught.value.code == "sandbox_refused"
@@ -159,7 +163,7 @@ def test_an_open_network_says_what_it_means() -> None:
     assert choose(policy(network="full"), WHOLE).findings[Property.NETWORK].mechanism == reachable
 
 
-def attempt(wanted: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool) -> Choice | None:
+def attempt(wanted: PolicyValues, machine: Machine, *, allow_unsandboxed: bool) -> Choice | None:
     try:
         return choose(wanted, machine, allow_unsandboxed=allow_unsandboxed)
     except LaunchError:
@@ -168,8 +172,8 @@ def attempt(wanted: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool)
     return None
 
 
-@given(wanted=POLICIES, machine=MACHINES, allowed=st.booleans())
-def test_any_policy_is_enforced_as_said_or_refused(wanted: SandboxPolicy, machine: Machine, allowed: bool) -> None:
+@given(wanted=VALUES, machine=MACHINES, allowed=st.booleans())
+def test_any_policy_is_enforced_as_said_or_refused(wanted: PolicyValues, machine: Machine, allowed: bool) -> None:
     """A combination that nobody thought of would start with less than was asked for."""
     choice = attempt(wanted, machine, allow_unsandboxed=allowed)
     if choice is None:
@@ -194,8 +198,8 @@ def test_any_policy_is_enforced_as_said_or_refused(wanted: SandboxPolicy, machin
             assert any(line.startswith(f"{name}:") for line in choice.gaps)
 
 
-@given(wanted=POLICIES, machine=MACHINES)
-def test_permission_only_ever_adds(wanted: SandboxPolicy, machine: Machine) -> None:
+@given(wanted=VALUES, machine=MACHINES)
+def test_permission_only_ever_adds(wanted: PolicyValues, machine: Machine) -> None:
     """The flag that lets a server start without a sandbox would take one away from another."""
     without = attempt(wanted, machine, allow_unsandboxed=False)
     if without is not None:
@@ -205,8 +209,8 @@ def test_permission_only_ever_adds(wanted: SandboxPolicy, machine: Machine) -> N
 RANK = (Strength.NONE, Strength.PARTIAL, Strength.FULL)
 
 
-@given(wanted=POLICIES, machine=MACHINES, tier=st.sampled_from([Tier.LANDLOCK, Tier.LIMITS]))
-def test_a_stronger_tier_gives_no_property_less(wanted: SandboxPolicy, machine: Machine, tier: Tier) -> None:
+@given(wanted=VALUES, machine=MACHINES, tier=st.sampled_from([Tier.LANDLOCK, Tier.LIMITS]))
+def test_a_stronger_tier_gives_no_property_less(wanted: PolicyValues, machine: Machine, tier: Tier) -> None:
     """Installing bubblewrap would stop a server that ran, or take a guarantee away."""
     weaker = attempt(wanted, machine.capped(tier), allow_unsandboxed=True)
     stronger = attempt(wanted, machine, allow_unsandboxed=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
+from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Property, Tier
 from quarterdeck_sandbox.policy.confinement import (
     Confinement,
     Report,
@@ -50,7 +50,7 @@ def confinement(**changes: Any) -> Confinement:
         required=(),
         gaps=("a gap of the choice",),
         view=View(shown=("/data (read)",)),
-        limits=Limits(),
+        limits=LimitValues(),
         rlimits=((6, 64),),
         seccomp=b"filter",
         identity=None,

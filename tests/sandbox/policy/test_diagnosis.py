@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from quarterdeck_protocol.policy import Property, Tier
+from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.policy.diagnosis import (
     Attack,
     AttackOutcome,

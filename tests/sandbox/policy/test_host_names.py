@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.policy import NetworkMode
+from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text, routes_of
 
 NETWORK = IPv4Network("127.64.0.0/10")

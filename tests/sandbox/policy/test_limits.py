@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.policy.limits import (
     INODE_BYTES,
     RECONFIRM_S,
@@ -24,7 +24,7 @@ from quarterdeck_sandbox.policy.limits import (
 )
 
 MIB = 1 << 20
-UNLIMITED = Limits(memory_bytes=None, processes=None, scratch_bytes=None, scratch_inodes=None)
+UNLIMITED = LimitValues(memory_bytes=None, processes=None, scratch_bytes=None, scratch_inodes=None)
 
 
 def process(pid: int, parent: int, **members: float) -> Process:
@@ -34,7 +34,7 @@ def process(pid: int, parent: int, **members: float) -> Process:
 REAPER, PROGRAM, CHILD, FOREIGN = process(10, 1), process(11, 10), process(12, 11), process(20, 1)
 
 
-def meter(limits: Limits = UNLIMITED, enforced: tuple[str, ...] = ()) -> UsageMeter:
+def meter(limits: LimitValues = UNLIMITED, enforced: tuple[str, ...] = ()) -> UsageMeter:
     return UsageMeter(ProcessTree(pid=11, top=10, enforced=enforced), limits, now=0.0)
 
 
@@ -67,7 +67,7 @@ def test_a_program_without_anything_of_ours_above_it_is_its_own_tree() -> None:
 
 def test_another_process_that_got_the_pid_is_not_the_tree() -> None:
     """A stranger would be condemned for a server that has ended."""
-    watched = meter(Limits(processes=1))
+    watched = meter(LimitValues(processes=1))
     look(watched, [REAPER, PROGRAM])
     assert look(watched, [replace(REAPER, started=99.0), PROGRAM, CHILD]) is None
     assert watched.present.processes == 0
@@ -86,16 +86,18 @@ def test_no_family_makes_it_loop_or_fail(pairs: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize(
     ("limits", "child", "limit"),
     [
-        (Limits(processes=3), {"threads": 2}, None),
-        (Limits(processes=3), {"threads": 3}, "processes"),
-        (Limits(cpu_s=5), {"cpu_s": 5.0}, None),
-        (Limits(cpu_s=5), {"cpu_s": 5.5}, "cpu_s"),
-        (Limits(cpu_s=5), {"reaped_cpu_s": 5.5}, "cpu_s"),
-        (Limits(wall_s=1), {}, None),
-        (Limits(wall_s=0.5), {}, "wall_s"),
+        (LimitValues(processes=3), {"threads": 2}, None),
+        (LimitValues(processes=3), {"threads": 3}, "processes"),
+        (LimitValues(cpu_s=5), {"cpu_s": 5.0}, None),
+        (LimitValues(cpu_s=5), {"cpu_s": 5.5}, "cpu_s"),
+        (LimitValues(cpu_s=5), {"reaped_cpu_s": 5.5}, "cpu_s"),
+        (LimitValues(wall_s=1), {}, None),
+        (LimitValues(wall_s=0.5), {}, "wall_s"),
     ],
 )
-def test_a_limit_is_exceeded_above_it_and_not_at_it(limits: Limits, child: dict[str, float], limit: str | None) -> None:
+def test_a_limit_is_exceeded_above_it_and_not_at_it(
+    limits: LimitValues, child: dict[str, float], limit: str | None
+) -> None:
     """A server would be killed for what it is allowed."""
     verdict = look(meter(limits), [REAPER, PROGRAM, replace(CHILD, **child)])
     assert (verdict.limit if isinstance(verdict, Excess) else None) == limit
@@ -103,7 +105,7 @@ def test_a_limit_is_exceeded_above_it_and_not_at_it(limits: Limits, child: dict[
 
 def test_an_excess_tells_the_numbers() -> None:
     """A user could not tell by how much to raise a limit."""
-    verdict = look(meter(Limits(processes=1)), [REAPER, PROGRAM, CHILD])
+    verdict = look(meter(LimitValues(processes=1)), [REAPER, PROGRAM, CHILD])
     assert verdict == Excess("processes", "it has 2 processes and threads; the limit is 1")
 
 
@@ -117,7 +119,7 @@ def test_an_excess_tells_the_numbers() -> None:
 )
 def test_scratch_is_bytes_and_files_of_all_places_together(seen: DiskUse, limit: str | None) -> None:
     """A server could fill the disk beside its tmpfs, or fill the kernel with empty files."""
-    limits = Limits(scratch_bytes=MIB, scratch_inodes=100)
+    limits = LimitValues(scratch_bytes=MIB, scratch_inodes=100)
     for first, second in ((DiskUse(), seen), (seen, DiskUse())):
         watched = meter(limits)
         watched.tmpfs = first
@@ -129,7 +131,7 @@ def test_scratch_is_bytes_and_files_of_all_places_together(seen: DiskUse, limit:
 @pytest.mark.parametrize("name", ["processes", "scratch_bytes", "scratch_inodes", "memory_bytes"])
 def test_what_the_kernel_holds_is_not_judged_a_second_time(name: str) -> None:
     """A tree would be killed at a limit where the kernel just says no."""
-    limits = Limits(memory_bytes=MIB, processes=1, scratch_bytes=MIB, scratch_inodes=16)
+    limits = LimitValues(memory_bytes=MIB, processes=1, scratch_bytes=MIB, scratch_inodes=16)
     others = tuple({"processes", "scratch_bytes", "scratch_inodes", "memory_bytes"} - {name})
     watched, judged = meter(limits, (name, *others)), meter(limits, others)
     for each in (watched, judged):
@@ -141,7 +143,7 @@ def test_what_the_kernel_holds_is_not_judged_a_second_time(name: str) -> None:
 # Memory
 
 
-MEMORY = Limits(memory_bytes=16 * MIB)
+MEMORY = LimitValues(memory_bytes=16 * MIB)
 
 
 def test_memory_is_judged_only_after_an_exact_look_at_the_programs_own_processes() -> None:
@@ -187,7 +189,7 @@ def test_a_mapped_file_in_memory_counts_once() -> None:
 
 def test_the_time_of_the_dead_is_kept_whether_or_not_they_were_waited_for() -> None:
     """A server that ignores SIGCHLD would burn processors for ever, a short-lived child at a time."""
-    watched = meter(Limits(cpu_s=10))
+    watched = meter(LimitValues(cpu_s=10))
     for number in range(6):
         burning = process(100 + number, 11, cpu_s=1.5)
         assert look(watched, [REAPER, PROGRAM, burning]) is None

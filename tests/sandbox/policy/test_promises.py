@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Property, Tier
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 from quarterdeck_sandbox.policy.promises import REACHABLE, Situation, Strength, promise
 
@@ -46,7 +47,7 @@ def test_a_root_without_capabilities_is_promised_what_a_user_is(
     name: str, tier: Tier, machine: Machine, strength: str, words: str
 ) -> None:
     """A receipt would claim a user of its own where there is none."""
-    situation = Situation(SandboxPolicy(), machine, tier, NetworkMode.FULL, stays_root=True)
+    situation = Situation(PolicyValues(), machine, tier, NetworkMode.FULL, stays_root=True)
     finding = promise(situation)[Property(name)]
     assert finding.strength == Strength(strength)
     assert words in finding.mechanism
@@ -100,7 +101,7 @@ def test_each_property_has_its_mechanism(
     name: str, tier: Tier, machine: Machine, fields: dict[str, object], strength: str, words: str
 ) -> None:
     """A receipt would claim what the tier cannot do on this machine."""
-    situation = Situation(SandboxPolicy.model_validate(fields), machine, tier, NetworkMode.FULL)
+    situation = Situation(SandboxPolicy.model_validate(fields).values, machine, tier, NetworkMode.FULL)
     finding = promise(situation)[Property(name)]
     assert (finding.strength, words in finding.mechanism) == (strength, True), finding
 
@@ -150,7 +151,7 @@ def test_each_network_has_its_mechanism(
     words: str,
 ) -> None:
     """The one property that tells whether stolen data can leave."""
-    policy = SandboxPolicy.model_validate({"grants": grants})
+    policy = SandboxPolicy.model_validate({"grants": grants}).values
     finding = promise(Situation(policy, machine, tier, network))[Property.NETWORK]
     assert (finding.strength, words in finding.mechanism) == (Strength(strength), True), finding
 
@@ -172,5 +173,5 @@ def test_unix_sockets_are_open_where_they_stay_inside_or_a_grant_needs_them(
     network: NetworkMode, tier: Tier, machine: Machine, grants: tuple[str, ...], open_: bool
 ) -> None:
     """Beside Landlock, a session bus would start any program outside; or an agent that was granted not be reached."""
-    policy = SandboxPolicy.model_validate({"grants": grants})
+    policy = SandboxPolicy.model_validate({"grants": grants}).values
     assert Situation(policy, machine, tier, network).unix_sockets is open_

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.policy import Limits, NetworkMode, Tier
+from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Tier
 from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
 from quarterdeck_sandbox.policy.host_names import Route
@@ -43,7 +43,7 @@ def confinement(*mounts: Mount, **changes: Any) -> Confinement:
         required=(),
         gaps=(),
         view=View(mounts),
-        limits=Limits(),
+        limits=LimitValues(),
         rlimits=(),
         seccomp=b"",
         identity=None,
@@ -85,10 +85,10 @@ def test_the_root_is_closed_as_the_very_last_step() -> None:
 
 def test_devices_are_closed_and_shared_memory_is_bounded() -> None:
     """/dev is the same trap."""
-    found = words(limits=Limits.model_validate({"scratch_bytes": 8 * MIB}))
+    found = words(limits=LimitValues(scratch_bytes=8 * MIB))
     shared = at(found, "--perms", "1777", "--size", str(8 * MIB), "--tmpfs", "/dev/shm")
     assert at(found, "--dev", "/dev") < shared < at(found, "--remount-ro", "/dev")
-    assert at(words(limits=Limits.model_validate({"scratch_bytes": None})), "--size", str(64 * MIB)) > 0
+    assert at(words(limits=LimitValues(scratch_bytes=None)), "--size", str(64 * MIB)) > 0
 
 
 def test_scratch_comes_before_what_lies_in_it() -> None:
@@ -135,7 +135,7 @@ def test_nothing_is_made_within_what_is_bound() -> None:
 )
 def test_each_kind_of_mount_has_its_operation(mount: Mount, limits: dict[str, Any], wanted: tuple[str, ...]) -> None:
     """Something would be writable, or unbounded, that must not be."""
-    at(words(mount, limits=Limits.model_validate(limits)), *wanted)
+    at(words(mount, limits=LimitValues(**limits)), *wanted)
 
 
 def test_a_user_hides_behind_a_namespace_of_users() -> None:

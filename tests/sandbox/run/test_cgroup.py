@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.processes.running import pid_of_nobody, python_child
 
-from quarterdeck_protocol.policy import Limits, Property
+from quarterdeck_protocol.policy_values import LimitValues, Property
 from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_sandbox.run import cgroup as cgroup_module
 from quarterdeck_sandbox.run.cgroup import Cgroup, sweep_cgroups
@@ -21,7 +21,7 @@ from quarterdeck_sandbox.run.cgroup import Cgroup, sweep_cgroups
 pytestmark = pytest.mark.anyio
 
 MIB = 1 << 20
-LIMITS = Limits(memory_bytes=64 * MIB, processes=20, cpu_share=0.5)
+LIMITS = LimitValues(memory_bytes=64 * MIB, processes=20, cpu_share=0.5)
 ROOT = Path("/sys/fs/cgroup")
 
 
@@ -70,7 +70,7 @@ def unified() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def made(cgroups: Cgroups, limits: Limits = LIMITS) -> AsyncIterator[Cgroup]:
+async def made(cgroups: Cgroups, limits: LimitValues = LIMITS) -> AsyncIterator[Cgroup]:
     group = Cgroup.create(cgroups, group_name(), limits)
     try:
         yield group
@@ -99,7 +99,7 @@ def test_every_limit_is_written_where_version_2_keeps_it(tmp_path: Path) -> None
 
 def test_what_is_not_limited_is_not_written(tmp_path: Path) -> None:
     """A trusted server would be held to a limit of nobody's."""
-    unlimited = Limits(memory_bytes=None, processes=None)
+    unlimited = LimitValues(memory_bytes=None, processes=None)
     group = Cgroup.create(delegated(tmp_path), "qd-1-ab", unlimited)
     assert list((tmp_path / "qd-1-ab").iterdir()) == []
     assert (group.unmet, group.enforced) == ({}, frozenset())

@@ -11,7 +11,8 @@ import pytest
 from support.sandbox.confinements import BUBBLEWRAP_ONLY, PATH, TierHome, run, this_machine
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
 
-from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.policy.confinement import ROOT, Confinement
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import MountKind, Places
@@ -40,7 +41,7 @@ class Yard:
         plan = plan_launch(words[0], words[1:], env, str(self.tier_home.home))
         if fields.get("preset") == "trusted":
             fields = {key: value for key, value in fields.items() if key not in ("network", "minimum")}
-        return confine(plan, SandboxPolicy.model_validate(fields), requester)
+        return confine(plan, SandboxPolicy.model_validate(fields).values, requester)
 
 
 @pytest.fixture

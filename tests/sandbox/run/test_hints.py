@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.policy import NetworkMode
+from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.policy.mounts import is_within_any
 from quarterdeck_sandbox.program.needed_paths import NamedPath
 from quarterdeck_sandbox.run.hints import MAX_HINTS, Outside, hints_in

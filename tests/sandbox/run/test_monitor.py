@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from support.processes.running import python_child
 
-from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.policy.limits import DiskUse, Excess, Pages, Process, ProcessTree
 from quarterdeck_sandbox.run import monitor as monitor_module
 from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, TreeMonitor
@@ -79,7 +79,7 @@ class Stage:
         self.monitor = TreeMonitor(self.scene, lambda: self.scene.now)
         self.told: list[Excess] = []
 
-    def watch(self, limits: Limits, tree: ProcessTree = TREE) -> Any:
+    def watch(self, limits: LimitValues, tree: ProcessTree = TREE) -> Any:
         """Watch a tree."""
         return self.monitor.watch(tree, limits, self.told.append)
 
@@ -87,7 +87,7 @@ class Stage:
 async def test_whoever_watches_a_tree_is_told_once_of_its_excess() -> None:
     """A worker would be told at each look until its server is dead."""
     stage = Stage()
-    watch = stage.watch(Limits(wall_s=5))
+    watch = stage.watch(LimitValues(wall_s=5))
     assert (watch.present, watch.peak) == (None, None)
     await stage.monitor.tick()
     assert stage.told == []
@@ -101,7 +101,7 @@ async def test_whoever_watches_a_tree_is_told_once_of_its_excess() -> None:
 async def test_an_ended_watch_is_heard_of_no_more() -> None:
     """A dead server's successor would be condemned for it."""
     stage = Stage()
-    watch = stage.watch(Limits(wall_s=5))
+    watch = stage.watch(LimitValues(wall_s=5))
     watch()
     watch()
     stage.scene.now = 6.0
@@ -112,7 +112,7 @@ async def test_an_ended_watch_is_heard_of_no_more() -> None:
 async def test_a_watch_that_ends_during_a_look_is_not_told_of_it() -> None:
     """A server that was just closed would be condemned."""
     stage = Stage()
-    watch = stage.watch(Limits(wall_s=5))
+    watch = stage.watch(LimitValues(wall_s=5))
     stage.scene.now = 6.0
     looking = asyncio.ensure_future(stage.monitor.tick())
     await asyncio.sleep(0)
@@ -125,7 +125,7 @@ async def test_all_trees_cost_one_scan() -> None:
     """Fifty servers would cost fifty walks through all processes."""
     stage = Stage()
     for _ in range(50):
-        stage.watch(Limits(), replace(TREE, scratch=(), tmpfs=()))
+        stage.watch(LimitValues(), replace(TREE, scratch=(), tmpfs=()))
     await stage.monitor.tick()
     assert stage.scene.looked == ["scan"]
 
@@ -134,7 +134,7 @@ async def test_memory_is_looked_at_exactly_only_on_suspicion() -> None:
     """Each exact look walks page tables: it would cost more than the server."""
     stage = Stage()
     stage.scene.pages = Pages(MIB)
-    stage.watch(Limits(memory_bytes=2 * MIB), replace(TREE, scratch=(), tmpfs=()))
+    stage.watch(LimitValues(memory_bytes=2 * MIB), replace(TREE, scratch=(), tmpfs=()))
     await stage.monitor.tick()
     stage.scene.processes[1] = msgspec.structs.replace(PROGRAM, rss_bytes=3 * MIB)
     await stage.monitor.tick()
@@ -149,7 +149,7 @@ async def test_memory_is_looked_at_exactly_only_on_suspicion() -> None:
 async def test_files_in_memory_are_looked_at_each_time_and_those_on_disk_now_and_then() -> None:
     """A tmpfs fills within a second; a walk over a disk is dear."""
     stage = Stage()
-    stage.watch(Limits())
+    stage.watch(LimitValues())
     for _ in range(int(WALK_S / MONITOR_TICK_S) + 1):
         await stage.monitor.tick()
         stage.scene.now += MONITOR_TICK_S
@@ -162,7 +162,7 @@ async def test_walks_through_many_files_become_rarer_and_every_tree_has_its_turn
     """One server with a hundred thousand temporary files would take a core, or hide the others' files."""
     stage = Stage()
     for number in range(3):
-        stage.watch(Limits(), replace(TREE, scratch=(f"/{number}",), tmpfs=()))
+        stage.watch(LimitValues(), replace(TREE, scratch=(f"/{number}",), tmpfs=()))
     stage.scene.disk_takes_s = 0.25
     walked_at: list[float] = []
     walks: list[str] = []
@@ -181,7 +181,7 @@ async def test_scratch_on_disk_is_remembered_between_two_walks() -> None:
     """Its use would flicker between nothing and too much."""
     stage = Stage()
     stage.scene.disk = DiskUse(MIB, 4)
-    watch = stage.watch(Limits())
+    watch = stage.watch(LimitValues())
     await stage.monitor.tick()
     await stage.monitor.tick()
     assert (watch.present.scratch_bytes, watch.present.scratch_inodes) == (MIB, 4)
@@ -194,7 +194,7 @@ async def test_a_look_that_fails_is_logged_and_the_next_one_is_made(
     monkeypatch.setattr(monitor_module, "MONITOR_TICK_S", 0.0)
     stage = Stage()
     seen = asyncio.Event()
-    stage.monitor.watch(TREE, Limits(wall_s=5), lambda _: seen.set())
+    stage.monitor.watch(TREE, LimitValues(wall_s=5), lambda _: seen.set())
     failed = asyncio.Event()
     loop = asyncio.get_running_loop()
     stage.scene.error = BadMomentError(lambda: loop.call_soon_threadsafe(failed.set))
@@ -223,8 +223,8 @@ async def test_a_real_tree_that_grows_beyond_its_memory_is_found_out() -> None:
     with python_child(script) as child:
         assert child.read_line() == b"ready"
         tree = ProcessTree(child.pid, child.pid)
-        watch = monitor.watch(tree, Limits(memory_bytes=64 << 20), told.append)
-        roomy = monitor.watch(tree, Limits(memory_bytes=1 << 30), told.append)
+        watch = monitor.watch(tree, LimitValues(memory_bytes=64 << 20), told.append)
+        roomy = monitor.watch(tree, LimitValues(memory_bytes=1 << 30), told.append)
         await monitor.tick()
     assert [excess.limit for excess in told] == ["memory_bytes"]
     for each in (watch, roomy):

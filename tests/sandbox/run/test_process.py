@@ -17,7 +17,7 @@ from support.processes.leftovers import is_running
 from support.sandbox.confinements import TierHome
 from support.waiting import eventually_async
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess, SandboxResources
 from quarterdeck_sandbox.run.start import start

@@ -15,7 +15,7 @@ from support.processes.running import run
 from support.sandbox.confinements import TIERS, missing
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 
 PATIENCE_S: Final = 100.0
 

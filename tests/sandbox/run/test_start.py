@@ -20,7 +20,7 @@ from support.sandbox.confinements import (
 )
 from support.sandbox.machine_facts import ROOT_ONLY
 
-from quarterdeck_protocol.policy import Limits, Property
+from quarterdeck_protocol.policy_values import LimitValues, Property
 from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
@@ -73,7 +73,7 @@ async def test_only_what_is_meant_to_be_is_writable(tier_home: TierHome) -> None
 @BUBBLEWRAP_ONLY
 async def test_file_systems_in_memory_have_the_size_of_the_limit(tier_home: TierHome) -> None:
     """A server could fill the memory with files."""
-    limits = Limits.model_validate({"scratch_bytes": 8 << 20})
+    limits = LimitValues(scratch_bytes=8 << 20)
     made = tier_home.shell("df -k --output=size /tmp /dev/shm", limits=limits)
     assert (await run(made))[1].split()[1:] == ["8192", "8192"]
 

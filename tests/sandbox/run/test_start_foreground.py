@@ -10,7 +10,7 @@ from support.processes.leftovers import is_running
 from support.sandbox.confinements import TierHome
 from support.waiting import eventually_async
 
-from quarterdeck_protocol.policy import Limits
+from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.start import run_foreground
@@ -46,7 +46,7 @@ async def test_a_death_by_signal_is_told_as_one(tier_home: TierHome) -> None:
 async def test_a_limit_that_we_watch_ends_it_and_is_named(tier_home: TierHome) -> None:
     """A limit on time would hold for servers only."""
     made = tier_home.shell("trap '' TERM; while :; do /bin/sleep 1; done")
-    code, dossier = await run(replace(made, limits=Limits.model_validate({"wall_s": 0.2})))
+    code, dossier = await run(replace(made, limits=LimitValues(wall_s=0.2)))
     assert (code, dossier.limit) == (-signal.SIGKILL, "wall_s")
     assert dossier.hints
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from support.sandbox.confinements import BUBBLEWRAP_ONLY, GRACE_S, PATIENCE_S, TierHome, leaves_nothing, required, run
 
-from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
+from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Property, Tier
 from quarterdeck_sandbox.network.uplink import Uplink
 from quarterdeck_sandbox.policy.confinement import Report
 from quarterdeck_sandbox.policy.host_names import Route
@@ -192,7 +192,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[Group]:
         """In the place of the real ones."""
 
         @staticmethod
-        def create(cgroups: Cgroups, name: str, limits: Limits) -> Group:
+        def create(cgroups: Cgroups, name: str, limits: LimitValues) -> Group:
             assert name.startswith(f"qd-{os.getpid()}-")
             made.append(Group())
             return made[-1]

@@ -8,7 +8,7 @@ import pytest
 from sandbox.homes import Home, make_home
 from support.config.places import short_folder
 
-from quarterdeck_protocol.policy import Grant
+from quarterdeck_protocol.policy_values import Grant
 from quarterdeck_sandbox.policy.mounts import MountKind
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.view.grants import give

@@ -12,6 +12,7 @@ from sandbox.homes import Home, make_home
 from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import PolicyValues
 from quarterdeck_sandbox.policy.mounts import in_order, is_within
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.view import layout
@@ -146,7 +147,7 @@ def test_a_link_of_another_user_is_not_followed(home: Home) -> None:
 @pytest.mark.parametrize("broad", [".", "..", ".config"])
 def test_credentials_inside_something_broader_are_refused(home: Home, key: str, broad: str) -> None:
     """Whoever shows a folder has not thought of all that is in it."""
-    policy = SandboxPolicy.model_validate({key: (os.path.normpath(home.user / broad),)})
+    policy = SandboxPolicy.model_validate({key: (os.path.normpath(home.user / broad),)}).values
     plan, places = home.plan("/bin/sh"), replace(home.places, private=())
     with pytest.raises(LaunchError, match=r"contains .*(credentials|keys)"):
         build_view(policy, plan, home.resolve(plan), places, {})
@@ -202,7 +203,7 @@ def test_nothing_is_mounted_below_what_can_be_written(home: Home) -> None:
 def test_on_a_safe_bubblewrap_it_is(home: Home) -> None:
     """A folder could not be written to but for its settings."""
     proj, main = str(home.user / "proj"), str(home.user / "proj/main.py")
-    policy, plan = SandboxPolicy(write=(proj,), read=(main,)), home.plan("/bin/sh")
+    policy, plan = PolicyValues(write=(proj,), read=(main,)), home.plan("/bin/sh")
     view = build_view(policy, plan, home.resolve(plan), home.places, {}, nests_safely=True)
     assert at(view, main).kind is MountKind.READ
 
@@ -210,12 +211,12 @@ def test_on_a_safe_bubblewrap_it_is(home: Home) -> None:
 def test_what_may_be_read_within_what_may_be_written_is_closed_by_other_means(home: Home) -> None:
     """A folder could not be written to but for its settings, where bubblewrap is old."""
     proj, main = str(home.user / "proj"), str(home.user / "proj/main.py")
-    policy, plan = SandboxPolicy(write=(proj,), read=(main,)), home.plan("/bin/sh")
+    policy, plan = PolicyValues(write=(proj,), read=(main,)), home.plan("/bin/sh")
     view = build_view(policy, plan, home.resolve(plan), home.places, {}, can_close=True)
     assert view.closed == (main,)
     assert at(view, main) is None
     assert view.shows(main)
-    hidden = SandboxPolicy(write=(proj,), hidden=(main,))
+    hidden = PolicyValues(write=(proj,), hidden=(main,))
     with pytest.raises(LaunchError, match="CVE-2026-87766"):
         build_view(hidden, plan, home.resolve(plan), home.places, {}, can_close=True)
 

@@ -10,7 +10,8 @@ from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.native_tools import NO_SETTINGS, NativeSettings, NativeWish, merge_native
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode
 
 
 def load(folder: Path, native: object, **others: object) -> LoadedConfig:

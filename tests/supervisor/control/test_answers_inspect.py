@@ -20,7 +20,8 @@ from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServer
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import ServerStart
-from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_protocol.policy_values import Preset, Property, Tier
 from quarterdeck_sandbox.policy.limits import ProcessTree, Usage
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 from quarterdeck_sandbox.run.monitor import TreeMonitor

@@ -6,7 +6,7 @@ import pytest
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.link.frames import MAX_START_BYTES, Condemn, ServerStart, Started
-from quarterdeck_protocol.policy import Property, Tier
+from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 
 from .handles import EXITED, Desk, greeted

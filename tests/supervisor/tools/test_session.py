@@ -19,7 +19,8 @@ from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.card_types import DeckFault, DeckFaultKind
 from quarterdeck.tools.commands.command_policy import CommandPolicy
 from quarterdeck.tools.session import DeckSession, open_deck_session
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio

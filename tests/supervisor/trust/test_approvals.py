@@ -30,7 +30,8 @@ from quarterdeck.trust.judge.server_rows import NativeRow
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.policy import Preset, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Preset
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from support.sandbox.hostile import ATTACKS
 
 FAMILIES: Final = ("files", "kernel", "neighbours", "processes", "reaching", "rights", "sockets")

@@ -16,7 +16,8 @@ import anyio
 import psutil
 import pytest
 
-from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.confinement import Confinement
@@ -31,9 +32,9 @@ from support.config.places import short_folder
 from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing
 
 POLICIES: Final = {
-    Tier.BUBBLEWRAP: SandboxPolicy.model_validate({"network": "none"}),
-    Tier.LANDLOCK: SandboxPolicy.model_validate({"network": "none"}),
-    Tier.LIMITS: SandboxPolicy.model_validate({"preset": "trusted"}),
+    Tier.BUBBLEWRAP: SandboxPolicy.model_validate({"network": "none"}).values,
+    Tier.LANDLOCK: SandboxPolicy.model_validate({"network": "none"}).values,
+    Tier.LIMITS: SandboxPolicy.model_validate({"preset": "trusted"}).values,
 }
 """What each tier's confinements are chosen by: without a network where it can."""
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import psutil
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from support.config.places import short_folder
 from support.processes.forks import Fork, Forks
 from support.processes.identities import Identity, plain_python

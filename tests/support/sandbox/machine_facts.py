@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.doctor.probe import try_closing
 from quarterdeck_sandbox.inside import kernel
 from support.processes.running import output, run

@@ -3,7 +3,8 @@
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from quarterdeck_protocol.policy import Grant, Limits, NetworkMode, Preset, Property, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_protocol.policy_values import Grant, NetworkMode, Preset, Property, Tier
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 
 _PATHS = st.lists(st.sampled_from(["/a", "/a/b", "/c", "/d//e/..", "/"]), max_size=2)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from quarterdeck_protocol.policy import Preset, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Preset
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.program.launch import LaunchError
@@ -45,7 +46,7 @@ MACHINES: Final[Mapping[str, Machine]] = {
 
 def outcome(preset: Preset, machine: Machine) -> Outcome:
     """What starting an untouched `preset` on `machine` comes to."""
-    policy = SandboxPolicy(preset=preset)
+    policy = SandboxPolicy(preset=preset).values
     try:
         return Outcome.WEAKER if choose(policy, machine).gaps else Outcome.STARTS
     except LaunchError:

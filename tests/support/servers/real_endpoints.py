@@ -18,7 +18,8 @@ from quarterdeck.interop import (
     StdioServerConfig,
     create_server_endpoint,
 )
-from quarterdeck_protocol.policy import Preset, SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Preset
 from support.processes.programs import SERVERS, server_argv
 
 BACKSTOP_S: Final = 30.0

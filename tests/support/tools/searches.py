@@ -15,7 +15,8 @@ from quarterdeck.tools.context import ExecResult, FileStat, Fs, OnOutput, Shell,
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.search.ripgrep import ripgrep_path
-from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode, Tier
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.mounts import Places

@@ -86,7 +86,7 @@ async def _run(
     from quarterdeck.config.places.trusted_files import trusted_files, with_announced
     from quarterdeck.trust.configured_servers import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_protocol.policy import Tier
+    from quarterdeck_protocol.policy_values import Tier
     from quarterdeck_sandbox import (
         Places,
         Requester,
@@ -129,7 +129,7 @@ async def _run(
                 what="the paths that it may write cannot be recorded: ",
             ):
                 record_exposure(state_dir(), wanted.write)
-        confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, requester)
+        confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted.values, requester)
         receipts: list[Receipt] = []
 
         def on_start(process: Any) -> None:

@@ -98,7 +98,7 @@ def _check_networks(settings: "Settings", port: int) -> None:
     found = []
     for name, policy in policies.items():
         try:
-            choice = choose(policy, known_machine(), allow_unsandboxed=settings.allow_unsandboxed)
+            choice = choose(policy.values, known_machine(), allow_unsandboxed=settings.allow_unsandboxed)
         except LaunchError:
             continue  # it will not be started
         if reaches(choice.network, port):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
-from quarterdeck_protocol.policy import Limits, NetworkMode, Preset, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode, Preset, Tier
 
 from .problems import Problem, at
 

@@ -18,7 +18,8 @@ from quarterdeck.config.load.row import ROW_KEYS
 from quarterdeck.config.native_tools import NativeSettings, merge_native
 from quarterdeck.config.secrets.masking import MASK, mask_row
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, ToolFilter, TrustMode
-from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Limits, Preset, SandboxPolicy
+from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Limits, SandboxPolicy
+from quarterdeck_protocol.policy_values import Preset
 
 SET_ASIDE: Final = "set_aside"
 """What is no error: it has no effect, and nothing else suffers."""

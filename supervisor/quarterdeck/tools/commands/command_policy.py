@@ -107,7 +107,7 @@ class CommandPolicy:
         programs = _tools(env, self.workspace, str(self.user_home), self.environ, policy.write)
         # The one program of our own that commands need, for `grep` and `find`; of its folder nothing else is shown.
         searcher = [str(path)] if (path := ripgrep_path()) else []
-        shown = showable((*programs.read, *searcher), policy, requester)[:MAX_SHOWN]
+        shown = showable((*programs.read, *searcher), policy.values, requester)[:MAX_SHOWN]
         search_path = os.pathsep.join((programs.path, *map(os.path.dirname, searcher)))
         return CommandSetup(
             policy.model_copy(update={"read": (*policy.read, *shown)}),

@@ -182,7 +182,7 @@ class SandboxedShell:
         running = SandboxedCommand(process, stdin, on_output, setup.policy.limits.output_bytes)
         self._running.add(running)
         tree = process.tree((str(setup.requester.places.tmp),))
-        watch = self._monitor.watch(tree, setup.policy.limits, running.stop_for)
+        watch = self._monitor.watch(tree, setup.policy.values.limits, running.stop_for)
         self._tasks.start_soon(self._accompany, running, watch, missing)
         return running
 
@@ -243,5 +243,5 @@ def _confine(setup: CommandSetup, command: str, place: str, env: Mapping[str, st
     # The paths that a command line names are the shell's to find or to miss; an argument's would be judged here.
     plan = plan_launch(SHELL, (), {**setup.env, **env}, place)
     places = replace(setup.requester.places, protected=tuple(setup.protected()))
-    confinement = confine(plan, setup.policy, replace(setup.requester, places=places))
+    confinement = confine(plan, setup.policy.values, replace(setup.requester, places=places))
     return replace(confinement, plan=replace(confinement.plan, argv=(SHELL, "-c", command)))

@@ -13,7 +13,8 @@ from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
-from quarterdeck_protocol.policy import Network, NetworkMode, Preset, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Network, NetworkMode, Preset, Tier
 from quarterdeck_sandbox import is_within_any
 
 from .documents import Document, Launch

@@ -10,7 +10,7 @@ from support.config.places import write_config
 
 from quarterdeck.cli.diagnose import doctor
 from quarterdeck.cli.program import run
-from quarterdeck_protocol.policy import Property
+from quarterdeck_protocol.policy_values import Property
 from quarterdeck_sandbox.policy.diagnosis import Attack, AttackOutcome, SelfTest
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 

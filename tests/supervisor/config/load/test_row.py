@@ -20,7 +20,8 @@ from quarterdeck_protocol.configs import (
     StreamableHttpServerConfig,
     ToolFilter,
 )
-from quarterdeck_protocol.policy import Grant, Limits, Preset, SandboxPolicy
+from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_protocol.policy_values import Grant, Preset
 
 PLACE = "mcpServers.fs"
 URL = "https://mcp.example/x"

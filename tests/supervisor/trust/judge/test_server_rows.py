@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.trust.judge.server_rows import loosens, loosens_native
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
-from quarterdeck_protocol.policy import Grant, NetworkMode, SandboxPolicy, Tier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Grant, NetworkMode, Tier
 
 
 def row(sandbox: dict[str, Any] | None = None, **fields: Any) -> StdioServerConfig:

@@ -42,6 +42,7 @@ from bench import (
     search,
     serve,
     spawn,
+    start,
     workers,
 )
 from bench.finding import Finding, NotMeasuredError
@@ -55,6 +56,7 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "serve": serve.measure,
     "doors": doors.measure,
     "workers": workers.measure,
+    "start": start.measure,
     "fairness": fairness.measure,
     "faults": faults.measure,
     "large": large.measure,

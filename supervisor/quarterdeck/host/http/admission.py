@@ -16,7 +16,10 @@ from typing import Final, Protocol
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 PATH: Final = "/mcp"
-"""Where clients connect."""
+"""Where clients connect; which deck that is, their tokens say."""
+
+DECKS_PATH: Final = "/decks/"
+"""Before the name of a deck, and `PATH` behind it: where clients connect that name their deck."""
 
 HEALTH_PATH: Final = "/healthz"
 """Where anybody may ask whether the server lives; it says nothing else."""
@@ -27,6 +30,7 @@ Header = tuple[bytes, bytes]
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 
 _NAME: Final = re.compile(r"[a-z0-9_.-]{1,253}")
+_DECK: Final = re.compile(r"/decks/([a-z0-9-]{1,64})/mcp")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _ORIGIN: Final = re.compile(r"https?://([^/?#@\\]+)")
 
@@ -35,6 +39,9 @@ _ONCE: Final = frozenset(
 )
 _ONCE_PREFIX: Final = b"mcp-param-"
 """Headers that say who asks for what: of two, an intermediary could believe the one and we the other."""
+
+USER_DECK: Final = "user"
+"""The name of the deck of the user's own configuration."""
 
 OWNER: Final = Client("owner", "token owner")
 """Who shows the token of `quarterdeck token show`."""
@@ -64,10 +71,11 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request may go on, for `client`; `headers` are for its response."""
+    """The request may go on, for `client`, to the deck of this name; `headers` are for its response."""
 
     headers: tuple[Header, ...] = ()
     client: Client = ANONYMOUS
+    deck: str = ""
 
 
 def parse_authority(text: str) -> Authority | None:
@@ -118,6 +126,10 @@ class Tokens(Protocol):
         """Count a message of this client; 0 when it may be sent now, else in how many seconds."""
         ...
 
+    def decks_of(self, client: Client) -> Sequence[str]:
+        """The decks that it may use, the one of `PATH` first; empty for one that is bound to none."""
+        ...
+
 
 class NoTokens:
     """There is none."""
@@ -130,18 +142,31 @@ class NoTokens:
         """See `Tokens`."""
         return 0.0
 
+    def decks_of(self, _: Client) -> Sequence[str]:
+        """See `Tokens`."""
+        return ()
+
 
 class Admission:
     """The rules of one HTTP server."""
 
-    def __init__(self, names: Iterable[Authority], token: str | None, tokens: Tokens | None = None) -> None:
+    def __init__(
+        self,
+        names: Iterable[Authority],
+        token: str | None,
+        tokens: Tokens | None = None,
+        *,
+        only: str | None = "",
+    ) -> None:
         """Rules.
 
         Args:
             names: what it may be called; one without a port goes with each.
             token: the owner's; None for no check.
             tokens: those of others; None for none.
+            only: the name of the one deck that is served, empty for one without; None for many, by path or token.
         """
+        self._only = only
         self._names = frozenset(names)
         self._token = token.encode() if token is not None else None
         self._tokens = tokens or NoTokens()
@@ -150,8 +175,11 @@ class Admission:
         """What becomes of a request with this head."""
         if path == HEALTH_PATH and method in {"GET", "HEAD"}:
             return HttpAnswer(200)
-        if path.removesuffix("/") != PATH:
-            return HttpAnswer(404, f"nothing is served here: the server is at {PATH}")
+        path = path.removesuffix("/")
+        named = _DECK.fullmatch(path) if self._only is None else None
+        if path != PATH and named is None:
+            decks = f", a deck at {DECKS_PATH}NAME{PATH}" if self._only is None else ""
+            return HttpAnswer(404, f"nothing is served here: the server is at {PATH}{decks}")
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
             return HttpAnswer(421, "this Host header is not accepted: `quarterdeck serve --allow-host NAME` accepts it")
@@ -170,7 +198,22 @@ class Admission:
         if method == "POST" and (wait_s := self._tokens.wait_s(client)):
             why = f"the token {client.name!r} may not ask so often: wait {wait_s:.3g} s"
             return HttpAnswer(429, why, (*shared, (b"retry-after", str(ceil(wait_s)).encode())))
-        return Admitted(shared, _in_session(client, headers))
+        deck = self._deck(client, named[1] if named else "")
+        if isinstance(deck, HttpAnswer):
+            return replace(deck, headers=shared)
+        return Admitted(shared, _in_session(client, headers), deck)
+
+    def _deck(self, client: Client, named: str) -> str | HttpAnswer:
+        """The deck that a client reaches, by its path or else its token; whether another exists, it is not told."""
+        bound = self._tokens.decks_of(client)
+        if self._only is not None:
+            if not bound or self._only in bound:
+                return self._only
+            return HttpAnswer(403, f"the token {client.name!r} is for other decks than what is served here")
+        deck = named or (bound[0] if bound else USER_DECK)
+        if client.key in (OWNER.key, ANONYMOUS.key) or deck in (bound or (USER_DECK,)):
+            return deck
+        return HttpAnswer(403, f"the token {client.name!r} may not use the deck {deck!r}")
 
     def _client(self, given: Sequence[str]) -> Client | HttpAnswer:
         if self._token is None:

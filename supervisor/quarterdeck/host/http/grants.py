@@ -65,6 +65,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         rate: of its requests; None for any.
         expires_at: None for never.
         revoked_at: None unless it was.
+        decks: the names of the daemon's decks that it opens; empty for the user's own, and for what has no name.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
     expires_at: float | None = None
     revoked_at: float | None = None
+    decks: tuple[str, ...] = ()
 
     @property
     def client(self) -> Client:

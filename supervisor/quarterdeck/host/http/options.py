@@ -59,6 +59,7 @@ class HttpOptions:
         allow_remote: whether `bind` may be reachable from other machines.
         hosts: further names to be called by, such as that of a remote machine; one without a port goes with each.
         max_body_bytes: of one request.
+        deck: the name of the deck that is served, by which tokens may be bound to it; empty for one without.
     """
 
     bind: str = DEFAULT_HOST
@@ -68,6 +69,7 @@ class HttpOptions:
     allow_remote: bool = False
     hosts: tuple[str, ...] = ()
     max_body_bytes: int = MAX_BODY_BYTES
+    deck: str = ""
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -22,10 +22,10 @@ RETRY_S: Final = 1
 class RequestLimit:
     """Lets through what may be served now."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, in_flight: InFlight) -> None:
+        """For the requests of `app`; `in_flight` counts what is open, with what does not come here."""
         self._app = app
-        self.in_flight: Final = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
-        """What is open, with what does not come here and is counted all the same."""
+        self._in_flight = in_flight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -33,7 +33,7 @@ class RequestLimit:
             await self._app(scope, receive, send)
             return
         client: Client = scope["state"].get(CLIENT, ANONYMOUS)
-        if refused := self.in_flight.begin(client.key):
+        if refused := self._in_flight.begin(client.key):
             error = f"too many requests: {refused}; try again when some have been answered"
             answer = JSONResponse({"error": error}, 429, headers={"Retry-After": str(RETRY_S)})
             await answer(scope, receive, send)
@@ -41,4 +41,4 @@ class RequestLimit:
         try:
             await self._app(scope, receive, send)
         finally:
-            self.in_flight.end(client.key)
+            self._in_flight.end(client.key)

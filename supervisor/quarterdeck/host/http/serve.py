@@ -1,42 +1,238 @@
 """Serve many clients over streamable HTTP, on loopback unless told otherwise, in both protocol eras.
 
-The SDK's session manager speaks the protocol, `listener` accepts connections, `admission` judges each request by its
-head alone; here is how it all starts and stops.  No signal handler is touched.
+`http_host` has the sessions of one host, `listener` accepts connections, `admission` judges each request by its head
+alone; here is how it all starts and stops, and which host a request is for.  No signal handler is touched.
 """
 
 import asyncio
-import math
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import uvicorn
-from mcp.server.session import ServerSession
-from mcp.server.streamable_http import StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT, StreamableHTTPASGIApp
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
-from quarterdeck.host.mcp_server import CLIENT, connection_of
+from quarterdeck.host.in_flight import InFlight
+from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck.host.provider import ProviderHostImpl
-from quarterdeck_protocol.tools import Client
 
-from .admission import PATH, Admission, Admitted, Header, HttpAnswer
-from .connection import ADMITTED, MAX_HELD_BYTES
+from .admission import DECKS_PATH, PATH, Admission, Admitted, Header, HttpAnswer
+from .connection import ADMITTED, Exchange, RawAnswer
+from .connection import Scope as Head
+from .http_host import HttpHost
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
-from .request_limit import RequestLimit
-from .sessions import SessionManager
-from .short_way import VERDICT, HttpShortWay, telling
-from .token_clients import TokenClients, answer
+from .request_limit import MAX_REQUESTS, MAX_REQUESTS_EACH
+from .short_way import telling
+from .token_clients import SESSIONS, TokenClients, answer
 from .token_file import GrantReader
+
+VERDICT: Final = "quarterdeck.verdict"
+"""In the state of a request's scope: what admission said of it, once it was asked."""
+
+_HOST: Final = "quarterdeck.host"
+"""In the state of a request's scope: the host whose short way may take it."""
+
+STOP_S: Final = 2
+"""How long connections that are left may take to close once serving ends, whole seconds."""
+
+
+class NoHostError(Exception):
+    """Nothing can be served by this name; the text says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Hosts(Protocol):
+    """What one listener serves."""
+
+    def present(self, deck: str) -> HttpHost | None:
+        """The host of this name, where it serves already."""
+        ...
+
+    async def find(self, deck: str) -> HttpHost:
+        """The host of this name, once it serves.
+
+        Raises:
+            NoHostError: there is none, or it cannot be served.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End all, once what is under way is answered; no more is found."""
+        ...
+
+
+class HttpFace:
+    """What all hosts of one listener share.
+
+    Attributes:
+        in_flight: the requests that are open.
+        clients: who they come from.
+    """
+
+    def __init__(self, options: HttpOptions) -> None:
+        """Nobody is there yet."""
+        self.in_flight: Final = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
+        grants = GrantReader(options.tokens) if options.tokens is not None else None
+        self.clients: Final = TokenClients(grants.current) if grants is not None else TokenClients()
+        self._options = options
+
+    def host(self, host: ProviderHostImpl) -> HttpHost:
+        """A host for its clients, to be run by `run_host`."""
+        return HttpHost(host, self.in_flight, self._options.max_body_bytes)
+
+    async def run_host(self, host: HttpHost) -> None:
+        """Run a host of ours, and have it end the sessions of tokens that end."""
+        self.clients.past.add(host.short_way)
+        try:
+            await host.run()
+        finally:
+            self.clients.past.discard(host.short_way)
+            self.clients.forget(host.requests)
+
+    async def serve(
+        self,
+        hosts: Hosts,
+        listener: socket.socket,
+        started: Callable[[str, int], None],
+        *,
+        only: str | None = None,
+    ) -> None:
+        """Serve `hosts` until cancelled; then they are closed, and no connection is accepted.
+
+        Args:
+            hosts: closed at the end.
+            listener: closed at the end.
+            started: called once with the real address and port when clients can connect.
+            only: see `Admission`.
+        """
+        options = self._options
+        try:
+            admission = Admission(accepted_names(options), options.token, self.clients, only=only)
+            requests = _ByHost(hosts)
+            routes = [Route(path, endpoint=requests) for path in (PATH, f"{DECKS_PATH}{{deck}}{PATH}")]
+            app = AdmissionMiddleware(telling(self.clients.wrap(Starlette(routes=routes))), admission)
+            accepting = HttpListener(_configured(app), listener, started, _ShortWays(hosts, admission))
+            told_to_end = asyncio.Event()
+
+            async def own() -> None:
+                async with accepting.running(told_to_end), anyio.create_task_group() as tasks:
+                    tasks.start_soon(self.clients.watch)
+                    await told_to_end.wait()
+                    await hosts.close()
+                    tasks.cancel_scope.cancel()
+
+            # In a task of its own: a cancellation here must not end the sessions before they are answered.
+            owner = asyncio.get_running_loop().create_task(own())
+            try:
+                await asyncio.shield(owner)
+            finally:
+                told_to_end.set()
+                await carried_through(partial(asyncio.wait, [owner]))
+                if not owner.cancelled():
+                    owner.exception()  # raised above, unless the wait was cancelled
+        finally:
+            listener.close()
+
+
+async def serve_http(
+    host: ProviderHostImpl,
+    options: HttpOptions,
+    *,
+    started: Callable[[str, int], None],
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve one host until cancelled; then what is under way is answered, and sessions end.
+
+    Args:
+        host: what is served.
+        options: where and for whom.
+        started: called once with the real address and port when clients can connect.
+        listener: what `listen` gave for these options, closed at the end; None for a new one.
+
+    Raises:
+        ProtocolFault: `transport`, when the address is refused or cannot be listened on.
+    """
+    listener = listener or listen(options)
+    face = HttpFace(options)
+    served = face.host(host)
+    running = asyncio.get_running_loop().create_task(face.run_host(served))
+    try:
+        await face.serve(_OneHost(served, running), listener, started, only=options.deck)
+    finally:
+        served.end()
+        await carried_through(partial(asyncio.wait, [running]))
+
+
+class _OneHost:
+    """One host, whatever it is called."""
+
+    def __init__(self, host: HttpHost, running: asyncio.Task[None]) -> None:
+        self._host = host
+        self._running = running
+
+    def present(self, _: str) -> HttpHost | None:
+        return self._host
+
+    async def find(self, _: str) -> HttpHost:
+        await self._host.ready()
+        return self._host
+
+    async def close(self) -> None:
+        self._host.end()
+        await asyncio.wait([self._running])
+
+
+class _ByHost:
+    """Hands each request to its host."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope["state"]
+        try:
+            host = await self._hosts.find(state[VERDICT].deck)
+        except NoHostError as error:
+            retry = ((b"retry-after", b"1"),) if error.status == 503 else ()
+            await answer(HttpAnswer(error.status, str(error), retry))(scope, receive, send)
+            return
+        state[SESSIONS] = host.requests
+        await host.requests(scope, receive, send)
+
+
+class _ShortWays:
+    """The short ways of all hosts, as a connection sees them."""
+
+    def __init__(self, hosts: Hosts, admission: Admission) -> None:
+        self._hosts = hosts
+        self._admission = admission
+
+    def may_take(self, scope: Head) -> bool:
+        """See `ShortWay`."""
+        if scope["method"] != "POST" or scope["http_version"] != "1.1":
+            return False
+        state = scope["state"]
+        verdict = state[VERDICT] = self._admission.judge("POST", scope["path"], scope["headers"])
+        if isinstance(verdict, HttpAnswer):
+            return False
+        state[ADMITTED]()
+        host = state[_HOST] = self._hosts.present(verdict.deck)
+        return host is not None and host.short_way.may_take(scope, verdict)
+
+    def take(self, scope: Head, body: bytes, exchange: Exchange) -> RawAnswer | None:
+        """See `ShortWay`."""
+        host: HttpHost = scope["state"][_HOST]
+        return host.short_way.take(scope, body, exchange)
 
 
 class AdmissionMiddleware:
@@ -52,11 +248,14 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         state = scope["state"]
-        verdict = state[VERDICT] if VERDICT in state else self._judge(scope)
+        is_new = VERDICT not in state
+        if is_new:
+            state[VERDICT] = self._judge(scope)
+        verdict = state[VERDICT]
         if isinstance(verdict, HttpAnswer):
             await answer(verdict)(scope, receive, send)
             return
-        if VERDICT not in state:
+        if is_new:
             state[ADMITTED]()
         state[CLIENT] = verdict.client
         await self._app(scope, receive, _adding(verdict.headers, send) if verdict.headers else send)
@@ -72,166 +271,6 @@ def _adding(headers: tuple[Header, ...], send: Send) -> Send:
         await send(message)
 
     return add
-
-
-STOP_S: Final = 2
-"""How long connections that are left may take to close once serving ends, whole seconds."""
-
-
-async def serve_http(
-    host: ProviderHostImpl,
-    options: HttpOptions,
-    *,
-    started: Callable[[str, int], None],
-    listener: socket.socket | None = None,
-) -> None:
-    """Serve until cancelled; then what is under way is answered, sessions end, and no connection is accepted.
-
-    Calls have `GRACE_S`, new ones are refused meanwhile, and what is left then is answered with a fault.
-
-    Args:
-        host: what is served.
-        options: where and for whom.
-        started: called once with the real address and port when clients can connect.
-        listener: what `listen` gave for these options, closed at the end; None for a new one.
-
-    Raises:
-        ProtocolFault: `transport`, when the address is refused or cannot be listened on.
-    """
-    listener = listener or listen(options)
-    try:
-        server = host.make_server()
-        manager = SessionManager(
-            server,
-            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
-            max_request_body_size=options.max_body_bytes,
-        )
-        clients = TokenClients(GrantReader(options.tokens).current) if options.tokens is not None else TokenClients()
-        admission = Admission(accepted_names(options), options.token, clients)
-        limit = RequestLimit(StreamableHTTPASGIApp(manager))
-        requests = _Requests(limit)
-        short_way = HttpShortWay(
-            host.box,
-            host.server_info,
-            admission,
-            server.drain,
-            mirrors=server.mirrors_headers,
-            in_flight=limit.in_flight,
-            on_end=requests.ended,
-            max_body_bytes=min(MAX_HELD_BYTES, options.max_body_bytes),
-        )
-        clients.past = requests.past = short_way
-        server.on_opened = partial(_open, short_way, manager)
-        app = AdmissionMiddleware(telling(clients.wrap(Starlette(routes=[Route(PATH, endpoint=requests)]))), admission)
-        accepting = HttpListener(_configured(app), listener, started, short_way)
-        told_to_end = asyncio.Event()
-
-        async def own() -> None:
-            async with accepting.running(told_to_end), manager.run(), anyio.create_task_group() as tasks:
-                tasks.start_soon(server.tell_changes)
-                tasks.start_soon(clients.watch, requests)
-                tasks.start_soon(short_way.keep_open)
-                await told_to_end.wait()
-                server.sessions.listen.close()
-                await _drain(server.drain, requests)
-                tasks.cancel_scope.cancel()
-
-        # In a task of its own: a cancellation here must not end the sessions before they are answered.
-        owner = asyncio.get_running_loop().create_task(own())
-        try:
-            await asyncio.shield(owner)
-        finally:
-            told_to_end.set()
-            await carried_through(partial(asyncio.wait, [owner]))
-            if not owner.cancelled():
-                owner.exception()  # raised above, unless the wait was cancelled
-    finally:
-        listener.close()
-
-
-class _Holder:
-    """Keeps the SDK's session from ending for idleness: raw calls do not pass through it."""
-
-    def __init__(self, manager: SessionManager, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        self._manager = manager
-        self._session_id = session_id
-        self._transport = transport
-
-    def hold(self) -> None:
-        """See `Holder`."""
-        self._manager.note_post(self._session_id)
-        # Private, but the only way to count with the SDK's own requests (mcp 2.3).
-        self._transport._requests_in_flight += 1  # noqa: SLF001
-        if self._transport.idle_scope is not None:
-            self._transport.idle_scope.deadline = math.inf
-
-    def release(self) -> None:
-        """See `Holder`."""
-        self._transport._requests_in_flight -= 1  # noqa: SLF001
-        if self._transport.idle_scope is not None and not self._transport._requests_in_flight:  # noqa: SLF001
-            self._transport.idle_scope.deadline = anyio.current_time() + DEFAULT_SESSION_IDLE_TIMEOUT
-
-
-def _open(way: HttpShortWay, manager: SessionManager, session: ServerSession, client: Client) -> None:
-    """Open the short way for a session of the SDK's."""
-    connection = connection_of(session)
-    # Private, but the only way to its transport (mcp 2.3).
-    transport = manager._server_instances.get(connection.session_id or "")  # noqa: SLF001
-    if connection.session_id is not None and transport is not None:
-        way.opened(
-            connection.session_id, client, _Holder(manager, connection.session_id, transport), connection.exit_stack
-        )
-
-
-async def _drain(drain: Drain, requests: "_Requests") -> None:
-    """Let what is under way end, then have it end; return when all is answered, or nothing more for a while."""
-    drain.closing.cancel()
-    with anyio.move_on_after(GRACE_S):
-        await requests.answered()
-    drain.ending.cancel()
-    # On a busy machine hundreds of answers take their time; a client that reads none does not keep us.
-    left = requests.left + 1
-    while 0 < requests.left < left:
-        left = requests.left
-        with anyio.move_on_after(ANSWER_S):
-            await requests.answered()
-
-
-class _Requests:
-    """Knows which messages of clients have not got their whole answer yet; streams that clients only hear on apart."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self.past: HttpShortWay | None = None
-        """Has those that do not come here."""
-        self._left = 0
-        self._news = asyncio.Event()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        self._left += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._left -= 1
-            self._news.set()
-
-    @property
-    def left(self) -> int:
-        """How many there are."""
-        return self._left + (len(self.past.calls) if self.past is not None else 0)
-
-    def ended(self) -> None:
-        """One that did not come here has its answer."""
-        self._news.set()
-
-    async def answered(self) -> None:
-        """Wait until none is left."""
-        while self.left:
-            self._news.clear()
-            await self._news.wait()
 
 
 def _configured(app: ASGIApp) -> uvicorn.Config:

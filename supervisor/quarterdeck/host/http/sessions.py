@@ -32,6 +32,11 @@ class SessionManager(StreamableHTTPSessionManager):
         super().__init__(app, max_sessions=MAX_SESSIONS, **options)
         self._posts: dict[str, int] = {}
 
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._server_instances)
+
     def note_post(self, session: str) -> None:
         """A message of this session came, if there is such a session."""
         if session in self._server_instances:

@@ -35,11 +35,8 @@ from quarterdeck.host.wire_call import WireCall
 from quarterdeck_protocol.mcp.jsonrpc import correlation_key
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolSource
 
-from .admission import Admission, Admitted, Header, HttpAnswer
-from .connection import ADMITTED, MAX_HELD_BYTES, Exchange, RawAnswer, Scope
-
-VERDICT: Final = "quarterdeck.verdict"
-"""In the state of a request's scope: what admission said of it, once it was asked."""
+from .admission import Admitted, Header
+from .connection import MAX_HELD_BYTES, Exchange, RawAnswer, Scope
 
 HEAD: Final = "quarterdeck.head"
 """In the state of a request's scope: what the short way read of its head."""
@@ -156,7 +153,7 @@ class _HttpCall:
 
 
 class HttpShortWay:
-    """The short way of one HTTP listener.
+    """The short way to one host.
 
     Attributes:
         box: whose tools are called.
@@ -168,7 +165,6 @@ class HttpShortWay:
         self,
         box: ToolSource,
         server_info: bytes,
-        admission: Admission,
         drain: Drain,
         *,
         mirrors: Callable[[str], bool],
@@ -181,7 +177,6 @@ class HttpShortWay:
         Args:
             box: whose tools are called.
             server_info: our identity as JSON.
-            admission: judges each request by its head.
             drain: how the calls end when serving does.
             mirrors: whether arguments of this tool stand in headers, too, so that the SDK has to compare them.
             in_flight: what is open of each client; what would be too much is left to the application, which refuses it.
@@ -192,7 +187,6 @@ class HttpShortWay:
         self.server_info: Final = server_info
         self.calls: Final[dict[_HttpCall, None]] = {}
         self.on_end: Final = on_end
-        self._admission = admission
         self._drain = drain
         self._mirrors = mirrors
         self._in_flight = in_flight
@@ -208,16 +202,9 @@ class HttpShortWay:
             session = self._sessions[key] = _Session(_who(client), holder)
             stack.callback(self._closed, key, session)
 
-    def may_take(self, scope: Scope) -> bool:
-        """See `ShortWay`."""
-        if scope["method"] != "POST" or scope["http_version"] != "1.1":
-            return False
-        state = scope["state"]
-        verdict = state[VERDICT] = self._admission.judge("POST", scope["path"], scope["headers"])
-        if isinstance(verdict, HttpAnswer):
-            return False
-        state[ADMITTED]()
-        head = state[HEAD] = self._read_head(verdict, scope["headers"])
+    def may_take(self, scope: Scope, verdict: Admitted) -> bool:
+        """See `ShortWay`, of a POST that was admitted."""
+        head = scope["state"][HEAD] = self._read_head(verdict, scope["headers"])
         return head is not None and not self._drain.closing.cancelled
 
     def take(self, scope: Scope, body: bytes, exchange: Exchange) -> RawAnswer | None:

@@ -30,6 +30,9 @@ MAX_SESSIONS: Final = 4096
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
+SESSIONS: Final = "quarterdeck.sessions"
+"""In the state of a request's scope: the app that has the session which it opens or names."""
+
 ENDED: Final = {
     GrantState.EXPIRED: "this token has expired: ask its owner for another, made by `quarterdeck token create`",
     GrantState.REVOKED: "this token was revoked: ask its owner for another, made by `quarterdeck token create`",
@@ -84,10 +87,10 @@ class TokenClients:
         self._now = now
         self._clients: dict[str, tuple[Grant, Client]] = {}
         self._buckets: dict[str, Bucket] = {}
-        self._owners: OrderedDict[str, str] = OrderedDict()
+        self._owners: OrderedDict[str, tuple[str, ASGIApp]] = OrderedDict()
         self._under_way: dict[str, set[_Request]] = {}
-        self.past: CallsPast | None = None
-        """Has the requests that `wrap` does not see; they are ended with their token, too."""
+        self.past: Final[set[CallsPast]] = set()
+        """Have the requests that `wrap` does not see; they are ended with their token, too."""
 
     def identify(self, token: str) -> Client | str:
         """See `Tokens`."""
@@ -112,17 +115,30 @@ class TokenClients:
         now = time.monotonic()
         return self._buckets.setdefault(client.key, Bucket(grant.rate, now)).take(now)
 
+    def decks_of(self, client: Client) -> tuple[str, ...]:
+        """See `Tokens`."""
+        grant, _ = self._clients.get(client.key, (None, None))
+        return grant.decks if grant is not None else ()
+
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """The app, for requests whose scope's state says who their client is."""
+        """The app, for requests whose scope's state says who their client is.
+
+        It leaves in the state, under `SESSIONS`, what has the sessions that it opens.
+        """
         return partial(self._serve, app)
 
-    async def watch(self, app: ASGIApp) -> None:
-        """End what is open of tokens that open nothing any more, by requests to `app`; ends by cancellation."""
+    def forget(self, sessions: ASGIApp) -> None:
+        """What had these sessions has ended."""
+        for session in [session for session, (_, theirs) in self._owners.items() if theirs is sessions]:
+            del self._owners[session]
+
+    async def watch(self) -> None:
+        """End what is open of tokens that open nothing any more; ends by cancellation."""
         while True:
             await anyio.sleep(LOOK_S)
             for who in tuple(self._clients):
                 if why := self._why_ended(who):
-                    await self._end(app, who, why)
+                    await self._end(who, why)
 
     def _why_ended(self, who: str) -> str:
         """Why a token that was shown opens nothing any more; empty when it does."""
@@ -133,13 +149,13 @@ class TokenClients:
         state = grant.state(self._now())
         return ENDED.get(state, "")
 
-    async def _end(self, app: ASGIApp, who: str, why: str) -> None:
+    async def _end(self, who: str, why: str) -> None:
         for request in self._under_way.get(who, ()):
             request.end(why)
-        if self.past is not None:
-            self.past.end_calls(who, why)
-        for session in [session for session, owner in self._owners.items() if owner == who]:
-            del self._owners[session]
+        for past in self.past:
+            past.end_calls(who, why)
+        for session, app in [(session, app) for session, (owner, app) in self._owners.items() if owner == who]:
+            self._owners.pop(session, None)
             try:
                 # As its client would.
                 with anyio.move_on_after(ENDING_S):
@@ -156,7 +172,7 @@ class TokenClients:
         client: Client = scope["state"][CLIENT]
         who = client.key.partition("/")[0]
         session = next((value.decode("latin-1") for name, value in scope["headers"] if name == SESSION_HEADER), "")
-        if session and self._owners.get(session, who) != who:
+        if session and session in self._owners and self._owners[session][0] != who:
             # As of one that does not exist: what others have open is nobody's to learn.
             error = {"code": -32600, "message": "Session not found"}
             await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 404)(scope, receive, send)
@@ -167,20 +183,20 @@ class TokenClients:
         self._under_way.setdefault(who, set()).add(request)
         try:
             with request.scope:
-                await app(scope, receive, partial(self._pass_on, request, who, session))
+                await app(scope, receive, partial(self._pass_on, request, who, session, scope))
             await request.tell_end(scope, receive)
         finally:
             self._under_way[who].discard(request)
             if not self._under_way[who]:
                 del self._under_way[who]
 
-    async def _pass_on(self, request: "_Request", who: str, session: str, message: Message) -> None:
+    async def _pass_on(self, request: "_Request", who: str, session: str, scope: Scope, message: Message) -> None:
         if message["type"] == "http.response.start":
             opened = next((value for name, value in message.get("headers", ()) if name == SESSION_HEADER), b"")
             if message["status"] == 404:
                 self._owners.pop(session, None)
             elif opened and not session and message["status"] < 300:
-                self._owners[opened.decode("latin-1")] = who
+                self._owners[opened.decode("latin-1")] = who, scope["state"][SESSIONS]
                 if len(self._owners) > MAX_SESSIONS:
                     self._owners.popitem(last=False)
         await request.send(message)

@@ -241,3 +241,66 @@ def test_a_name_that_cannot_be_one_is_said_to_be_none(name: str) -> None:
     """A typo in `--allow-host` would be found out by the clients that it locks out."""
     with pytest.raises(ValueError, match="is not a host name"):
         parse_name(name)
+
+
+class Bound:
+    """One token, bound to decks."""
+
+    def __init__(self, *decks: str) -> None:
+        self._decks = decks
+
+    def identify(self, token: str) -> Client | str:
+        """See `Tokens`."""
+        return Client("ci", "token 1")
+
+    def wait_s(self, client: Client) -> float:
+        """See `Tokens`."""
+        return 0.0
+
+    def decks_of(self, client: Client) -> tuple[str, ...]:
+        """See `Tokens`."""
+        return self._decks
+
+
+def reached(path: str, *bound: str, token: str = "other", only: str | None = None) -> str | int:
+    """The deck that a request with the token reaches, or the status of the refusal."""
+    rules = Admission(NAMES, TOKEN, Bound(*bound), only=only)
+    headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", f"Bearer {token}".encode())]
+    verdict = rules.judge("POST", path, headers)
+    return verdict.status if isinstance(verdict, HttpAnswer) else verdict.deck
+
+
+@pytest.mark.parametrize(
+    ("path", "bound", "deck"),
+    [
+        ("/mcp", (), "user"),
+        ("/mcp", ("api", "web"), "api"),
+        ("/decks/web/mcp", ("api", "web"), "web"),
+        ("/decks/web/mcp/", ("web",), "web"),
+        ("/decks/user/mcp", (), "user"),
+        ("/decks/user/mcp", ("web",), 403),
+        ("/decks/web/mcp", (), 403),
+        ("/decks/gone/mcp", ("web",), 403),
+        ("/decks//mcp", ("web",), 404),
+        ("/decks/../mcp", ("web",), 404),
+        ("/decks/WEB/mcp", ("web",), 404),
+        ("/decks/web", ("web",), 404),
+    ],
+)
+def test_a_token_reaches_its_own_decks_alone_by_path_or_without(
+    path: str, bound: tuple[str, ...], deck: object
+) -> None:
+    """A program that was let into one project could call the servers of every other, or learn which there are."""
+    assert reached(path, *bound) == deck
+
+
+def test_the_owners_token_reaches_every_deck() -> None:
+    """They would have to make a token for what is theirs."""
+    assert [reached(path, token=TOKEN) for path in ("/mcp", "/decks/web/mcp")] == ["user", "web"]
+
+
+def test_where_one_configuration_is_served_tokens_of_other_decks_open_nothing() -> None:
+    """A program that was let into one project could call the servers of another, served by `serve --http`."""
+    assert [reached("/mcp", *bound, only="web") for bound in ((), ("web",), ("api",))] == ["web", "web", 403]
+    assert reached("/mcp", "api", only="") == 403
+    assert reached("/decks/web/mcp", "web", only="web") == 404

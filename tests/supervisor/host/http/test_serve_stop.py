@@ -10,7 +10,8 @@ from support.clients.http_clients import call_raw, connected, listening
 from support.tools.tool_boxes import LiveBox, hold
 
 from quarterdeck.host.calls import Drain
-from quarterdeck.host.http import serve as http
+from quarterdeck.host.http import http_host as http
+from quarterdeck.host.http import serve
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +21,7 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 @ERAS
 async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
     """A stop that waits for its clients is none; and a client would get an empty answer, or none."""
-    monkeypatch.setattr(http, "STOP_S", 0)
+    monkeypatch.setattr(serve, "STOP_S", 0)
     monkeypatch.setattr(http, "GRACE_S", 0)
     box, results = LiveBox(), []
     box.graft("s__t", hold)

@@ -10,7 +10,7 @@ from support.tools.tool_boxes import LiveBox, hold
 from support.waiting import POLL_S
 
 from quarterdeck.host import mcp_server as server_module
-from quarterdeck.host.http import request_limit as limit_module
+from quarterdeck.host.http import serve as limit_module
 from quarterdeck.host.http import sessions as module
 
 pytestmark = pytest.mark.anyio

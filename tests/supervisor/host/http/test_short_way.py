@@ -11,9 +11,9 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.host.calls import Drain
-from quarterdeck.host.http import request_limit, short_way
+from quarterdeck.host.http import serve, short_way
 from quarterdeck.host.http.admission import Admitted
-from quarterdeck.host.http.connection import ADMITTED, MAX_HELD_BYTES
+from quarterdeck.host.http.connection import MAX_HELD_BYTES
 from quarterdeck.host.http.short_way import HEAD, HttpShortWay
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck_protocol.tools import Client
@@ -259,16 +259,6 @@ async def test_the_end_of_a_session_ends_its_calls():
         assert (await other.ask(call(2))).status == 404
 
 
-class AdmitsAll:
-    """Says whom each request is from."""
-
-    client = Client("ada", "token ada/1")
-
-    def judge(self, *_: Any) -> Admitted:
-        """Admit it."""
-        return Admitted((), self.client)
-
-
 class NoHolder:
     """A session that never ends for idleness."""
 
@@ -281,28 +271,26 @@ class NoHolder:
 
 async def test_a_session_is_short_only_for_who_opened_it():
     """Another client that learns the id of a session could call with it."""
-    admission = AdmitsAll()
-    way = HttpShortWay(box_that(), b"{}", admission, Drain(), mirrors=lambda _: False, in_flight=InFlight(1, 1))  # type: ignore[arg-type]
+    way = HttpShortWay(box_that(), b"{}", Drain(), mirrors=lambda _: False, in_flight=InFlight(1, 1))
     headers = [
         (b"accept", b"application/json, text/event-stream"),
         (b"content-type", b"application/json"),
         (b"mcp-session-id", b"one"),
     ]
-    scope = {"method": "POST", "http_version": "1.1", "path": "/mcp", "headers": headers}
+    whose = (("ada", 1), ("bob", 1), ("ada", 2))
+    one, other, another = (Client(name, f"token {name}/{session}") for name, session in whose)
+    scope = {"headers": headers, "state": {}}
     async with AsyncExitStack() as stack:
-        way.opened("one", admission.client, NoHolder(), stack)
-        assert way.may_take({**scope, "state": {ADMITTED: lambda: None}})
-        admission.client = Client("bob", "token bob/1")
-        state: dict[str, Any] = {ADMITTED: lambda: None}
-        assert not way.may_take({**scope, "state": state})
-        assert state[HEAD] is None
-        admission.client = Client("ada", "token ada/2")
-    assert not way.may_take({**scope, "state": {ADMITTED: lambda: None}})
+        way.opened("one", one, NoHolder(), stack)
+        assert way.may_take(scope, Admitted((), one))
+        assert not way.may_take(scope, Admitted((), other))
+        assert scope["state"][HEAD] is None
+    assert not way.may_take(scope, Admitted((), another))
 
 
 async def test_a_client_that_has_too_much_open_is_refused_by_the_application(monkeypatch):
     """Past the application, one client could take every connection."""
-    monkeypatch.setattr(request_limit, "MAX_REQUESTS_EACH", 2)
+    monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 2)
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client:
         await opened(client, is_modern=False)
@@ -343,7 +331,7 @@ async def test_a_session_with_calls_under_way_is_not_idle(monkeypatch):
     async with listening(box) as url, wired(url) as client:
         await opened(client, is_modern=False)
         held: list[str] = []
-        monkeypatch.setattr("quarterdeck.host.http.serve._Holder.release", lambda _: held.append("released"))
+        monkeypatch.setattr("quarterdeck.host.http.http_host._Holder.release", lambda _: held.append("released"))
         client.writer.write(client.request(call(1)))
         (await box.next_begun()).settle(SPACED)
         await client.read()

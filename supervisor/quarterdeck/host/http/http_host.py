@@ -1,0 +1,200 @@
+"""One host over HTTP: its legacy sessions, its short way, and what is under way there.
+
+Below it the SDK's session manager, which speaks the protocol; above it `serve`, which accepts connections, judges each
+request and says which host it is for.  Several hosts share one listener, and what bounds its requests.
+"""
+
+import asyncio
+import math
+from functools import partial
+from typing import Final
+
+import anyio
+from mcp.server.session import ServerSession
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT, StreamableHTTPASGIApp
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from quarterdeck.common.shielding import carried_through
+from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
+from quarterdeck.host.in_flight import InFlight
+from quarterdeck.host.mcp_server import connection_of
+from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck_protocol.tools import Client
+
+from .connection import MAX_HELD_BYTES
+from .options import MAX_BODY_BYTES
+from .request_limit import RequestLimit
+from .sessions import SessionManager
+from .short_way import HttpShortWay
+
+
+class HttpHost:
+    """See the module; `run` has to run while it is used.
+
+    Attributes:
+        short_way: takes calls past `requests`.
+        requests: the app, for requests that were admitted.
+        has_ended: whether it takes no more requests.
+    """
+
+    def __init__(self, host: ProviderHostImpl, in_flight: InFlight, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        """A host that nobody has reached yet.
+
+        Args:
+            host: what is served.
+            in_flight: what is open of each client, here and at other hosts of the same listener.
+            max_body_bytes: of one request.
+        """
+        self._server = server = host.make_server()
+        self._manager = SessionManager(
+            server,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
+            max_request_body_size=max_body_bytes,
+        )
+        limit = RequestLimit(StreamableHTTPASGIApp(self._manager), in_flight)
+        self.requests: Final = _Requests(limit)
+        self.short_way: Final = HttpShortWay(
+            host.box,
+            host.server_info,
+            server.drain,
+            mirrors=server.mirrors_headers,
+            in_flight=in_flight,
+            on_end=self.requests.ended,
+            max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
+        )
+        self.requests.past = self.short_way
+        server.on_opened = self._open
+        self._told_to_end = asyncio.Event()
+        self._is_ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Serve until cancelled, or told to `end`; then what is under way is answered, and sessions end.
+
+        Calls have `GRACE_S`, new ones are refused meanwhile, and what is left then is answered with a fault.
+        """
+        # In a task of its own: a cancellation here must not end the sessions before they are answered.
+        owner = asyncio.get_running_loop().create_task(self._own())
+        try:
+            await asyncio.shield(owner)
+        finally:
+            self.end()
+            await carried_through(partial(asyncio.wait, [owner]))
+            if not owner.cancelled():
+                owner.exception()  # raised above, unless the wait was cancelled
+
+    def end(self) -> None:
+        """Have `run` return, once what is under way is answered.  Repeatable."""
+        self._told_to_end.set()
+
+    async def ready(self) -> None:
+        """Wait until requests can be served."""
+        await asyncio.shield(self._is_ready)
+
+    @property
+    def has_ended(self) -> bool:
+        """See the class."""
+        return self._told_to_end.is_set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has a session or a request here."""
+        return not (self._manager.count or self.requests.left)
+
+    async def _own(self) -> None:
+        try:
+            async with self._manager.run(), anyio.create_task_group() as tasks:
+                tasks.start_soon(self._server.tell_changes)
+                tasks.start_soon(self.short_way.keep_open)
+                self._is_ready.set_result(None)
+                await self._told_to_end.wait()
+                self._server.sessions.listen.close()
+                await _drain(self._server.drain, self.requests)
+                tasks.cancel_scope.cancel()
+        finally:
+            self.end()
+            self._is_ready.cancel()
+
+    def _open(self, session: ServerSession, client: Client) -> None:
+        """Open the short way for a session of the SDK's."""
+        connection, manager = connection_of(session), self._manager
+        # Private, but the only way to its transport (mcp 2.3).
+        transport = manager._server_instances.get(connection.session_id or "")  # noqa: SLF001
+        if connection.session_id is not None and transport is not None:
+            holder = _Holder(manager, connection.session_id, transport)
+            self.short_way.opened(connection.session_id, client, holder, connection.exit_stack)
+
+
+class _Holder:
+    """Keeps the SDK's session from ending for idleness: raw calls do not pass through it."""
+
+    def __init__(self, manager: SessionManager, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        self._manager = manager
+        self._session_id = session_id
+        self._transport = transport
+
+    def hold(self) -> None:
+        """See `Holder`."""
+        self._manager.note_post(self._session_id)
+        # Private, but the only way to count with the SDK's own requests (mcp 2.3).
+        self._transport._requests_in_flight += 1  # noqa: SLF001
+        if self._transport.idle_scope is not None:
+            self._transport.idle_scope.deadline = math.inf
+
+    def release(self) -> None:
+        """See `Holder`."""
+        self._transport._requests_in_flight -= 1  # noqa: SLF001
+        if self._transport.idle_scope is not None and not self._transport._requests_in_flight:  # noqa: SLF001
+            self._transport.idle_scope.deadline = anyio.current_time() + DEFAULT_SESSION_IDLE_TIMEOUT
+
+
+async def _drain(drain: Drain, requests: "_Requests") -> None:
+    """Let what is under way end, then have it end; return when all is answered, or nothing more for a while."""
+    drain.closing.cancel()
+    with anyio.move_on_after(GRACE_S):
+        await requests.answered()
+    drain.ending.cancel()
+    # On a busy machine hundreds of answers take their time; a client that reads none does not keep us.
+    left = requests.left + 1
+    while 0 < requests.left < left:
+        left = requests.left
+        with anyio.move_on_after(ANSWER_S):
+            await requests.answered()
+
+
+class _Requests:
+    """Knows which messages of clients have not got their whole answer yet; streams that clients only hear on apart."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.past: HttpShortWay | None = None
+        """Has those that do not come here."""
+        self._left = 0
+        self._news = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        self._left += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._left -= 1
+            self._news.set()
+
+    @property
+    def left(self) -> int:
+        """How many there are."""
+        return self._left + (len(self.past.calls) if self.past is not None else 0)
+
+    def ended(self) -> None:
+        """One that did not come here has its answer."""
+        self._news.set()
+
+    async def answered(self) -> None:
+        """Wait until none is left."""
+        while self.left:
+            self._news.clear()
+            await self._news.wait()

@@ -9,8 +9,8 @@ import pytest
 from support.config.places import use_places
 
 from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
-from quarterdeck.config.load.jsonc import EditError
 from quarterdeck.config.load.origin import Origin, Standing
+from quarterdeck.config.load.text_edit import EditError
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.program.launch import LaunchError

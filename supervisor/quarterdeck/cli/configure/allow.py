@@ -177,7 +177,7 @@ def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file
     from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.jsonc import EditError
+    from quarterdeck.config.load.text_edit import EditError
     from quarterdeck_sandbox import LaunchError
 
     path, sandbox = target.origin.path, sandbox_with(target.origin.row, needs)

@@ -53,7 +53,8 @@ def import_config(
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
     from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.jsonc import EditError, parse
+    from quarterdeck.config.load.jsonc import parse
+    from quarterdeck.config.load.text_edit import EditError
 
     target = (to or user_file()).expanduser().absolute()
     with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):

@@ -16,7 +16,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from quarterdeck.config.load.document import DocumentError
-from quarterdeck.config.load.jsonc import EditError, parse
+from quarterdeck.config.load.jsonc import parse
+from quarterdeck.config.load.text_edit import EditError
 
 from .client_locations import ClientLocation, UserDirectories
 from .documents import Format, format_of, mask_as, parse_as, remove_row, set_row

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck.config.load.document import MAX_DEPTH, DocumentError, JsonObject
-from quarterdeck.config.load.jsonc import EditError
+from quarterdeck.config.load.text_edit import EditError, outside, verified, with_member, without_member
 
 MAX_CHARS: Final = 1024 * 1024
 """Settings of clients are some kilobytes."""
@@ -94,12 +94,7 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
 def comments(text: str) -> Iterator[re.Match[str]]:
     """Every comment of a TOML text."""
     spans = [(start, end) for statement in _statements(text) for _, start, end in statement.values]
-    at = 0
-    for found in _COMMENT.finditer(text):
-        while at < len(spans) and spans[at][1] <= found.start():
-            at += 1
-        if at == len(spans) or found.start() < spans[at][0]:
-            yield found
+    return outside(_COMMENT, text, spans)
 
 
 def set_member(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
@@ -109,7 +104,7 @@ def set_member(text: str, path: Sequence[str], value: Mapping[str, object]) -> s
         DocumentError: `text` is no TOML.
         EditError: it has something at `path` that is not a table of its own.
     """
-    expected = _changed(parse(text), path, value)
+    expected = with_member(parse(text), path, dict(value))
     try:
         rest = _cut(text, path)
     except LookupError:
@@ -128,7 +123,7 @@ def remove_member(text: str, path: Sequence[str]) -> str:
         DocumentError: `text` is no TOML.
         EditError: there is none, or it is no table of its own.
     """
-    expected = _changed(parse(text), path, None)
+    expected = without_member(parse(text), path)
     try:
         return _verified(_cut(text, path), expected)
     except LookupError:
@@ -281,19 +276,6 @@ def _plain(value: object, depth: int = 0) -> object:
             return str(value)
 
 
-def _changed(value: object, path: Sequence[str], wanted: Mapping[str, object] | None) -> dict[str, object]:
-    """A copy of a table with the change; tables that are empty then are left out."""
-    copy = dict(value) if isinstance(value, dict) else {}
-    key, *rest = path
-    if rest:
-        copy[key] = _changed(copy.get(key), rest, wanted)
-    elif wanted is None:
-        copy.pop(key, None)
-    else:
-        copy[key] = dict(wanted)
-    return copy
-
-
 def _without_empty(value: object) -> object:
     if not isinstance(value, dict):
         return value
@@ -302,14 +284,5 @@ def _without_empty(value: object) -> object:
 
 
 def _verified(text: str, expected: object) -> str:
-    """`text`, once it is sure that it means what is expected."""
-    try:
-        value = parse(text)
-        text.encode()
-    except DocumentError as error:
-        raise EditError(f"it could not be changed safely ({error}): edit it by hand") from error
-    except UnicodeEncodeError as error:
-        raise EditError("a path or a name in it is not Unicode text: rename it") from error
-    if _without_empty(value) != _without_empty(expected):
-        raise EditError("it could not be changed safely: edit it by hand")
-    return text
+    """See `verified`; tables that are empty may be missing."""
+    return verified(text, _without_empty(expected), lambda changed: _without_empty(parse(changed)))

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from quarterdeck.config.load.document import DocumentError
-from quarterdeck.config.load.jsonc import EditError
+from quarterdeck.config.load.text_edit import EditError, verified, with_member, without_member
 
 from .yaml_tree import Node, key_name, parse, plain_value, read_tree
 
@@ -39,7 +38,7 @@ def set_member(text: str, path: Sequence[str], value: object, *, is_item: bool =
         holder = holder.get(key) if isinstance(holder, dict) else None
     if is_item and holder is None:
         path, value = path[:-1], [value]
-    return _verified(_Edit(text).put(path, value), _changed(old, path, value))
+    return verified(_Edit(text).put(path, value), with_member(old, path, value), parse)
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
@@ -50,7 +49,7 @@ def remove_member(text: str, path: Sequence[str]) -> str:
         EditError: there is none, or something on the way is of another kind.
     """
     old = parse(text)
-    return _verified(_Edit(text).remove(path), _changed(old, path, None, is_removed=True))
+    return verified(_Edit(text).remove(path), without_member(old, path), parse)
 
 
 class _Edit:
@@ -237,36 +236,3 @@ def _text(text: str) -> str:
 def _flow(value: object) -> str:
     """A value on one line: JSON, which is YAML."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _changed(value: object, path: Sequence[str], wanted: object, *, is_removed: bool = False) -> object:
-    """A copy of a mapping, or of a list of mappings with names, with the change."""
-    key, *rest = path
-    if isinstance(value, list) and not rest:
-        kept = [item for item in value if not (isinstance(item, dict) and item.get("name") == key)]
-        if is_removed:
-            return kept
-        at = next((place for place, item in enumerate(value) if item not in kept), len(kept))
-        return [*kept[:at], wanted, *kept[at:]]
-    copy = dict(value) if isinstance(value, dict) else {}
-    if rest:
-        copy[key] = _changed(copy.get(key), rest, wanted, is_removed=is_removed)
-    elif is_removed:
-        del copy[key]
-    else:
-        copy[key] = wanted
-    return copy
-
-
-def _verified(text: str, expected: object) -> str:
-    """`text`, once it is sure that it means what is expected."""
-    try:
-        value = parse(text)
-        text.encode()
-    except DocumentError as error:
-        raise EditError(f"it could not be changed safely ({error}): edit it by hand") from error
-    except UnicodeEncodeError as error:
-        raise EditError("a path or a name in it is not Unicode text: rename it") from error
-    if value != expected:
-        raise EditError("it could not be changed safely: edit it by hand")
-    return text

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quarterdeck.config.load.document import MAX_DEPTH, DocumentError, JsonObject
+from quarterdeck.config.load.text_edit import outside
 
 MAX_CHARS: Final = 256 * 1024
 """The reader takes a second for 100 KiB; settings of clients are some kilobytes."""
@@ -88,12 +89,7 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
 def comments(text: str) -> Iterator[re.Match[str]]:
     """Every comment of a YAML text."""
     spans = [(start, end) for _, _, start, end in scalars(text)]
-    at = 0
-    for found in _COMMENT.finditer(text):
-        while at < len(spans) and spans[at][1] <= found.start():
-            at += 1
-        if at == len(spans) or found.start() < spans[at][0]:
-            yield found
+    return outside(_COMMENT, text, spans)
 
 
 def read_tree(text: str) -> Node | None:

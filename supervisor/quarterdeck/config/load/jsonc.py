@@ -9,9 +9,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
+from quarterdeck.config.load.text_edit import EditError, verified, with_member, without_member
 
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)'
 
@@ -27,10 +29,6 @@ _MAX_DIGITS: Final = 1_000
 """Python refuses to read a few thousand; a number of so many is kept as the text that it is."""
 
 _decoder: Final = json.JSONDecoder(strict=False, parse_int=lambda text: int(text) if len(text) < _MAX_DIGITS else text)
-
-
-class EditError(ValueError):
-    """The text cannot be changed as wished; the message says why, and shows nothing of it."""
 
 
 def parse(text: str, *, has_comments: bool) -> JsonObject:
@@ -70,7 +68,7 @@ def set_member(text: str, path: Sequence[str], value: object, *, has_comments: b
     else:
         found = edit.enter(last)
         changed = edit.insert(last, value) if found is None else edit.replace(found, value)
-    return _verified(changed, _changed(old, path, value), has_comments=has_comments)
+    return verified(changed, with_member(old, path, value), partial(parse, has_comments=has_comments))
 
 
 def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
@@ -86,7 +84,7 @@ def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
     for key in above:
         edit.descend(edit.enter_present(key))
     changed = edit.remove(edit.enter_present(last))
-    return _verified(changed, _changed(old, path, None, is_removed=True), has_comments=has_comments)
+    return verified(changed, without_member(old, path), partial(parse, has_comments=has_comments))
 
 
 def to_plain(text: str) -> str:
@@ -250,33 +248,6 @@ def _members(plain: str, open_: int) -> tuple[list[_Member], int]:
         members.append(_Member(key, at, value, end))
         at = _skip(plain, end)
     return members, at
-
-
-def _verified(text: str, expected: object, *, has_comments: bool) -> str:
-    """`text`, once it is sure that it means what is expected."""
-    try:
-        value = parse(text, has_comments=has_comments)
-        text.encode()
-    except DocumentError as error:
-        raise EditError(f"it could not be changed safely ({error}): edit it by hand") from error
-    except UnicodeEncodeError as error:
-        raise EditError("a path or a name in it is not Unicode text: rename it") from error
-    if value != expected:
-        raise EditError("it could not be changed safely: edit it by hand")
-    return text
-
-
-def _changed(value: object, path: Sequence[str], wanted: object, *, is_removed: bool = False) -> dict[str, object]:
-    """A copy of an object with the change."""
-    copy = dict(value) if isinstance(value, dict) else {}
-    key, *rest = path
-    if rest:
-        copy[key] = _changed(copy.get(key), rest, wanted, is_removed=is_removed)
-    elif is_removed:
-        del copy[key]
-    else:
-        copy[key] = wanted
-    return copy
 
 
 def _skip(plain: str, at: int) -> int:

@@ -14,7 +14,7 @@ from quarterdeck.config.clients.import_servers import (
     locations_in_file,
 )
 from quarterdeck.config.clients.known_clients import System, find_client
-from quarterdeck.config.load.jsonc import EditError
+from quarterdeck.config.load.text_edit import EditError
 
 ROW = {"command": "npx"}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quarterdeck.config.clients.documents import Format, mask_as
 from quarterdeck.config.clients.toml_text import MAX_CHARS, comments, parse, remove_member, scalars, set_member
 from quarterdeck.config.load.document import DocumentError
-from quarterdeck.config.load.jsonc import EditError
+from quarterdeck.config.load.text_edit import EditError
 
 PATH = ("mcp_servers", "quarterdeck")
 

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from quarterdeck.config.clients.yaml_text import remove_member, set_member
 from quarterdeck.config.clients.yaml_tree import parse
-from quarterdeck.config.load.jsonc import EditError
+from quarterdeck.config.load.text_edit import EditError
 
 PATH = ("extensions", "quarterdeck")
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.load.document import DocumentError
-from quarterdeck.config.load.jsonc import EditError, parse, remove_member, set_member, to_plain
+from quarterdeck.config.load.jsonc import parse, remove_member, set_member, to_plain
+from quarterdeck.config.load.text_edit import EditError
 
 ENTRY: Final = {"command": "/bin/quarterdeck", "args": ["serve"]}
 

@@ -1,0 +1,68 @@
+"""What editors of JSON, TOML and YAML texts share: a change as a value, and the check that a text means it.  Pure."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from quarterdeck.config.load.document import DocumentError
+
+
+class EditError(ValueError):
+    """The text cannot be changed as wished; the message says why, and shows nothing of it."""
+
+
+def verified(text: str, expected: object, parse: Callable[[str], object]) -> str:
+    """`text`, once it is sure that it means what is expected.
+
+    Raises:
+        EditError: it means something else, or nothing.
+    """
+    try:
+        value = parse(text)
+        text.encode()
+    except DocumentError as error:
+        raise EditError(f"it could not be changed safely ({error}): edit it by hand") from error
+    except UnicodeEncodeError as error:
+        raise EditError("a path or a name in it is not Unicode text: rename it") from error
+    if value != expected:
+        raise EditError("it could not be changed safely: edit it by hand")
+    return text
+
+
+def with_member(value: object, path: Sequence[str], member: object) -> object:
+    """A copy of an object, or of a list of objects with names, with `member` at `path`."""
+    return _changed(value, path, [member])
+
+
+def without_member(value: object, path: Sequence[str]) -> object:
+    """A copy of an object, or of a list of objects with names, without what is at `path`."""
+    return _changed(value, path, [])
+
+
+def _changed(value: object, path: Sequence[str], members: list[object]) -> object:
+    key, *rest = path
+    if isinstance(value, list) and not rest:
+        at = next((place for place, item in enumerate(value) if _is_named(item, key)), len(value))
+        kept = [item for item in value if not _is_named(item, key)]
+        return [*kept[:at], *members, *kept[at:]]
+    copy = dict(value) if isinstance(value, dict) else {}
+    if rest:
+        copy[key] = _changed(copy.get(key), rest, members)
+    elif members:
+        copy[key] = members[0]
+    else:
+        copy.pop(key, None)
+    return copy
+
+
+def _is_named(item: object, name: str) -> bool:
+    return isinstance(item, dict) and item.get("name") == name
+
+
+def outside(pattern: re.Pattern[str], text: str, spans: Sequence[tuple[int, int]]) -> Iterator[re.Match[str]]:
+    """Each place of `text` where `pattern` matches and that begins in none of the spans, which ascend."""
+    at = 0
+    for found in pattern.finditer(text):
+        while at < len(spans) and spans[at][1] <= found.start():
+            at += 1
+        if at == len(spans) or found.start() < spans[at][0]:
+            yield found

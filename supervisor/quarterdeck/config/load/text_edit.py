@@ -60,9 +60,13 @@ def _is_named(item: object, name: str) -> bool:
 
 def outside(pattern: re.Pattern[str], text: str, spans: Sequence[tuple[int, int]]) -> Iterator[re.Match[str]]:
     """Each place of `text` where `pattern` matches and that begins in none of the spans, which ascend."""
-    at = 0
-    for found in pattern.finditer(text):
-        while at < len(spans) and spans[at][1] <= found.start():
-            at += 1
-        if at == len(spans) or found.start() < spans[at][0]:
+    at, rest = 0, iter(spans)
+    span = next(rest, None)
+    while (found := pattern.search(text, at)) is not None:
+        while span is not None and span[1] <= found.start():
+            span = next(rest, None)
+        if span is not None and span[0] <= found.start():
+            at = span[1]  # not behind the match, which may go on to a place outside
+        else:
             yield found
+            at = found.end()

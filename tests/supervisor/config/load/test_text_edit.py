@@ -1,11 +1,12 @@
 """What the editors of JSON, TOML and YAML texts share."""
 
 import json
+import re
 
 import pytest
 
 from quarterdeck.config.load.jsonc import parse
-from quarterdeck.config.load.text_edit import EditError, verified, with_member, without_member
+from quarterdeck.config.load.text_edit import EditError, outside, verified, with_member, without_member
 
 ROWS = {"servers": [{"name": "a", "x": 1}, {"name": "b"}], "other": {"deep": 1}}
 
@@ -44,3 +45,10 @@ def test_a_text_that_means_something_else_is_not_given_out(text: str) -> None:
     """A client's configuration would be damaged by an edit of ours."""
     with pytest.raises(EditError):
         verified(text, {"a": 1}, lambda changed: parse(changed, has_comments=False))
+
+
+def test_what_begins_within_a_value_is_no_comment() -> None:
+    """A secret with a `#` in it would be shown behind that."""
+    text = "a = '#x' # y\nb = 1 # z"
+    found = [match[0] for match in outside(re.compile(r"#[^\n]*"), text, [(4, 8), (17, 18)])]
+    assert found == ["# y", "# z"]

@@ -10,6 +10,7 @@ from quarterdeck.config.places.paths import native_fingerprint
 from .exits import UsageError
 from .log_setup import LogFormat, LogLevel
 from .parameters import Option
+from .process import OWN_VARIABLE
 
 if TYPE_CHECKING:
     from quarterdeck.common.tool_names import NameBudget
@@ -89,6 +90,15 @@ Tools = Annotated[
 Own = Annotated[
     bool,
     Option("--own", help="Start the servers for this command alone, even when a serve of this configuration runs."),
+]
+
+WithoutDaemon = Annotated[
+    bool,
+    Option(
+        "--own",
+        envvar=OWN_VARIABLE,
+        help="Serve within this process, not by the daemon that all clients of a user share.",
+    ),
 ]
 
 Unsandboxed = Annotated[

@@ -8,7 +8,6 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import UsageError
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.process import OWN_VARIABLE
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 
@@ -25,14 +24,7 @@ def run(
     trust: Annotated[
         str, Option("--trust", metavar="MODE", help="When a tool may be called: baseline, strict or open.")
     ] = "baseline",
-    own: Annotated[
-        bool,
-        Option(
-            "--own",
-            envvar=OWN_VARIABLE,
-            help="Serve within this process, not by the daemon that all clients of a user share.",
-        ),
-    ] = False,
+    own: options.WithoutDaemon = False,
     allow_unsandboxed: options.Unsandboxed = False,
     log_level: options.Level = LogLevel.INFO,
     log_format: options.Format = LogFormat.AUTO,

@@ -19,7 +19,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.process import OWN_VARIABLE, closed_streams, run
+from quarterdeck.cli.process import closed_streams, run
 from quarterdeck.cli.source import Served, start_product
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck.daemon.messages import ServeRequest
@@ -102,14 +102,7 @@ def serve(
     lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
         "deck.lock"
     ),
-    own: Annotated[
-        bool,
-        Option(
-            "--own",
-            envvar=OWN_VARIABLE,
-            help="Serve within this process, not by the daemon that all clients of a user share.",
-        ),
-    ] = False,
+    own: options.WithoutDaemon = False,
     json: Annotated[bool, Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
 ) -> None:
     """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.

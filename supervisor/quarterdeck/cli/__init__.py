@@ -3,7 +3,6 @@
 Importing this loads nothing: each command pays for what it uses.
 """
 
-import os
 import sys
 from typing import NoReturn
 
@@ -16,13 +15,10 @@ def main() -> NoReturn:
         )
         sys.exit(2)
     # Past the front door, which loads more of the standard library: `sys.path` may begin with a stranger's folder.
+    from quarterdeck.common.working_directory import working_directory
     from quarterdeck_sandbox.view.own_code import own_path
 
-    try:
-        here = os.getcwd()
-    except OSError:
-        here = "/"  # the working directory was removed
-    sys.path[:] = own_path(sys.path, here)
+    sys.path[:] = own_path(sys.path, working_directory())
     from . import process
 
     serves = process.is_serve(sys.argv[1:])

@@ -4,16 +4,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from quarterdeck.cli.exits import UsageError
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE, Source
+from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import NativeRequest, ServeRequest
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
-
-LOCK_IGNORE: Final = "lock.ignore"
 
 
 def make_request(
@@ -34,7 +33,7 @@ def make_request(
         profile = native.to_wish().profile
         asked = NativeRequest(profile, str(native.workspace), tuple(map(str, native.allow_dirs)), native.tools)
     return ServeRequest(
-        cwd=here(),
+        cwd=working_directory(),
         config=tuple(os.path.abspath(path) for path in source.config),
         native=asked,
         name_budget=name_budget,
@@ -73,7 +72,9 @@ def read_request(request: ServeRequest, environ: Mapping[str, str]) -> "Settings
         settings = Settings.discover(cwd, environ)
     locks: tuple[str, ...] = ()
     if request.lock_file is not None:
-        locks = (request.lock_file, str(Path(request.lock_file).with_name(LOCK_IGNORE)))
+        from quarterdeck.trust.lock.ignores import IGNORE_NAME
+
+        locks = (request.lock_file, str(Path(request.lock_file).with_name(IGNORE_NAME)))
     return replace(
         settings,
         allow_unsandboxed=request.allow_unsandboxed,
@@ -94,11 +95,3 @@ def read_found(request: ServeRequest, environ: Mapping[str, str]) -> "Settings":
     if not (settings.config_paths or settings.command) and settings.native is None:
         raise UsageError("no configuration is given, and none is found", NO_CONFIGURATION + OR_NATIVE)
     return settings
-
-
-def here() -> str:
-    """The working directory, while there is one."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return "/"  # it was removed

@@ -9,9 +9,9 @@ from quarterdeck.cli.exits import UsageError
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
+from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 
-from .request import here
 from .sandbox_options import Wish
 from .serve import check_streams, serve_alone, serve_by_daemon
 
@@ -39,7 +39,7 @@ def run(
     if unset := [name for name in wish.inherit_env if name not in os.environ]:
         raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
     request = ServeRequest(
-        cwd=here(),
+        cwd=working_directory(),
         command=CommandRequest(
             words=tuple(command),
             sandbox=wish.sandbox,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.common.working_directory import working_directory
 from quarterdeck.config.clients.client_locations import UserDirectories, user_locations
 from quarterdeck.config.clients.known_clients import CLIENTS
 from quarterdeck.config.load.origin import Standing, candidates
@@ -42,7 +43,7 @@ def trusted_files(
         cwd: the working directory; by default ours.
         environ: says where the user's files are; by default our own environment.
     """
-    here = cwd or _here()
+    here = cwd or Path(working_directory())
     environ = os.environ if environ is None else environ
     found = [*named, *(Path(path) for path in environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if path)]
     found += [place.path for place in candidates(here, environ) if place.standing is Standing.USER]
@@ -58,13 +59,6 @@ def trusted_files(
 def with_announced(files: Iterable[str]) -> tuple[str, ...]:
     """These, and those of every process of ours that runs at this moment."""
     return tuple(dict.fromkeys((*files, *announced_files())))
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return Path("/")  # removed under us: there is nothing to be found in it
 
 
 def never_written(trusted: Callable[[], Iterable[str]] = trusted_files) -> tuple[str, ...]:

@@ -24,24 +24,27 @@ LOG_NAME: Final = "daemon.log"
 
 PROBE_S: Final = 5.0
 
-_BOOT: Final = """\
+_FIND: Final = """\
 import os, sys
+sys.path += [each for each in sys.argv.pop(1).split(os.pathsep) if each not in sys.path]
+"""
+
+_BOOT: Final = """\
 if os.fork():
     os._exit(0)
 os.setsid()
-sys.path += [each for each in sys.argv.pop(1).split(os.pathsep) if each not in sys.path]
 from quarterdeck.cli.run.daemon import main
 main()
 """
-"""Forks before anything is imported: nobody has to wait for the daemon's end."""
+"""Forks before anything of ours is imported: nobody has to wait for the daemon's end."""
 
 
-def import_path() -> str:
-    """Where this process finds what it imports, for an isolated interpreter to look, too.
+def program(code: str) -> list[str]:
+    """Arguments with which an isolated interpreter runs `code`, which may import what this process does.
 
-    That of an ordinary installation knows it; one that was told more (`PYTHONPATH`, a zip, a test) does not.
+    That of an ordinary installation finds it; one that was told more (`PYTHONPATH`, a zip, a test) does not.
     """
-    return os.pathsep.join(folder for folder in sys.path if os.path.isabs(folder))
+    return ["-c", _FIND + code, os.pathsep.join(folder for folder in sys.path if os.path.isabs(folder))]
 
 
 def log_path() -> Path:
@@ -80,7 +83,7 @@ def _start(directory: Path, environ: Mapping[str, str]) -> None:
         fd = os.dup(listener.fileno())
         try:
             subprocess.run(
-                [sys.executable, "-I", "-c", _BOOT, import_path(), "--listener", str(fd)],
+                [sys.executable, "-I", *program(_BOOT), "--listener", str(fd)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

@@ -37,12 +37,7 @@ if TYPE_CHECKING:
 
 _ANOTHER_FOLDER: Final = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
 
-_COME_BACK: Final = """\
-import os, sys
-sys.path += [each for each in sys.argv.pop(1).split(os.pathsep) if each not in sys.path]
-from quarterdeck.cli import main
-main()
-"""
+_COME_BACK: Final = "from quarterdeck.cli import main; main()"
 
 _log = logging.getLogger("quarterdeck.serve")
 _config_log = logging.getLogger("quarterdeck.config")
@@ -195,13 +190,13 @@ def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogF
     """
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
-    from quarterdeck.daemon.start import import_path
+    from quarterdeck.daemon.start import program
     from quarterdeck.host.stdio.early_reply import start_early
 
     _tell_hand()
     # Not by a handler: the client is served from the handover on, and what waits is another program then.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    come_back = ["-c", _COME_BACK, import_path(), *sys.argv[1:]]
+    come_back = [*program(_COME_BACK), *sys.argv[1:]]
     try:
         enter(request, come_back, log_level=number_of(log_level), log_is_json=is_json(log_format))
     except EndedError as end:

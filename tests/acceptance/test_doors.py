@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -315,14 +316,19 @@ def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path
         assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
 
 
-def test_the_daemon_ends_with_its_last_client(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that nobody uses would run until the next restart of the machine."""
+@pytest.mark.parametrize("is_removed", [False, True], ids=["ordinary", "without-its-directory"])
+def test_the_daemon_ends_with_its_last_client(
+    config: Path, monkeypatch: pytest.MonkeyPatch, *, is_removed: bool
+) -> None:
+    """Servers that nobody uses would run until the next restart of the machine, or something of the daemon stay."""
     monkeypatch.setenv("QUARTERDECK_LINGER", "0")
     with door(config) as client:
         client.initialize()
         found = status()
         assert found is not None
         assert not found["stays"]
+        if is_removed:
+            shutil.rmtree(daemon_dir())
     assert_gone([found["pid"]], DEADLINE_S)
     assert not daemon_dir().exists()
 

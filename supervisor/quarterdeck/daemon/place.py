@@ -181,6 +181,15 @@ def listen(directory: Path) -> socket.socket:
     return listener
 
 
+def socket_mark(directory: Path) -> tuple[int, int] | None:
+    """What tells the socket that doors find now from one that stood, or will stand, in its place; None without one."""
+    try:
+        found = os.stat(directory / SOCKET_NAME)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def remove(directory: Path) -> None:
     """Take the directory away; under `start_lock` only."""
     shutil.rmtree(directory, ignore_errors=True)

@@ -40,6 +40,7 @@ from quarterdeck.daemon.place import (
     StartTimeoutError,
     daemon_dir,
     remove,
+    socket_mark,
     start_lock,
 )
 from quarterdeck.daemon.server import DoorServer, RefusalError
@@ -195,11 +196,12 @@ async def _serve(listener: socket.socket, log: "DaemonLog", linger_s: float, lea
         await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, shared.common).answer))
         server = DoorServer(listener, read_key(directory / KEY_NAME), decks, to_refusal)
         log.follow(server)
+        mark = socket_mark(directory)
         _on_signal(partial(server.obey, Order.END))
         serving = asyncio.create_task(server.run())
         _log.info("the daemon listens in %s (pid %d)", directory, os.getpid())
         try:
-            while not (await _is_wanted_no_more(server, decks) and await _has_left(server, directory, leaving)):
+            while not (await _is_wanted_no_more(server, decks) and await _has_left(server, directory, mark, leaving)):
                 pass
         finally:
             serving.cancel()
@@ -225,11 +227,15 @@ def _on_signal(act: Callable[[], object]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, act)
 
 
-async def _has_left(server: DoorServer, directory: Path, leaving: ExitStack) -> bool:
+async def _has_left(server: DoorServer, directory: Path, mark: tuple[int, int] | None, leaving: ExitStack) -> bool:
     """Take the socket's name away; whether nobody came at the last moment.
 
     The lock is held until the process has ended: who comes now waits, and starts another daemon.
     """
+    if (
+        mark is None or socket_mark(directory) != mark
+    ):  # somebody removed it: no door finds us, and all else is another's
+        return server.order is not None or not server.take_waiting()
     with ExitStack() as locked:
         try:
             locked.enter_context(start_lock(directory, 0.0))

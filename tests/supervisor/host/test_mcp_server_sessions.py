@@ -1,6 +1,6 @@
 """Who is live, and hears of changes."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
@@ -36,6 +36,17 @@ class FakeSession:
         self.was_told.set()
 
 
+@asynccontextmanager
+async def telling(live, box):
+    """Changes of the box are told to those that are live, until the block ends."""
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            yield
+            tasks.cancel_scope.cancel()
+
+
 @pytest.fixture
 def quick(monkeypatch):
     """Deadlines of a test."""
@@ -49,16 +60,12 @@ async def test_one_client_that_hangs_keeps_no_other_waiting(quick):
     good = FakeSession(FakeConnection())
     live.admit(FakeSession(FakeConnection(), hangs=True))
     live.admit(good)
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(live.tell_changes, box)
-            await anyio.wait_all_tasks_blocked()
-            for expected in (1, 2):
-                box.graft(f"s__{expected}")
-                await good.was_told.wait()
-                good.was_told = anyio.Event()
-                assert good.told == expected
-            tasks.cancel_scope.cancel()
+    async with telling(live, box):
+        for expected in (1, 2):
+            box.graft(f"s__{expected}")
+            await good.was_told.wait()
+            good.was_told = anyio.Event()
+            assert good.told == expected
     assert box.watchers == 0
 
 
@@ -69,18 +76,14 @@ async def test_a_connection_is_told_once_however_often_it_was_admitted_and_never
     first, second = FakeSession(connection), FakeSession(connection)
     for session in (first, second, other):
         live.admit(session)
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(live.tell_changes, box)
-            await anyio.wait_all_tasks_blocked()
-            box.graft("s__a")
-            await second.was_told.wait()
-            await connection.exit_stack.aclose()
-            await other.was_told.wait()
-            other.was_told = anyio.Event()
-            box.graft("s__b")
-            await other.was_told.wait()
-            tasks.cancel_scope.cancel()
+    async with telling(live, box):
+        box.graft("s__a")
+        await second.was_told.wait()
+        await connection.exit_stack.aclose()
+        await other.was_told.wait()
+        other.was_told = anyio.Event()
+        box.graft("s__b")
+        await other.was_told.wait()
     assert (first.told, second.told, other.told) == (0, 1, 2)
 
 
@@ -89,17 +92,13 @@ async def test_the_first_change_is_told_at_once_and_those_that_follow_together(m
     monkeypatch.setattr(mcp_server, "DEBOUNCE_S", 3600)
     box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
     live.admit(client)
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(live.tell_changes, box)
+    async with telling(live, box):
+        box.graft("a__t")
+        await client.was_told.wait()
+        for server in "bcd":
+            box.graft(f"{server}__t")
             await anyio.wait_all_tasks_blocked()
-            box.graft("a__t")
-            await client.was_told.wait()
-            for server in "bcd":
-                box.graft(f"{server}__t")
-                await anyio.wait_all_tasks_blocked()
-            assert client.told == 1
-            tasks.cancel_scope.cancel()
+        assert client.told == 1
 
 
 async def test_tools_that_are_the_same_again_are_no_news(quick):
@@ -107,17 +106,13 @@ async def test_tools_that_are_the_same_again_are_no_news(quick):
     box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
     box.graft("a__t")
     live.admit(client)
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(live.tell_changes, box)
-            await anyio.wait_all_tasks_blocked()
-            box.graft("a__t")  # another object of the same definition
-            box.tell()
-            await anyio.wait_all_tasks_blocked()
-            assert client.told == 0
-            box.graft("a__t", answer({}), name="t", inputSchema={"type": "object", "title": "other"})
-            await client.was_told.wait()
-            tasks.cancel_scope.cancel()
+    async with telling(live, box):
+        box.graft("a__t")  # another object of the same definition
+        box.tell()
+        await anyio.wait_all_tasks_blocked()
+        assert client.told == 0
+        box.graft("a__t", answer({}), name="t", inputSchema={"type": "object", "title": "other"})
+        await client.was_told.wait()
     assert client.told == 1
 
 
@@ -127,11 +122,7 @@ async def test_a_client_that_listed_in_between_hears_that_the_tools_are_as_befor
     box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
     box.graft("a__t")
     live.admit(client)
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(live.tell_changes, box)
-            await anyio.wait_all_tasks_blocked()
-            live.listed((*box.descriptors(), *box.descriptors()))
-            box.tell()
-            await client.was_told.wait()
-            tasks.cancel_scope.cancel()
+    async with telling(live, box):
+        live.listed((*box.descriptors(), *box.descriptors()))
+        box.tell()
+        await client.was_told.wait()

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 from support.fleet.memory_fleet import call_result
-from support.trust.approvals import ToldEndpoint, bench, stdio
+from support.trust.approvals import Bench, ToldEndpoint, bench, stdio
 from support.waiting import turns
 
 from quarterdeck.fleet.core import turns as turns_module
 from quarterdeck.fleet.core.turns import WIDTH
 from quarterdeck.tools.bridge import LiveBox
-from quarterdeck.trust.gate import GatedFleet
+from quarterdeck.trust.gate import GatedEndpoint, GatedFleet
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
@@ -23,6 +23,16 @@ pytestmark = pytest.mark.anyio
 async def never(*_: object) -> object:
     """Answer nothing."""
     return await asyncio.Event().wait()
+
+
+async def silent(at: Bench) -> tuple[ToldEndpoint, GatedEndpoint]:
+    """A server that answers nothing, and what stands before it."""
+    endpoint = ToldEndpoint(stdio(), a="one")
+    endpoint.answer = never  # type: ignore[assignment]
+    await at.runs(endpoint)
+    gate = at.gate.endpoint("fs")
+    assert gate is not None
+    return endpoint, gate
 
 
 async def test_calls_of_many_clients_are_begun_in_turn_and_none_is_left_out() -> None:
@@ -68,11 +78,7 @@ async def test_calls_of_many_clients_are_begun_in_turn_and_none_is_left_out() ->
 async def test_a_call_is_given_up_where_it_waits_and_one_whose_time_is_up_is_told_so() -> None:
     """A client that stopped would be served all the same; one that waits would hang as long as the others' calls."""
     async with bench() as at:
-        endpoint = ToldEndpoint(stdio(), a="one")
-        endpoint.answer = never  # type: ignore[assignment]
-        await at.runs(endpoint)
-        gate = at.gate.endpoint("fs")
-        assert gate is not None
+        endpoint, gate = await silent(at)
         told: list[CallEnd] = []
         running = [gate.begin(RawCall("a", b"{}"), told.append) for _ in range(WIDTH)]
         given_up = gate.begin(RawCall("a", b"{}"), told.append)
@@ -95,11 +101,7 @@ async def test_a_client_that_has_too_much_waiting_is_told_which_limit_it_met(mon
     """It would fill our memory; or fail without knowing that it is to slow down."""
     monkeypatch.setattr(turns_module, "MAX_WAITING", 1)
     async with bench() as at:
-        endpoint = ToldEndpoint(stdio(), a="one")
-        endpoint.answer = never  # type: ignore[assignment]
-        await at.runs(endpoint)
-        gate = at.gate.endpoint("fs")
-        assert gate is not None
+        _, gate = await silent(at)
         told: list[CallEnd] = []
         begun = [gate.begin(RawCall("a", b"{}"), told.append) for _ in range(WIDTH + 2)]
         await at.until(lambda: bool(told))

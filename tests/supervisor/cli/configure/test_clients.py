@@ -6,23 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.clients import link_entry
 from quarterdeck.config.load.file import load_config_file
 
-from .client_commands import Run, commands, home_of, write
+from .client_commands import Run, write
 
 SECRET = "ghp_0123456789abcdefghij"
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(link_entry, "own_command", lambda: ("/opt/quarterdeck",))
-    return home_of(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def run() -> Run:
-    return commands()
 
 
 def row(path: Path, section: str = "mcpServers", name: str = "quarterdeck") -> object:

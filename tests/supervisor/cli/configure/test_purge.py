@@ -12,7 +12,7 @@ from quarterdeck.config.places.paths import configuration_digest, make_private_d
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.ledger.store.lease import Holder, take_lease
 
-from .client_commands import Run, commands, write
+from .client_commands import Run, write
 
 
 @pytest.fixture
@@ -33,11 +33,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_private_dir(state / "ledger")
     (state / "token").touch()
     return state
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    return commands()
 
 
 def digest(path: Path) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.cli.configure import take_out
-from quarterdeck.config.clients import link_entry
 from quarterdeck.config.clients.user_file import backups
 
-from .client_commands import Run, commands, home_of, write
+from .client_commands import Run, write
 
 CODEX = """# mine
 [mcp_servers.docs]
@@ -32,17 +31,6 @@ GOOSE = """extensions:
     args: [docs]
 # the end
 """
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(link_entry, "own_command", lambda: ("/opt/quarterdeck",))
-    return home_of(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def run() -> Run:
-    return commands()
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, *, is_yes: bool) -> list[str]:

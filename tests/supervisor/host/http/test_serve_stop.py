@@ -18,6 +18,13 @@ pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
+async def call_once(url, mode, results):
+    """Add the result of one call, if it comes: how a client learns of the loss of its session is its own affair."""
+    with contextlib.suppress(Exception):
+        async with connected(url, mode) as client:
+            results.append(await call_raw(client, "s__t", {}))
+
+
 @ERAS
 async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
     """A stop that waits for its clients is none; and a client would get an empty answer, or none."""
@@ -26,15 +33,9 @@ async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
     box, results = LiveBox(), []
     box.graft("s__t", hold)
 
-    async def client_side(url):
-        # How a client learns of the loss of its session is the client's affair.
-        with contextlib.suppress(Exception):
-            async with connected(url, mode) as client:
-                results.append(await call_raw(client, "s__t", {}))
-
     async with anyio.create_task_group() as tasks:
         async with listening(box) as url:
-            tasks.start_soon(client_side, url)
+            tasks.start_soon(call_once, url, mode, results)
             begun = await box.next_begun()
         assert await begun.cancelled
         tasks.cancel_scope.cancel()
@@ -52,17 +53,12 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
     box, results = LiveBox(), []
     box.graft("s__t", hold)
 
-    async def client_side(url):
-        with contextlib.suppress(Exception):
-            async with connected(url, mode) as client:
-                results.append(await call_raw(client, "s__t", {}))
-
     async def settle(begun):
         await anyio.sleep(0.2)  # the stop has begun by then
         begun.settle({"content": []})
 
     async with anyio.create_task_group() as tasks, listening(box) as url:
-        tasks.start_soon(client_side, url)
+        tasks.start_soon(call_once, url, mode, results)
         tasks.start_soon(settle, await box.next_begun())
     assert [result["content"] for result in results] == [[]]
     assert "isError" not in results[0]

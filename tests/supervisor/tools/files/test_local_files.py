@@ -24,8 +24,6 @@ from quarterdeck.tools.files import local_files
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 
-ON_LINUX = LINUX_ONLY
-
 pytestmark = pytest.mark.anyio
 
 
@@ -133,7 +131,7 @@ async def test_a_file_is_read_whole_up_to_a_bound(
         assert caught.value.errno == errno.EFBIG
 
 
-@ON_LINUX
+@LINUX_ONLY
 @pytest.mark.parametrize(("most", "fits"), [(6, True), (5, False)])
 async def test_a_file_longer_than_it_says_is_read_up_to_the_same_bound(
     work: Path, monkeypatch: pytest.MonkeyPatch, most: int, fits: bool
@@ -282,7 +280,7 @@ async def test_a_cancelled_write_is_whole_and_leaves_no_draft(
     assert texts_in(work) == {"f": "new"}
 
 
-@ON_LINUX
+@LINUX_ONLY
 async def test_a_write_that_the_system_cuts_off_keeps_the_old_file(work: Path, files: LocalFs) -> None:
     """A full disk or a quota would cost the file."""
     (work / "f").write_text("old")

@@ -19,17 +19,7 @@ from quarterdeck.tools.files import local_files
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 
-ON_LINUX = LINUX_ONLY
-
 pytestmark = pytest.mark.anyio
-
-
-def texts_in(directory: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in directory.iterdir()}
-
-
-def outside_of(work: Path) -> dict[str, str]:
-    return texts_in(work.with_name("outside"))
 
 
 async def test_existence_is_asked_of_what_a_path_leads_to(work: Path, files: LocalFs) -> None:
@@ -134,7 +124,7 @@ async def test_an_entry_that_vanishes_while_it_is_listed_has_no_size(work: Path,
     assert entries == [DirectoryEntry("d", EntryKind.DIRECTORY, 0), DirectoryEntry("f", EntryKind.FILE, 0)]
 
 
-@ON_LINUX
+@LINUX_ONLY
 async def test_a_name_that_is_no_text_can_be_listed_and_opened(work: Path, files: LocalFs) -> None:
     """One file from an old system would make its directory unreadable."""
     (work / "caf\udce9").write_text("old")

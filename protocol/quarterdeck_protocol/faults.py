@@ -81,6 +81,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "server_lost": "wait: it is restarted unless it keeps crashing",
         "shutting_down": "call again once it runs",
         "spawn_failed": "run the command by hand; if it works, restart the server",
+        "too_many_items": "report it to the server's author: its list is too long",
         "too_many_pages": "report it to the server's author: its list of tools does not end",
         "too_many_tools": "report it to the server's author: its list of tools is too long",
         "tool_blocked": "unblock it: quarterdeck trust approve SERVER TOOL",

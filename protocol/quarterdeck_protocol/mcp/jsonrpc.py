@@ -27,7 +27,8 @@ MAX_DIGITS: Final = 4_299
 """Of a number in a server's message; Python's parsers refuse more (CVE-2020-10735), and clients with them."""
 
 MAX_OTHER_BYTES: Final = 256 * 1024
-"""Of a result beside `content` and `structuredContent`: each member there is an object of its own for whoever looks."""
+"""Of a result beside a tool's, a resource's and a prompt's content: each member there is an object of its own for
+whoever looks."""
 
 MAX_RESULT_TYPE_CHARS: Final = 128
 """A result's type is a word or an extension's tag; it travels in a frame's header."""
@@ -69,15 +70,17 @@ class Message(msgspec.Struct, gc=False):
 class _Result(msgspec.Struct, gc=False):
     content: Raw = Raw()
     structuredContent: Raw = Raw()  # noqa: N815 - the wire's name
+    contents: Raw = Raw()
+    messages: Raw = Raw()
 
 
 class SplitResult(msgspec.Struct, frozen=True):
-    """A tool result without its era's envelope.
+    """A result without its era's envelope.
 
     Attributes:
         body: the JSON object; the very bytes that came when there was nothing to take off.
         result_type: what `resultType` said, "complete" when it was absent.
-        is_error: the server's own `isError`.
+        is_error: a tool result's own `isError`.
     """
 
     body: bytes
@@ -130,7 +133,7 @@ def check_object(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
 
 
 def check_result(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
-    """`check_object` of a tool result, whose members cannot be so many that looking at them would stop the process.
+    """`check_object` of a result, whose members cannot be so many that looking at them would stop the process.
 
     Raises:
         BodyError: it is no such object.
@@ -140,7 +143,8 @@ def check_result(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
             known = _result.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BodyError("not one JSON object", error) from None
-        if len(body) - len(known.content) - len(known.structuredContent) > MAX_OTHER_BYTES:
+        large = (known.content, known.structuredContent, known.contents, known.messages)
+        if len(body) - sum(map(len, large)) > MAX_OTHER_BYTES:
             raise BodyError(f"beside its content there are more than {MAX_OTHER_BYTES:,} bytes")
     return check_object(body, max_bytes=max_bytes)
 
@@ -177,7 +181,7 @@ def check_depth(body: bytes, max_depth: int = MAX_DEPTH) -> None:
 
 
 def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
-    """Take the era's envelope off a tool result: `resultType`, and `_meta` keys under `ENVELOPE_PREFIX`.
+    """Take the era's envelope off a result: `resultType`, and `_meta` keys under `ENVELOPE_PREFIX`.
 
     Raises:
         BodyError: it is no result's object: see `check_object`; or `content` is not a list, `resultType` no short text.

@@ -1,0 +1,44 @@
+"""The client's side of one MCP connection over lines, in both eras.  Pure: no socket, no process, no clock, no SDK.
+
+It owes: the greeting in every revision, ids, progress tokens, cancelling both ways, whole lists with bounds, the modern
+era's envelope and standing subscription, the server's own requests, deadlines.  What is inside params, results and
+items it hands on as bytes, checked once for what their readers refuse (UTF-8, depth, digits), never rebuilt.
+
+    relay = Relay(Client("quarterdeck", version), now=clock(), max_bytes=…, era=remembered, forced=row.protocol)
+    write(relay.take())                                  # the greeting's first line
+    for line in buffer.feed(data):                       # `jsonrpc.LineBuffer` bounds the lines
+        for event in relay.receive(line, clock()):
+            match event: case Greeted(server): … case Answered(request_id, result): … case Junk(line): …
+    relay.request(7, "tools/call", b'{"name":"echo","arguments":{}}', meta=b"", progress=True)
+    relay.list_all(8, "tools/list", clock())             # ends in Listed(8, b"[…]"), as the server's own bytes
+
+The caller's duties, after any entry (`receive`, `request`, `list_all`, `cancel`, `advance`, …): write what `take`
+gives, unless the server does not read (then leave it: a relay keeps no more than `MAX_REPLY_BYTES` of answers to such
+a server); arm a timer for `wake_at` and call `advance` when it rings.  Before `Greeted` nothing is taken
+(`Refusal.NOT_OPEN`); after `GreetingFailed`, and when the pipe ends, the relay is of no further use, and what
+`in_flight` names was sent and has no answer: its outcome is unknown.  A refused request was never sent.
+
+Events are in `events`: each request of the caller's ends once (`Answered`, `Listed`, `ListingFailed`, `Refused`,
+`Spoiled`, `Expired`), and `events.fault_of` makes the known faults of the bad ends.  Answers that are late, forged or
+second are dropped.  How many notifications are passed on is the caller's to bound: each is one event, at most 1 MiB.
+A server's requests are answered here (`ping`; all others with -32601) but for those that the caller `offers`: these
+are `Asked`, and end with `answer`, `refuse` or `AskEnded`.  In the modern era ask to `listen` after `Greeted`.
+"""
+
+from . import events
+from .connection import FIRST_ID, Refusal, Relay, RelayMisuseError
+from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, is_modern
+from .paging import MEMBERS
+
+__all__ = [
+    "FIRST_ID",
+    "HANDSHAKE_REVISIONS",
+    "MEMBERS",
+    "MODERN_REVISIONS",
+    "Client",
+    "Refusal",
+    "Relay",
+    "RelayMisuseError",
+    "events",
+    "is_modern",
+]

@@ -1,0 +1,71 @@
+"""Requests of the server's that wait for our caller's answer: counted, bounded, each with a deadline.  Pure."""
+
+from typing import Final
+
+from quarterdeck_protocol.link.credit import Deadlines
+from quarterdeck_protocol.mcp.jsonrpc import correlation_key
+
+MAX_ASKS: Final = 64
+"""Of a server's requests at once: a person answers them one by one."""
+
+ASK_S: Final = 300.0
+"""How long a request of the server's may wait for its answer, which a person may have to give."""
+
+MAX_ASK_BYTES: Final = 8 * 1024 * 1024
+"""Of a server's request: a conversation to be sampled from, with images in it."""
+
+MAX_ID_CHARS: Final = 256
+"""Of an id that the server chose: it is kept, and sent back."""
+
+ServerId = int | str
+
+
+class Asks:
+    """See the module.  A request has two ids: the server's own, and ours (`ask_id`), which is never used twice."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._deadlines = Deadlines()
+        self._theirs: dict[int, ServerId] = {}
+        self._ours: dict[ServerId | None, int] = {}
+
+    @property
+    def soonest(self) -> float:
+        """When `due` must be called at the latest, monotonic seconds."""
+        return self._deadlines.soonest
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no other request is taken."""
+        return len(self._theirs) >= MAX_ASKS
+
+    def waits(self, server_id: ServerId) -> bool:
+        """Whether a request with this id has no answer yet."""
+        return correlation_key(server_id) in self._ours
+
+    def admit(self, server_id: ServerId, now: float) -> int:
+        """Book a request, and give our id of it."""
+        self._last += 1
+        self._theirs[self._last] = server_id
+        self._ours[correlation_key(server_id)] = self._last
+        self._deadlines.add(self._last, now + ASK_S)
+        return self._last
+
+    def end(self, ask_id: int) -> ServerId | None:
+        """Forget a request, and give the server's id of it; None when it has ended already."""
+        server_id = self._theirs.pop(ask_id, None)
+        if server_id is not None:
+            del self._ours[correlation_key(server_id)]
+            self._deadlines.remove(ask_id)
+        return server_id
+
+    def cancelled(self, server_id: ServerId | None) -> int | None:
+        """Forget a request that the server gave up, and give our id of it; None when there is none."""
+        ask_id = self._ours.get(correlation_key(server_id))
+        if ask_id is not None:
+            self.end(ask_id)
+        return ask_id
+
+    def due(self, now: float) -> list[int]:
+        """The requests whose deadline passes now; they are to be ended."""
+        return self._deadlines.due(now)

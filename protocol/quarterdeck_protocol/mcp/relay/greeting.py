@@ -1,0 +1,241 @@
+"""Agree with a server on a revision, and learn who it is.  Pure.
+
+A server is greeted in one of two ways, and its caller remembers which, so that the next start need not ask: one of the
+2026 revision answers `server/discover`; every other answer, and silence, means the older handshake.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, check_depth, check_numbers, check_object
+
+from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, envelope
+from .events import Greeted, GreetingFailed, Server
+from .steps import METHOD_NOT_FOUND, UNSUPPORTED_REVISION, Ask, Dialogue, ErrorReply, SilenceError, Steps
+
+PROBE_S: Final = 5.0
+"""How long a server may think about `server/discover` before it is greeted the old way; some never answer what they
+do not know.  One that is only slow refuses the old greeting later, and is asked again."""
+
+DISCOVER_S: Final = 10.0
+"""How long it may think when there is no other way to greet it; the SDK's own limit."""
+
+MAX_GREETING_BYTES: Final = 1024 * 1024
+"""Of an answer to a greeting."""
+
+MAX_INSTRUCTIONS_CHARS: Final = 64 * 1024
+"""A server's instructions beyond it are cut."""
+
+MAX_NAME_CHARS: Final = 200
+"""Of its name, version and title; they are shown in tables."""
+
+MAX_INFO_BYTES: Final = 64 * 1024
+"""Of the `serverInfo` that is kept as it came: icons may be images."""
+
+MAX_REVISIONS: Final = 100
+"""Of those that a server says it speaks; there are five."""
+
+LISTS: Final = ("tools", "prompts", "resources")
+"""Capabilities that may say `listChanged`."""
+
+
+_T = TypeVar("_T")
+
+
+class _GreetingError(Exception):
+    """It answered, and shares no revision with us, or not the one that it must speak."""
+
+
+class _Info(msgspec.Struct):
+    name: str
+    version: str
+    title: str | None = None
+
+
+class _Initialized(msgspec.Struct):
+    protocolVersion: str  # noqa: N815 - the wire's name
+    capabilities: Raw
+    serverInfo: Raw  # noqa: N815
+    instructions: str | None = None
+
+
+class _Discovered(msgspec.Struct):
+    supportedVersions: list[str]  # noqa: N815
+    capabilities: Raw
+    instructions: str | None = None
+    meta: Raw | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+
+class _Unsupported(msgspec.Struct):
+    supported: list[str]
+    requested: str
+
+
+def greet(client: Client, remembered: str, forced: str | None) -> Dialogue:
+    """Ends in `Greeted` or `GreetingFailed`.
+
+    Args:
+        client: who we say we are.
+        remembered: the revision that this server spoke last time, empty when unknown: spares the probe.
+        forced: the one revision that may be spoken; None for any.
+    """
+    try:
+        if forced is not None:
+            server = yield from _insist(client, forced)
+        elif remembered in HANDSHAKE_REVISIONS:
+            server = yield from _shake_hands(client)
+        else:
+            server = yield from _probe(client)
+    except ErrorReply as error:
+        return GreetingFailed(error.message, error.code)
+    except SilenceError:
+        return GreetingFailed("the server did not answer in time")
+    except (_GreetingError, BodyError) as error:
+        return GreetingFailed(str(error))
+    return Greeted(server)
+
+
+def _probe(client: Client) -> Steps[Server]:
+    try:
+        return (yield from _discover(client, PROBE_S))
+    except ErrorReply as error:
+        if _is_modern_only(error):
+            raise
+    except (SilenceError, _GreetingError, BodyError):
+        pass  # it is silent, or shares no modern revision: an older one it may share
+    return (yield from _shake_hands(client))
+
+
+def _insist(client: Client, revision: str) -> Steps[Server]:
+    """Agree on this revision or on none."""
+    try:
+        if revision in HANDSHAKE_REVISIONS:
+            server = yield from _initialize(client, revision)
+        else:
+            server = yield from _discover(client, DISCOVER_S)
+    except ErrorReply as error:
+        if error.code not in (UNSUPPORTED_REVISION, METHOD_NOT_FOUND):
+            raise
+        message = f"it does not speak {revision}, which the key protocol of its row forces"
+        raise _GreetingError(message) from None
+    if server.era != revision:
+        message = f"it speaks {server.era}, and not {revision}, which the key protocol of its row forces"
+        raise _GreetingError(message)
+    return server
+
+
+def _shake_hands(client: Client) -> Steps[Server]:
+    try:
+        server = yield from _initialize(client, HANDSHAKE_REVISIONS[-1])
+    except ErrorReply as error:
+        # Only a modern server says this: it was asleep when it was asked first.
+        if error.code != UNSUPPORTED_REVISION:
+            raise
+        return (yield from _discover(client, DISCOVER_S))
+    if server.era not in HANDSHAKE_REVISIONS:
+        raise _GreetingError(f"Unsupported protocol version from the server: {server.era}")
+    return server
+
+
+def _initialize(client: Client, revision: str) -> Steps[Server]:
+    params = b'{"protocolVersion":%s,"capabilities":%s,"clientInfo":%s}'
+    body = yield Ask("initialize", params % (msgspec.json.encode(revision), client.capabilities, client.info))
+    said = _read(body, _initialized)
+    return _server(said.protocolVersion[:MAX_NAME_CHARS], said.serverInfo, said, must_say_who=True)
+
+
+def _discover(client: Client, timeout_s: float) -> Steps[Server]:
+    newest = MODERN_REVISIONS[-1]
+    try:
+        body = yield _discovery(client, newest, timeout_s)
+    except ErrorReply as error:
+        shared = _shared(_supported(error))
+        if not shared:
+            raise
+        body = yield _discovery(client, shared, timeout_s)
+    said = _read(body, _discovered)
+    era = _shared(said.supportedVersions)
+    if not era:
+        offered = ", ".join(each[:MAX_NAME_CHARS] for each in said.supportedVersions[:MAX_REVISIONS])
+        raise _GreetingError(f"it shares no protocol revision with us: it speaks {offered or 'none'}")
+    try:
+        info = check_object(bytes(said.meta or b"{}"), max_bytes=MAX_GREETING_BYTES).get(_SERVER_INFO, Raw())
+    except BodyError:
+        info = Raw()
+    return _server(era, info, said, must_say_who=False)
+
+
+def _discovery(client: Client, revision: str, timeout_s: float) -> Ask:
+    params = b'{"_meta":{%s}}' % envelope(revision, client, with_log_level=False)
+    return Ask("server/discover", params, timeout_s)
+
+
+def _shared(revisions: list[str]) -> str:
+    """The newest modern revision among these, empty when there is none."""
+    return next((known for known in reversed(MODERN_REVISIONS) if known in revisions), "")
+
+
+def _supported(error: ErrorReply) -> list[str]:
+    """What a server says it speaks, when it refused a revision; nothing where it does not say."""
+    if error.code != UNSUPPORTED_REVISION:
+        return []
+    try:
+        return _unsupported.decode(error.data).supported
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+
+
+def _is_modern_only(error: ErrorReply) -> bool:
+    speaks = _supported(error)
+    return bool(speaks) and not any(revision in HANDSHAKE_REVISIONS for revision in speaks)
+
+
+def _read(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
+    check_object(body, max_bytes=MAX_GREETING_BYTES)
+    check_depth(body)
+    check_numbers(body)
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BodyError("the answer does not follow MCP", error) from None
+
+
+def _server(era: str, info: Raw, said: _Initialized | _Discovered, *, must_say_who: bool) -> Server:
+    capabilities = check_object(bytes(said.capabilities), max_bytes=MAX_GREETING_BYTES)
+    flags = {name: _flags(capabilities.get(name)) for name in LISTS}
+    try:
+        who = _info.decode(info)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if must_say_who:
+            raise BodyError("the answer does not follow MCP", error) from None
+        who, info = _Info("", ""), Raw()
+    return Server(
+        era=era,
+        name=who.name[:MAX_NAME_CHARS],
+        version=who.version[:MAX_NAME_CHARS],
+        title=(who.title or "")[:MAX_NAME_CHARS],
+        instructions=(said.instructions or "")[:MAX_INSTRUCTIONS_CHARS],
+        capabilities=bytes(said.capabilities),
+        info=bytes(info) if 0 < len(info) <= MAX_INFO_BYTES else b"{}",
+        announces=frozenset(name for name in LISTS if flags[name].get("listChanged") == _TRUE),
+        subscribes=flags["resources"].get("subscribe") == _TRUE,
+    )
+
+
+def _flags(capability: Raw | None) -> dict[str, Raw]:
+    """A capability's members; none where it is absent or no object."""
+    try:
+        return _members.decode(capability or b"{}")
+    except msgspec.DecodeError:
+        return {}
+
+
+_initialized: Final = msgspec.json.Decoder(_Initialized)
+_discovered: Final = msgspec.json.Decoder(_Discovered)
+_unsupported: Final = msgspec.json.Decoder(_Unsupported)
+_info: Final = msgspec.json.Decoder(_Info)
+_members: Final = msgspec.json.Decoder(dict[str, Raw])
+_SERVER_INFO: Final = f"{ENVELOPE_PREFIX}serverInfo"
+_TRUE: Final = Raw(b"true")

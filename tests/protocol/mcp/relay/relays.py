@@ -1,0 +1,117 @@
+"""A relay over a server that is a script: each method has its answer; no process, and a clock of plain numbers."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from quarterdeck_protocol.mcp.relay import Client, Relay, events
+
+JsonObject = dict[str, Any]
+
+LEGACY: Final = "2025-11-25"
+MODERN: Final = "2026-07-28"
+
+CLIENT: Final = Client("us", "1")
+
+METHOD_NOT_FOUND: Final = {"error": {"code": -32601, "message": "no such method"}}
+
+INITIALIZED: Final[JsonObject] = {
+    "result": {
+        "protocolVersion": LEGACY,
+        "capabilities": {"tools": {"listChanged": True}},
+        "serverInfo": {"name": "scripted", "version": "1"},
+        "instructions": "be kind",
+    }
+}
+"""A legacy server's answer to `initialize`."""
+
+DISCOVERED: Final[JsonObject] = {
+    "result": {
+        "resultType": "complete",
+        "supportedVersions": [MODERN],
+        "capabilities": {"tools": {}},
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "2"}},
+    }
+}
+"""A modern server's answer to `server/discover`."""
+
+ANSWERS: Final[JsonObject] = {"server/discover": DISCOVERED, "initialize": INITIALIZED}
+"""Of a server that speaks both eras."""
+
+Answer = JsonObject | None | Callable[[JsonObject], "JsonObject | None"]
+"""A reply without its id (None: silence), or what makes one of the request's params."""
+
+
+class Talk:
+    """A relay and its scripted server; `heard` holds every message that the server was sent, `told` every event."""
+
+    def __init__(self, answers: Mapping[str, Answer] | None = None, **members: Any) -> None:
+        self.answers: dict[str, Answer] = dict(ANSWERS if answers is None else answers)
+        self.heard: list[JsonObject] = []
+        self.told: list[events.Event] = []
+        self.now = 0.0
+        self.relay = Relay(CLIENT, now=0.0, **{"max_bytes": 1_000_000, **members})
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the server answer until it has nothing more to say."""
+        while lines := self.relay.take():
+            for line in lines.splitlines():
+                self._hear(json.loads(line))
+
+    def _hear(self, message: JsonObject) -> None:
+        assert message["jsonrpc"] == "2.0"
+        self.heard.append(message)
+        if "id" not in message or "method" not in message:
+            return
+        answer = self.answers.get(message["method"], METHOD_NOT_FOUND)
+        reply = answer(message.get("params") or {}) if callable(answer) else answer
+        if reply is not None:
+            self.say({"id": message["id"], **reply})
+
+    def say(self, *messages: JsonObject | bytes) -> list[events.Event]:
+        """Have the server say these; what the relay told of them, and not of what it went on to ask."""
+        happened: list[events.Event] = []
+        for message in messages:
+            line = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
+            happened += self.relay.receive(line, self.now)
+        self.told += happened
+        return happened
+
+    def wait(self, seconds: float) -> list[events.Event]:
+        """Let time pass."""
+        self.now += seconds
+        happened = list(self.relay.advance(self.now))
+        self.told += happened
+        self.settle()
+        return happened
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods of what the server was sent, in order."""
+        return [message["method"] for message in self.heard if "method" in message]
+
+    @property
+    def server(self) -> events.Server:
+        """The greeted server."""
+        assert self.relay.server is not None
+        return self.relay.server
+
+    @property
+    def failure(self) -> events.GreetingFailed:
+        """How the greeting failed."""
+        [failure] = self.told
+        assert isinstance(failure, events.GreetingFailed)
+        assert self.relay.server is None
+        return failure
+
+
+def talk(era: str = LEGACY, answers: Mapping[str, Answer] | None = None, **members: Any) -> Talk:
+    """A greeted server of this era, with nothing heard or told yet."""
+    talked = Talk({**ANSWERS, **(answers or {})}, era=era, **members)
+    assert talked.server.era == era
+    talked.heard.clear()
+    talked.told.clear()
+    return talked

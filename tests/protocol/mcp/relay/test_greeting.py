@@ -1,0 +1,250 @@
+"""Finding a common era: with servers of each, with silent ones, and with ones that share none."""
+
+import json
+
+import pytest
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from quarterdeck_protocol.configs import Revision
+from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Refusal
+from quarterdeck_protocol.mcp.relay.events import GreetingFailed, Server
+from quarterdeck_protocol.mcp.relay.greeting import MAX_INSTRUCTIONS_CHARS, PROBE_S
+
+from .relays import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, Talk
+
+LEGACY_SERVER = Server(
+    LEGACY,
+    "scripted",
+    "1",
+    instructions="be kind",
+    capabilities=b'{"tools": {"listChanged": true}}',
+    info=b'{"name": "scripted", "version": "1"}',
+    announces=frozenset({"tools"}),
+)
+MODERN_SERVER = Server(
+    MODERN, "scripted", "2", capabilities=b'{"tools": {}}', info=b'{"name": "scripted", "version": "2"}'
+)
+BY_HAND = ["server/discover", "initialize", "notifications/initialized"]
+
+
+def unsupported(*versions: str) -> JsonObject:
+    """What a server says to a revision that it does not speak."""
+    return {"error": {"code": -32022, "message": "no", "data": {"supported": list(versions), "requested": "x"}}}
+
+
+def initialized(**members: object) -> JsonObject:
+    """A legacy server's answer with other members."""
+    return {"result": {**INITIALIZED["result"], **members}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "server", "methods"),
+    [
+        ({"server/discover": DISCOVERED}, MODERN_SERVER, ["server/discover"]),
+        ({"initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
+        ({"server/discover": unsupported(LEGACY), "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
+        ({"server/discover": {"result": {"nonsense": 1}}, "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
+        ({"server/discover": {"result": []}, "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
+        ({"server/discover": {"result": {}, "error": {}}, "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
+        (
+            {"server/discover": {"error": {"code": -32022, "message": "no", "data": 7}}, "initialize": INITIALIZED},
+            LEGACY_SERVER,
+            BY_HAND,
+        ),
+        (
+            {
+                "server/discover": {"result": {**DISCOVERED["result"], "supportedVersions": [LEGACY]}},
+                "initialize": INITIALIZED,
+            },
+            LEGACY_SERVER,
+            BY_HAND,
+        ),
+    ],
+    ids=["modern", "legacy", "names an older", "nonsense", "list", "both", "without a list", "discovers an older"],
+)
+def test_an_unknown_server_is_greeted_in_its_own_era(
+    answers: dict[str, Answer], server: Server, methods: list[str]
+) -> None:
+    """Half of all servers would not connect."""
+    talked = Talk(answers)
+    assert talked.server == server
+    assert talked.methods == methods
+
+
+@pytest.mark.parametrize("era", [*HANDSHAKE_REVISIONS, MODERN])
+def test_a_known_server_is_not_probed(era: str) -> None:
+    """Every restart would pay for the probe again."""
+    talked = Talk(era=era)
+    assert talked.methods[0] == ("server/discover" if era == MODERN else "initialize")
+    assert talked.server.era == (MODERN if era == MODERN else LEGACY)
+
+
+@pytest.mark.parametrize("agreed", HANDSHAKE_REVISIONS)
+def test_every_revision_of_the_handshake_is_spoken(agreed: str) -> None:
+    """A server of an older revision would not connect."""
+    talked = Talk({"initialize": initialized(protocolVersion=agreed)})
+    assert talked.server.era == agreed
+    assert talked.heard[1]["params"] == {
+        "protocolVersion": LEGACY,
+        "capabilities": {},
+        "clientInfo": {"name": "us", "version": "1"},
+    }
+    assert talked.heard[2] == {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def test_a_server_that_never_answers_the_probe_is_greeted_the_old_way() -> None:
+    """Old servers that ignore what they do not know would never connect."""
+    talked = Talk({"server/discover": None, "initialize": INITIALIZED})
+    assert talked.relay.wake_at == PROBE_S
+    assert talked.wait(PROBE_S - 0.1) == []
+    talked.wait(0.1)
+    assert talked.server == LEGACY_SERVER
+    assert talked.say({"id": 1, **DISCOVERED}) == []
+    assert talked.server == LEGACY_SERVER
+
+
+def test_a_modern_server_that_was_too_slow_for_the_probe_is_asked_again() -> None:
+    """A modern server on a busy machine would be called broken."""
+    talked = Talk({"server/discover": None, "initialize": unsupported(MODERN)})
+    talked.answers["server/discover"] = DISCOVERED
+    talked.wait(PROBE_S)
+    assert talked.server == MODERN_SERVER
+    assert talked.methods == ["server/discover", "initialize", "server/discover"]
+
+
+def test_a_server_remembered_as_legacy_that_was_upgraded_is_found_again() -> None:
+    """A server's upgrade would need our restart."""
+    talked = Talk({"initialize": unsupported(MODERN), "server/discover": DISCOVERED}, era=LEGACY)
+    assert talked.server == MODERN_SERVER
+
+
+def test_a_server_that_refuses_our_revision_and_names_it_is_asked_once_more() -> None:
+    """One hiccup would make a modern server an old one; without a bound it would be asked for ever."""
+    talked = Talk({"server/discover": unsupported(MODERN), "initialize": METHODLESS})
+    assert talked.methods == ["server/discover", "server/discover"]
+    assert talked.failure == GreetingFailed("no", -32022)
+
+
+METHODLESS = {"error": {"code": -32000, "message": "not today"}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "failure"),
+    [
+        ({"server/discover": unsupported("2099-01-01")}, GreetingFailed("no", -32022)),
+        ({}, GreetingFailed("no such method", -32601)),
+        ({"initialize": METHODLESS}, GreetingFailed("not today", -32000)),
+        (
+            {"initialize": initialized(protocolVersion="1999-01-01")},
+            GreetingFailed("Unsupported protocol version from the server: 1999-01-01"),
+        ),
+        (
+            {"initialize": {"result": {"protocolVersion": LEGACY}}},
+            GreetingFailed("the answer does not follow MCP: the field 'capabilities' is missing"),
+        ),
+        (
+            {"initialize": initialized(serverInfo={"name": 7, "version": "1"})},
+            GreetingFailed("the answer does not follow MCP: expected a string, got a whole number at 'name'"),
+        ),
+        ({"initialize": {"error": 7}}, GreetingFailed("the server's answer does not follow MCP", -32700)),
+    ],
+    ids=["a later era", "neither", "refuses", "unheard of", "half", "nameless", "odd error"],
+)
+def test_a_server_that_shares_no_way_is_a_failure_that_says_why(
+    answers: dict[str, Answer], failure: GreetingFailed
+) -> None:
+    """A server that we cannot speak to would look ready."""
+    talked = Talk(answers)
+    assert talked.failure == failure
+    assert talked.relay.request(1, "tools/call") is Refusal.NOT_OPEN
+    assert talked.relay.list_all(1, "tools/list", 0.0) is Refusal.NOT_OPEN
+
+
+def test_a_program_that_sends_back_what_it_is_sent_is_no_server() -> None:
+    """`cat` would be waited for until the deadline."""
+    talked = Talk({"server/discover": None})
+    talked.say(json.dumps(talked.heard[0]).encode())
+    assert talked.failure.is_echo
+
+
+def test_an_answer_that_cannot_be_read_ends_the_wait() -> None:
+    """A server whose first words are broken would be waited for."""
+    talked = Talk({"server/discover": None, "initialize": INITIALIZED})
+    talked.say(b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}')
+    talked.settle()
+    assert talked.server == LEGACY_SERVER
+
+
+def test_what_a_server_says_of_itself_is_cut() -> None:
+    """A megabyte of instructions would travel in every list of servers."""
+    said = initialized(
+        serverInfo={"name": "n" * 1_000, "version": "v" * 1_000, "title": "t" * 1_000, "icons": "i" * 65_000},
+        instructions="i" * (MAX_INSTRUCTIONS_CHARS + 1),
+        capabilities={"tools": 7, "prompts": {"listChanged": 1}, "resources": {"subscribe": True}},
+    )
+    server = Talk({"initialize": said}, era=LEGACY).server
+    assert (len(server.name), len(server.version), len(server.title)) == (200, 200, 200)
+    assert len(server.instructions) == MAX_INSTRUCTIONS_CHARS
+    assert (server.info, server.announces, server.subscribes) == (b"{}", frozenset(), True)
+
+
+def test_a_modern_server_need_not_say_who_it_is() -> None:
+    """A server whose name is broken would not connect, though the name is for people only."""
+    for meta in ({}, {"io.modelcontextprotocol/serverInfo": {"name": 1}}, {"io.modelcontextprotocol/serverInfo": 7}):
+        server = Talk({"server/discover": {"result": {**DISCOVERED["result"], "_meta": meta}}}).server
+        assert (server.name, server.info, server.era) == ("", b"{}", MODERN)
+
+
+@pytest.mark.parametrize("forced", ["2025-03-26", LEGACY, MODERN])
+@pytest.mark.parametrize("era", ["", LEGACY, MODERN])
+def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str, era: str) -> None:
+    """A server that breaks the newer revision could not be used, whatever its user wrote."""
+    answers: dict[str, Answer] = {"server/discover": DISCOVERED, "initialize": initialized(protocolVersion=forced)}
+    talked = Talk(answers, era=era, forced=forced)
+    assert talked.server.era == forced
+    assert talked.methods[0] == ("server/discover" if forced == MODERN else "initialize")
+    if forced != MODERN:
+        assert talked.heard[0]["params"]["protocolVersion"] == forced
+
+
+@pytest.mark.parametrize(
+    ("answers", "forced", "message"),
+    [
+        (
+            {"initialize": INITIALIZED},
+            "2024-11-05",
+            f"it speaks {LEGACY}, and not 2024-11-05, which the key protocol of its row forces",
+        ),
+        (
+            {"initialize": INITIALIZED},
+            MODERN,
+            f"it does not speak {MODERN}, which the key protocol of its row forces",
+        ),
+        (
+            {"server/discover": {"result": {**DISCOVERED["result"], "supportedVersions": ["a", "b"]}}},
+            MODERN,
+            "it shares no protocol revision with us: it speaks a, b",
+        ),
+    ],
+)
+def test_a_server_that_does_not_speak_what_is_forced_is_a_failure_that_names_the_key(
+    answers: dict[str, Answer], forced: str, message: str
+) -> None:
+    """What was forced would be a wish."""
+    talked = Talk(answers, era=LEGACY, forced=forced)
+    assert talked.failure.message == message
+    assert len(talked.heard) == 1
+
+
+def test_a_server_that_is_silent_although_its_revision_is_forced_is_a_failure() -> None:
+    """It would be waited for without an end."""
+    talked = Talk({"server/discover": None}, forced=MODERN)
+    talked.wait(10.0)
+    assert talked.failure == GreetingFailed("the server did not answer in time")
+
+
+def test_the_revisions_are_the_sdks_and_those_that_can_be_forced() -> None:
+    """One that the SDK speaks could not be spoken, or one be promised that is not known here."""
+    assert HANDSHAKE_REVISIONS == HANDSHAKE_PROTOCOL_VERSIONS
+    assert MODERN_REVISIONS == MODERN_PROTOCOL_VERSIONS
+    assert {revision.value for revision in Revision} == {*HANDSHAKE_REVISIONS, *MODERN_REVISIONS}

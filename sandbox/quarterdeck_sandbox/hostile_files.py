@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -61,8 +61,12 @@ class Followed:
     endless: bool = False
 
 
-def follow(path: str) -> Followed:
-    """Follow the symbolic links of the absolute `path` one by one, so that each is known."""
+def follow(path: str, target_of: Callable[[str], str] | None = None) -> Followed:
+    """Follow the symbolic links of the absolute `path` one by one, so that each is known.
+
+    `target_of` says what the link at a path leads to, and nothing where there is none.
+    """
+    target_of = target_of or link_target
     pending, done = path.split("/")[::-1], ""
     links: list[tuple[str, str]] = []
     while pending:
@@ -73,9 +77,7 @@ def follow(path: str) -> Followed:
             done = done.rpartition("/")[0]
             continue
         here = f"{done}/{part}"
-        try:
-            target = os.readlink(here)
-        except OSError:
+        if not (target := target_of(here)):
             done = here
             continue
         if len(links) == MAX_LINKS:
@@ -85,6 +87,14 @@ def follow(path: str) -> Followed:
             done = ""
         pending += target.split("/")[::-1]
     return Followed(done or "/", tuple(links))
+
+
+def link_target(path: str) -> str:
+    """What the link at `path` leads to, as it is written there; empty where there is no link."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def path_of_fd(fd: int) -> str:

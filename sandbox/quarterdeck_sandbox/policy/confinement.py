@@ -61,6 +61,7 @@ class Confinement:
         routes: the hosts that it may reach by a relay.
         secrets: paths outside that must not be open to it: the probes try them.
         user_home: the home of the user who runs us, for hints.
+        counts_alone: whether its processes are counted apart from all others.
     """
 
     plan: LaunchPlan
@@ -78,6 +79,7 @@ class Confinement:
     secrets: tuple[str, ...]
     machine: Machine
     user_home: str = ""
+    counts_alone: bool = True
 
     @property
     def stays_root(self) -> bool:

@@ -28,6 +28,9 @@ class MountKind(StrEnum):
     DATA = "data"
     """A file with the text in `source`."""
 
+    COPY = "copy"
+    """A copy of the file at the source, made at the start."""
+
     LINK = "link"
     """A symbolic link to the text in `source`."""
 

@@ -49,8 +49,8 @@ SETTINGS: Final = "/etc"
 TERMINALS: Final = "/dev/pts"
 
 
-def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], int]) -> list[str]:
-    """All that `bwrap` is told by `--args`; `put` keeps a text in an inheritable descriptor, which it returns."""
+def arguments(confinement: Confinement, gate_folder: str, hold: Callable[[Mount], int]) -> list[str]:
+    """All that `bwrap` is told by `--args`; `hold` gives an inheritable descriptor with the content of a file."""
     shared_bytes = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
     return [
         *_namespaces(confinement),
@@ -58,7 +58,7 @@ def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], i
         *("--proc", "/proc", "--dev", "/dev"),
         *("--perms", "1777", "--size", str(shared_bytes), "--tmpfs", _SHARED_MEMORY),
         *("--remount-ro", "/dev"),
-        *_mounts(confinement, put),
+        *_mounts(confinement, hold),
         *("--remount-ro", "/"),
     ]
 
@@ -121,7 +121,7 @@ def _namespaces(confinement: Confinement) -> list[str]:
     return words
 
 
-def _mounts(confinement: Confinement, put: Callable[[str], int]) -> Iterator[str]:
+def _mounts(confinement: Confinement, hold: Callable[[Mount], int]) -> Iterator[str]:
     """Every mount, before each the directories for it to stand on that no mount before it has brought."""
     made, bound = {"/"}, set[str]()
     for mount in confinement.view.mounts:
@@ -131,13 +131,13 @@ def _mounts(confinement: Confinement, put: Callable[[str], int]) -> Iterator[str
                 if folder not in made:
                     yield from ("--perms", "0755", "--dir", folder)
             made.update(above)
-        yield from _mount(mount, confinement, put)
+        yield from _mount(mount, confinement, hold)
         made.add(mount.target)
         if mount.kind is not MountKind.SCRATCH:
             bound.add(mount.target)
 
 
-def _mount(mount: Mount, confinement: Confinement, put: Callable[[str], int]) -> Sequence[str]:
+def _mount(mount: Mount, confinement: Confinement, hold: Callable[[Mount], int]) -> Sequence[str]:
     target = mount.target
     match mount.kind:
         case MountKind.READ:
@@ -147,8 +147,8 @@ def _mount(mount: Mount, confinement: Confinement, put: Callable[[str], int]) ->
         case MountKind.SCRATCH:
             size = confinement.limits.scratch_bytes or SCRATCH_BYTES
             return "--perms", "1777", "--size", str(size), "--tmpfs", target
-        case MountKind.DATA:
-            return "--perms", "0444", "--file", str(put(mount.source)), target
+        case MountKind.DATA | MountKind.COPY:
+            return "--perms", "0444", "--file", str(hold(mount)), target
         case MountKind.LINK:
             return "--symlink", mount.source, target
         case MountKind.HIDE if mount.source == "file":

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_sandbox.hostile_files import read_text
+from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import ancestors, is_within, is_within_any
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
 
@@ -98,7 +98,7 @@ def environment_of(prefix: str, user_home: str) -> Iterator[Prefix]:
     """What a virtual environment needs beyond itself: the Python that it was made from, and folders it refers to."""
     if home := _home_of(prefix):
         said_by = (os.path.join(prefix, "pyvenv.cfg"),)
-        base = prefix_of(os.path.join(os.path.realpath(home), "python"), user_home, said_by)
+        base = prefix_of(os.path.join(observed.realpath(home), "python"), user_home, said_by)
         if base and not base.said_by:
             yield Prefix(base.path, f"the Python of {prefix}")
     yield from (refers for refers in _referred(prefix) if is_installation(refers.path, user_home))
@@ -106,7 +106,7 @@ def environment_of(prefix: str, user_home: str) -> Iterator[Prefix]:
 
 def is_environment(folder: str) -> bool:
     """Whether it is a Python virtual environment."""
-    return os.path.isfile(os.path.join(folder, "pyvenv.cfg"))
+    return observed.isfile(os.path.join(folder, "pyvenv.cfg"))
 
 
 def _installations(path: str) -> Iterator[tuple[str, str]]:
@@ -127,16 +127,16 @@ def _kind(root: str) -> str:
     """What is installed there, judged by what lies in it; empty when it looks like nothing known."""
     if is_environment(root):
         return "a virtual environment"
-    if os.path.isdir(os.path.join(root, "conda-meta")):
+    if observed.isdir(os.path.join(root, "conda-meta")):
         return "a conda environment"
     library = os.path.join(root, "lib")
-    if any(os.path.isfile(os.path.join(library, name, "os.py")) for name in _listed(library) if "py" in name):
+    if any(observed.isfile(os.path.join(library, name, "os.py")) for name in _listed(library) if "py" in name):
         return "a Python"
-    if os.path.isdir(os.path.join(root, "include", "node")) or os.path.isdir(os.path.join(library, "node_modules")):
+    if observed.isdir(os.path.join(root, "include", "node")) or observed.isdir(os.path.join(library, "node_modules")):
         return "a node"
-    if os.path.isfile(os.path.join(root, "release")) and os.path.isdir(library):
+    if observed.isfile(os.path.join(root, "release")) and observed.isdir(library):
         return "a Java"
-    if os.path.isdir(os.path.join(library, "ruby")):
+    if observed.isdir(os.path.join(library, "ruby")):
         return "a Ruby"
     return ""
 
@@ -157,8 +157,8 @@ def _referred(prefix: str) -> Iterator[Prefix]:
         for name in [name for name in _listed(packages) if name.endswith(".pth")][:_MAX_PTH_FILES]:
             said_by = os.path.join(packages, name)
             for line in _lines(said_by):
-                folder = os.path.realpath(os.path.join(packages, line))
-                if os.path.isdir(folder) and not is_within_any(folder, (os.path.realpath(prefix), *SYSTEM_FOLDERS)):
+                folder = observed.realpath(os.path.join(packages, line))
+                if observed.isdir(folder) and not is_within_any(folder, (observed.realpath(prefix), *SYSTEM_FOLDERS)):
                     yield Prefix(folder, f"named by {name} of {prefix}", (said_by,))
 
 
@@ -311,11 +311,11 @@ def _program(*parts: str) -> str | None:
     if any(part.startswith("/") or ".." in part.split("/") for part in parts[1:]):
         return None
     path = os.path.join(*parts)
-    return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
+    return path if observed.isfile(path) and observed.access(path, os.X_OK) else None
 
 
 def _upwards(cwd: str, name: str) -> list[str]:
-    return [path for folder in ancestors(cwd) if os.path.isfile(path := os.path.join(folder, name))]
+    return [path for folder in ancestors(cwd) if observed.isfile(path := os.path.join(folder, name))]
 
 
 def _words(path: str) -> list[str]:
@@ -324,7 +324,7 @@ def _words(path: str) -> list[str]:
 
 def _read(path: str, most_bytes: int = MAX_SETTINGS_BYTES) -> str:
     try:
-        return read_text(path, most_bytes)
+        return observed.read_text(path, most_bytes)
     except OSError:
         return ""
 
@@ -344,7 +344,7 @@ def _text(value: object, *keys: str) -> str:
 
 def _listed(folder: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(observed.listdir(folder))
     except OSError:
         return []
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from quarterdeck_sandbox import observed_files as observed
+
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 """Where a command is looked up when the server's environment has no PATH."""
 
@@ -44,12 +46,12 @@ def plan_launch(command: str, args: Sequence[str], env: Mapping[str, str], cwd: 
     Raises:
         LaunchError: `bad_cwd`, `command_not_found` or `not_executable`, with the path that was tried.
     """
-    if not os.path.isdir(cwd):
+    if not observed.isdir(cwd):
         raise LaunchError(
             "bad_cwd",
-            f"the working directory {cwd} {'is not a directory' if os.path.exists(cwd) else 'does not exist'}",
+            f"the working directory {cwd} {'is not a directory' if observed.exists(cwd) else 'does not exist'}",
         )
-    if not os.access(cwd, os.X_OK):
+    if not observed.access(cwd, os.X_OK):
         raise LaunchError("bad_cwd", f"the working directory {cwd} may not be entered")
     return LaunchPlan(_resolve(command, env.get("PATH") or DEFAULT_PATH, cwd), (command, *args), env, cwd)
 
@@ -81,7 +83,7 @@ def _resolve(command: str, path: str, cwd: str) -> str:
     refused: LaunchError | None = None
     for folder in path.split(os.pathsep):
         candidate = os.path.join(cwd, folder or ".", command)
-        if not os.path.exists(candidate):
+        if not observed.exists(candidate):
             continue
         try:
             return _executable(candidate, command)
@@ -91,8 +93,8 @@ def _resolve(command: str, path: str, cwd: str) -> str:
 
 
 def _executable(candidate: str, command: str) -> str:
-    if not os.path.exists(candidate):
+    if not observed.exists(candidate):
         raise LaunchError("command_not_found", f"{command} does not exist")
-    if not os.path.isfile(candidate) or not os.access(candidate, os.X_OK):
+    if not observed.isfile(candidate) or not observed.access(candidate, os.X_OK):
         raise LaunchError("not_executable", f"{candidate} is not executable")
     return os.path.abspath(candidate)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import ancestors, is_within
 
 MARKERS: Final = ("package.json", "pyproject.toml", ".git")
@@ -68,10 +69,10 @@ class NamedPath:
 def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
     """What a policy needs for this path; None where nothing can be given that would do."""
     path, folder = named.path, os.path.dirname(named.path)
-    if os.path.isdir(path):
+    if observed.isdir(path):
         return RequiredPath("read", path) if _is_of_one_thing(path, user_home) else None
-    if not os.path.lexists(path):
-        is_possible = os.path.isdir(folder) and _is_of_one_thing(folder, user_home)
+    if not observed.lexists(path):
+        is_possible = observed.isdir(folder) and _is_of_one_thing(folder, user_home)
         return RequiredPath("write", folder, "the file is to be made in it") if is_possible else None
     if _CODE.search(path):
         root = project_of(path, user_home)
@@ -87,7 +88,7 @@ def project_of(path: str, user_home: str) -> str | None:
     """The root of the project that a program's file belongs to, else its folder; None where that is no one thing's."""
     inner = [step for step in ancestors(os.path.dirname(path)) if _is_of_one_thing(step, user_home)]
     for index, step in enumerate(inner):
-        if any(os.path.lexists(os.path.join(step, marker)) for marker in MARKERS):
+        if any(observed.lexists(os.path.join(step, marker)) for marker in MARKERS):
             if _SCRIPT.search(path) and not _has_packages(step):
                 return next((above for above in inner[index:] if _has_packages(above)), step)
             return step
@@ -137,9 +138,9 @@ def _is_of_one_thing(folder: str, user_home: str) -> bool:
 
 
 def _has_packages(folder: str) -> bool:
-    return os.path.isdir(os.path.join(folder, "node_modules"))
+    return observed.isdir(os.path.join(folder, "node_modules"))
 
 
 def _why_project(root: str) -> str:
-    marker = next((each for each in MARKERS if os.path.lexists(os.path.join(root, each))), None)
+    marker = next((each for each in MARKERS if observed.lexists(os.path.join(root, each))), None)
     return f"its project, by {marker}" if marker is not None else "its folder: what it imports lies beside it"

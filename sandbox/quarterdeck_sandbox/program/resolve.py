@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import is_within, is_within_any
 
 from .installations import SYSTEM_FOLDERS, Prefix, ShimContext, behind_shim, environment_of, is_environment, prefix_of
@@ -29,6 +29,9 @@ HEAD_BYTES: Final = 4096
 
 MAX_LINE_BYTES: Final = 256
 """Of a first line the kernel reads no more (BINPRM_BUF_SIZE)."""
+
+SETS_PROGRAM: Final = re.compile(r"PATH|(?:XDG|UV|PYENV|RBENV|NODENV|ASDF|MISE|VOLTA)_.+|.+_VERSION")
+"""Variables that decide which program a name stands for, and where version managers keep theirs."""
 
 _MACH_O: Final = (b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
@@ -84,7 +87,7 @@ def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str
     Raises:
         LaunchError: `not_executable` or `command_not_found`: the kernel would refuse it, or a shim has no program.
     """
-    walk = _ProgramSearch(plan, os.path.realpath(user_home), environ)
+    walk = _ProgramSearch(plan, observed.realpath(str(user_home)), environ)
     path = walk.follow(plan.program, plan.argv[0])
     # `env NAME=VALUE program` as a command is the same indirection as in a first line.
     if os.path.basename(path) == "env" and (name := _program_of_env(plan.argv[1:])):
@@ -121,7 +124,7 @@ class _ProgramSearch:
         if head.script:
             self._interpreter(path, real, head)
         elif head.interpreter:
-            if not os.path.exists(head.interpreter):
+            if not observed.exists(head.interpreter):
                 raise LaunchError("command_not_found", f"{path}: its loader {head.interpreter} does not exist")
             self._need(self._real(head.interpreter))
         return path
@@ -139,11 +142,11 @@ class _ProgramSearch:
 
     def _interpreter(self, script: str, real: str, head: FileHead) -> None:
         interpreter = os.path.join(self._plan.cwd, head.interpreter)
-        if not os.path.exists(interpreter):
+        if not observed.exists(interpreter):
             raise LaunchError(
                 "command_not_found", f"{script}: its interpreter {head.interpreter} (the first line's) does not exist"
             )
-        if not os.path.isfile(interpreter) or not os.access(interpreter, os.X_OK):
+        if not observed.isfile(interpreter) or not observed.access(interpreter, os.X_OK):
             raise LaunchError("not_executable", f"{script}: its interpreter {head.interpreter} is not executable")
         if os.path.basename(interpreter) == "env":
             self.follow(interpreter, interpreter)
@@ -168,15 +171,16 @@ class _ProgramSearch:
             return
         for sibling in ("uv", "uvx"):
             other = os.path.join(os.path.dirname(real), sibling)
-            if os.path.isfile(other):
-                self._need(os.path.realpath(other))
+            if observed.isfile(other):
+                self._need(observed.realpath(other))
         data = self._shims.env.get("XDG_DATA_HOME") or f"{self._home}/.local/share"
-        pythons = os.path.realpath(self._shims.env.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python"))
+        pythons = observed.realpath(self._shims.env.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python"))
         try:
-            folders = sorted(entry.path for entry in os.scandir(pythons) if not entry.is_symlink())
+            folders = sorted(f"{pythons}/{name}" for name in observed.listdir(pythons))
         except OSError:
             return
-        bins = [bin_ for folder in folders if os.path.isdir(bin_ := os.path.join(folder, "bin"))]
+        folders = [folder for folder in folders if not observed.islink(folder)]
+        bins = [bin_ for folder in folders if observed.isdir(bin_ := os.path.join(folder, "bin"))]
         for bin_ in bins:
             self._need(os.path.join(bin_, "python"))
         # As its own install directory uv would want to write there; on the PATH, it takes them as they are.
@@ -186,12 +190,12 @@ class _ProgramSearch:
         """`pip install --user` leaves the script here and its packages there, found through the home."""
         library = f"{self._home}/.local/lib"
         try:
-            versions = [name for name in os.listdir(library) if name.startswith("python")]
+            versions = [name for name in observed.listdir(library) if name.startswith("python")]
         except OSError:
             return
         for version in versions:
             packages = os.path.join(library, version, "site-packages")
-            if os.path.isdir(packages):
+            if observed.isdir(packages):
                 self._prefixes.setdefault(packages, Prefix(packages, "packages of pip install --user"))
                 self._added["PYTHONUSERBASE"] = f"{self._home}/.local"
 
@@ -202,13 +206,13 @@ class _ProgramSearch:
             return None
         # Its version is "system": what comes on the PATH when the shims' folder is left out.
         folder = os.path.dirname(real)
-        rest = [each for each in self._path.split(os.pathsep) if os.path.realpath(each) != folder]
+        rest = [each for each in self._path.split(os.pathsep) if observed.realpath(each) != folder]
         self._path = os.pathsep.join(rest)
         return _look_up(name, replace(self._plan, env={"PATH": self._path}), real)
 
     def _real(self, path: str) -> str:
         """Where `path` is, noting each symbolic link on the way."""
-        followed = follow(path)
+        followed = observed.follow(path)
         self._links.update(followed.links)
         # Also where links lead: whoever can write the file behind a link says as much as who can write the link.
         self._met += (path, *(link for link, _ in followed.links), followed.real)
@@ -258,8 +262,7 @@ def read_head(path: str) -> FileHead:
         LaunchError: `not_executable`: it is no program, or may not be read.
     """
     try:
-        with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
+        head = observed.read(path, HEAD_BYTES)
     except PermissionError:
         # Executable yet unreadable is legal for a binary; what it needs cannot be known.
         return FileHead()
@@ -312,6 +315,6 @@ def _loader(head: bytes) -> str:
 def _has_foreign_formats() -> bool:
     """Whether the kernel was taught formats that we do not know: then it must judge."""
     try:
-        return bool(set(os.listdir("/proc/sys/fs/binfmt_misc")) - {"register", "status"})
+        return bool(set(observed.listdir("/proc/sys/fs/binfmt_misc")) - {"register", "status"})
     except OSError:
         return False

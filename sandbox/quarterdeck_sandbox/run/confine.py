@@ -3,32 +3,29 @@
 Everything that can be refused is refused here, before anything starts.  It looks at the filesystem and changes only
 the owner of private directories.
 
-Started by root, a process runs as the owner of what it may write, or as a user of its own: with one user for all of
-them, `kill(-1)` in one would end its neighbours, and a limit on processes would be shared.  A user of its own is taken
-from the range that systemd sets aside for exactly this (systemd.exec, "DynamicUser").  Where no other user can do the
-work, because the program lies in a home that is closed to others, or because what is to be written is root's, it stays
-root without any capability (`ROOT`): then Landlock holds what ownership would let it do.
+What concerns all servers of one program under one policy is laid out once and used again (`run/prepare`); what is
+each one's own is added to it.
+
+Started by root, a process runs as another user (`unix_user`).  Where no other user can do the work, because the program
+lies in a home that is closed to others, or because what is to be written is root's, it stays root without any
+capability (`ROOT`): then Landlock holds what ownership would let it do.
 """
 
-import hashlib
 import os
-import pwd
 import resource
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-import psutil
-
-from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Tier
+from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, PolicyValues, Tier
+from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.network.uplink import RESOLV_CONF
+from quarterdeck_sandbox.observed_files import observing
 from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
-from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, Confinement, UnixUser
+from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
 from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text, routes_of
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, is_within, is_within_any
@@ -37,10 +34,13 @@ from quarterdeck_sandbox.policy.seccomp import Filter, compile_filter
 from quarterdeck_sandbox.policy.tiers import HOSTNAME
 from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.program.resolve import Program, resolve_program
+from quarterdeck_sandbox.program.resolve import SETS_PROGRAM, Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
-from quarterdeck_sandbox.view.layout import build_view, identity_mounts
+from quarterdeck_sandbox.view.layout import CERTIFICATES, build_view, identity_mounts, require_visible
 from quarterdeck_sandbox.view.secret_paths import PathRules, credentials_touching
+
+from .processes import threads_of
+from .unix_user import SOMEBODY, choose_user, hand_over, own_user, owner_of, why_unreachable, why_unreadable
 
 OWN_PREFIX: Final = sys.base_prefix
 """Where the gate's interpreter lives."""
@@ -54,6 +54,8 @@ _RLIMITS: Final = {
 """Limits that the kernel keeps for each process.  Memory by its data, not by its address space: node, Go and Java
 reserve far more of that than they ever use."""
 
+
+_CERTIFICATES: Final = frozenset(CERTIFICATES.split())
 
 _OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
 """What root may read by its mode, and no other user."""
@@ -76,7 +78,22 @@ def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
     """
+    with observing():
+        confinement = lay_out(plan, policy, requester)
+        require_visible(confinement.view, plan, str(requester.places.user_home))
+    return settle(own(confinement, plan, requester.places, requester.places), requester.places)
+
+
+def lay_out(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Confinement:
+    """Compile all that does not depend on who else runs and on whose private directories these are; it only looks.
+
+    Of the plan it reads what `sharable` leaves.  `own` makes it the confinement of one process.
+
+    Raises:
+        LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
+    """
     machine, places = requester.machine, requester.places
+    plan = sharable(plan)
     chosen = partial(
         choose, policy, machine, allow_unsandboxed=requester.allow_unsandboxed, open_port=requester.open_port
     )
@@ -97,13 +114,12 @@ def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
         identity, why_root = _identity(choice, plan, program, view, places)
         if identity.is_root:
             choice = chosen(stays_root=True)
-        hand_over(identity, (places.home, places.tmp))
     if policy.confines_files:
-        view = _complete(view, choice, routes, identity, places)
+        view = _complete(view, choice, routes)
     else:
         view = replace(view, shown=(f"everything: it is trusted, not confined, and runs as uid {os.getuid()}",))
     return Confinement(
-        plan=replace(plan, program=program.path, env={**plan.env, **view.env}),
+        plan=LaunchPlan(program.path, plan.argv, view.env, plan.cwd),
         tier=choice.tier,
         network=choice.network,
         promised=choice.findings,
@@ -111,7 +127,8 @@ def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
         gaps=(*choice.gaps, *open_parts, *([f"user: {why_root}"] if why_root else [])),
         view=view,
         limits=policy.limits,
-        rlimits=_rlimits(choice, identity),
+        rlimits=_rlimits(policy.limits),
+        counts_alone=choice.counts_alone,
         seccomp=_filter(choice) if choice.filtered else b"",
         identity=identity,
         routes=routes,
@@ -119,6 +136,53 @@ def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
         user_home=str(places.user_home),
         machine=machine,
     )
+
+
+def sharable(plan: LaunchPlan) -> LaunchPlan:
+    """What of a plan decides how it is confined; only whether its arguments can be seen is another question."""
+    env = {name: value for name, value in plan.env.items() if name in _CERTIFICATES or SETS_PROGRAM.fullmatch(name)}
+    is_env = os.path.basename(plan.program) == "env"
+    return LaunchPlan(plan.program, plan.argv if is_env else plan.argv[:1], env, plan.cwd)
+
+
+def own(shared: Confinement, plan: LaunchPlan, laid_out: Places, places: Places) -> Confinement:
+    """The confinement of one process, from one that was laid out with other private directories.
+
+    Raises:
+        LaunchError: `sandbox_refused`: there is no user left that would be its alone.
+    """
+    was = {str(laid_out.home): str(places.home), str(laid_out.tmp): str(places.tmp)}
+    identity, view = shared.identity, shared.view
+    if identity is not None and identity.dedicated:
+        identity = own_user(places.home)
+    if view.mounts:
+        uid, gid = (identity.uid, identity.gid) if identity else (os.getuid(), os.getgid())
+        mounts = [mount for mount in view.mounts if mount.target not in was]
+        shown = [was[mount.target] for mount in view.mounts if mount.target in was]
+        mounts += [Mount(MountKind.WRITE, place, observed.realpath(place)) for place in shown]
+        mounts += identity_mounts(uid, gid, str(places.home))
+        view = replace(view, mounts=(), env={**view.env, "HOME": str(places.home), "TMPDIR": str(places.tmp)})
+        view = view.with_mounts(mounts)
+    cwd = was.get(plan.cwd, plan.cwd) if laid_out is not places else plan.cwd
+    plan = LaunchPlan(shared.plan.program, plan.argv, {**plan.env, **view.env}, cwd)
+    return replace(shared, plan=plan, view=view, identity=identity)
+
+
+def settle(confinement: Confinement, places: Places) -> Confinement:
+    """What is left to be done at the start itself: hand over private directories, and count who shares a limit.
+
+    Raises:
+        OSError: a private directory cannot be handed over.
+    """
+    identity = confinement.identity
+    if identity is not None:
+        hand_over(identity, (places.home, places.tmp))
+    if confinement.counts_alone or sys.platform != "linux" or confinement.limits.processes is None:
+        return confinement
+    others = threads_of(identity.uid if identity else os.getuid())
+    limits = dict(confinement.rlimits)
+    limits[resource.RLIMIT_NPROC] += others
+    return replace(confinement, rlimits=tuple(limits.items()))
 
 
 def showable(paths: Iterable[str], policy: PolicyValues, requester: Requester) -> tuple[str, ...]:
@@ -132,7 +196,7 @@ def showable(paths: Iterable[str], policy: PolicyValues, requester: Requester) -
     is_walked = requester.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
     found: list[str] = []
     for path in dict.fromkeys(paths):
-        real = os.path.realpath(path)
+        real = observed.realpath(path)
         if is_within_any(real, (*rules.writable, *policy.read)) or is_within_any(path, policy.hidden):
             continue
         with suppress(LaunchError, OSError):
@@ -154,7 +218,7 @@ def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, pl
     policy, machine = choice.policy, choice.machine
     if not machine.other_users:
         return ROOT, "root without capabilities, as no other user can be used here"
-    identity = choose_user(places.home, policy.write)
+    identity = owner_of(policy.write) or SOMEBODY
     if identity.is_root:
         if choice.tier is Tier.BUBBLEWRAP and not machine.landlock_abi:
             raise LaunchError(
@@ -179,10 +243,9 @@ def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, pl
     return ROOT, f"root without capabilities, as {closed}; {remedy}"
 
 
-def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: UnixUser | None, places: Places) -> View:
-    """The view with what depends on more than the policy: users, names, and what the gate itself needs."""
-    uid, gid = (identity.uid, identity.gid) if identity else (os.getuid(), os.getgid())
-    mounts = [*identity_mounts(uid, gid, str(places.home))]
+def _complete(view: View, choice: Choice, routes: tuple[Route, ...]) -> View:
+    """The view with what depends on more than the policy: names, and what the gate itself needs."""
+    mounts: list[Mount] = []
     match choice.network:
         case NetworkMode.FULL:
             pass
@@ -192,47 +255,33 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: U
             mounts.append(Mount(MountKind.DATA, "/etc/hosts", hosts_text(routes, HOSTNAME)))
             mounts.append(Mount(MountKind.DATA, "/etc/resolv.conf", NO_RESOLVER))
     if not view.shows(OWN_PREFIX):
-        mounts.append(Mount(MountKind.READ, OWN_PREFIX, os.path.realpath(OWN_PREFIX)))
+        mounts.append(Mount(MountKind.READ, OWN_PREFIX, observed.realpath(OWN_PREFIX)))
     return view.with_mounts(mounts)
 
 
 def _secrets(view: View, places: Places, identity: UnixUser | None) -> Iterator[str]:
     """Existing paths that must not be open to the process, for the probes to try."""
     if identity and identity.is_root:
-        yield from (path for path in _OF_ROOT if os.path.exists(path))
+        yield from (path for path in _OF_ROOT if observed.exists(path))
     for path in places.private:
-        if os.path.exists(path) and not any(is_within(mount.target, path) for mount in view.mounts):
+        if observed.exists(path) and not any(is_within(mount.target, path) for mount in view.mounts):
             yield path
     for credential in credentials_touching(str(places.user_home), str(places.user_home)):
-        if os.path.exists(credential.path) and not view.shows(credential.path):
+        if observed.exists(credential.path) and not view.shows(credential.path):
             yield credential.path
 
 
-def _rlimits(choice: Choice, identity: UnixUser | None) -> tuple[tuple[int, int], ...]:
-    limits = choice.policy.limits
+def _rlimits(limits: LimitValues) -> tuple[tuple[int, int], ...]:
     found = [(resource.RLIMIT_CORE, 0)]
     for name, number in _RLIMITS.items():
         value = getattr(limits, name)
         if value is not None:
             found.append((number, max(1, int(value))))
     if limits.processes is not None and sys.platform == "linux":
-        found.append((resource.RLIMIT_NPROC, limits.processes + _others(choice, identity)))
+        found.append((resource.RLIMIT_NPROC, limits.processes))
     if sys.platform == "linux":
         found.append((resource.RLIMIT_MSGQUEUE, 0))
     return tuple(found)
-
-
-def _others(choice: Choice, identity: UnixUser | None) -> int:
-    """Threads that count against the same limit and are not the process's: of its user, unless it has its own count."""
-    if choice.counts_alone:
-        return 0
-    uid = identity.uid if identity else os.getuid()
-    processes = psutil.process_iter(["uids", "num_threads"])
-    return sum(
-        process.info["num_threads"] or 1
-        for process in processes
-        if process.info["uids"] and process.info["uids"].real == uid
-    )
 
 
 def _filter(choice: Choice) -> bytes:
@@ -248,131 +297,3 @@ def _filter(choice: Choice) -> bytes:
         ),
         machine.architecture,
     )
-
-
-def choose_user(home: Path, writable: Iterable[str]) -> UnixUser:
-    """The owner of what it may write when that is one user, else a user of its own, the same at each start.
-
-    Args:
-        home: its private home; whoever owns it already is kept.
-        writable: the paths that the policy lets it write, private ones aside.
-
-    Raises:
-        LaunchError: two writable paths belong to two users, or one cannot be looked at.
-    """
-    owners: dict[int, tuple[str, int]] = {}
-    for path in writable:
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            why = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be looked at"
-            raise LaunchError("sandbox_refused", f'"write" names {path}, which {why}: take it out') from error
-        owners.setdefault(status.st_uid, (path, status.st_gid))
-    if len(owners) > 1:
-        named = ", ".join(f"{path} to uid {uid}" for uid, (path, _) in owners.items())
-        raise LaunchError("sandbox_refused", f"it may write paths of several users ({named}): grant those of one")
-    if owners:
-        [(uid, (_, gid))] = owners.items()
-        if uid == 0:
-            return ROOT
-        return UnixUser(uid, _group_of(uid, gid), dedicated=False)
-    owner = os.stat(home).st_uid
-    uid = owner if FIRST_UID <= owner <= LAST_UID else _unused_uid(home)
-    return UnixUser(uid, uid, dedicated=True)
-
-
-def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:
-    """Give private directories, and all that is in them, to `identity`.
-
-    Raises:
-        OSError: one cannot be changed.
-    """
-    for folder in folders:
-        if os.stat(folder).st_uid == identity.uid:
-            continue
-        # By descriptors: a path could be led elsewhere by whoever owns it still.
-        for _, directories, files, fd in os.fwalk(folder):
-            for name in (*directories, *files):
-                os.chown(name, identity.uid, identity.gid, dir_fd=fd, follow_symlinks=False)
-        # Last, as it is what tells that all of it was done.
-        os.chown(folder, identity.uid, identity.gid)
-
-
-def why_unreachable(identity: UnixUser, paths: Iterable[str]) -> str:
-    """Why `identity` cannot walk to one of `paths`, which without mounts of its own it must; empty when it can."""
-    for path in paths:
-        for folder in reversed(Path(os.path.realpath(path)).parents):
-            if not _allows(identity, folder, stat.S_IXOTH):
-                return f"{path} is out of reach for {identity.name}, because {folder} is closed to others"
-    return ""
-
-
-def why_unreadable(identity: UnixUser, paths: Iterable[str]) -> str:
-    """Why `identity` may not read one of `paths` itself, which no mount changes; empty when it may."""
-    for path in paths:
-        needed = stat.S_IROTH | (stat.S_IXOTH if os.path.isdir(path) else 0)
-        if not _allows(identity, Path(path), needed):
-            return f"{path} is closed to {identity.name}"
-    return ""
-
-
-def open_to_all(folder: str) -> tuple[str, ...]:
-    """The largest parts of `folder` in which every user may read everything: what root may see without being root."""
-    whole, parts = _open_parts(folder)
-    return (folder,) if whole else tuple(parts)
-
-
-def _open_parts(folder: str) -> tuple[bool, list[str]]:
-    """Whether a whole folder is open to all, and if not, which parts of it are."""
-    whole, parts = True, []
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return False, []
-    for entry in entries:
-        try:
-            mode = entry.stat(follow_symlinks=False).st_mode
-        except OSError:
-            continue  # gone meanwhile
-        if stat.S_ISLNK(mode):
-            continue  # what it leads to has rules of its own
-        if stat.S_ISDIR(mode) and mode & 0o5 == 0o5:
-            is_open, below = _open_parts(entry.path)
-            parts += [entry.path] if is_open else below
-            whole &= is_open
-        elif not stat.S_ISDIR(mode) and mode & 0o4:
-            parts.append(entry.path)
-        else:
-            whole = False
-    return whole, parts
-
-
-def _group_of(uid: int, found: int) -> int:
-    """Its own group: that of a path can be one of the system's, which opens more than the path."""
-    try:
-        gid = pwd.getpwuid(uid).pw_gid
-    except KeyError:
-        gid = found
-    return gid or uid
-
-
-def _allows(identity: UnixUser, path: Path, needed: int) -> bool:
-    """Whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
-    status = path.stat()
-    shift = 6 if status.st_uid == identity.uid else 3 if status.st_gid == identity.gid else 0
-    return status.st_mode & needed << shift == needed << shift
-
-
-def _unused_uid(home: Path) -> int:
-    in_use = {process.info["uids"].real for process in psutil.process_iter(["uids"]) if process.info["uids"]}
-    # A server that does not run now keeps its user all the same: its home is that user's.
-    for other in home.parent.parent.glob(f"*/{home.name}"):
-        with suppress(FileNotFoundError):  # one that was temporary
-            in_use.add(other.lstat().st_uid)
-    width = LAST_UID - FIRST_UID + 1
-    start = int.from_bytes(hashlib.sha256(os.fsencode(home)).digest()[:4], "big")
-    for step in range(width):
-        uid = FIRST_UID + (start + step) % width
-        if uid not in in_use:
-            return uid
-    raise LaunchError("sandbox_refused", f"every user from {FIRST_UID} to {LAST_UID} is running something: stop some")

@@ -145,7 +145,7 @@ def missing_paths(
     """
     program = resolve_program(plan, places.user_home, environ)
     # Whether this machine can give it is found out at the start, by who starts it.
-    view = build_view(policy, plan, program, places, environ, nests_safely=True, can_close=True, may_miss=True)
+    view = build_view(policy, plan, program, places, environ, nests_safely=True, can_close=True)
     home = os.path.realpath(places.user_home)
     own = [os.path.realpath(place) for place in (places.home, places.tmp)]
     cwd = [NamedPath(os.path.realpath(plan.cwd), "cwd")] if names_cwd else []

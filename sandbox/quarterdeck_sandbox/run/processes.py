@@ -50,6 +50,9 @@ _TABLES: Final = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
 
 _SPACE: Final = re.compile(rb"^VmSize:\s*(\d+) kB", re.MULTILINE)
 
+_OWNER: Final = re.compile(rb"^Uid:\s*(\d+)\s.*?^Threads:\s*(\d+)", re.MULTILINE | re.DOTALL)
+"""Of the status of a process, the real user and the number of threads."""
+
 _SHARED: Final = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) ...s [0-9a-f]+ (\S+ \d+)\s+/(?:dev/zero|memfd:[^\n]*|SYSV[0-9a-f]+) \(deleted\)$",
     re.MULTILINE,
@@ -97,6 +100,22 @@ def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> DiskUse:
             seen.add(device)
             total += DiskUse((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
     return total
+
+
+def threads_of(uid: int) -> int:
+    """How many threads the processes of a user have (Linux): what counts against its limit of processes."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/status", "rb", buffering=0) as file:
+                found = _OWNER.search(file.read(_SUMMARY_BYTES))
+        except OSError:
+            continue  # it has ended
+        if found is not None and int(found[1]) == uid:
+            count += int(found[2])
+    return count
 
 
 def waited_s(pid: int) -> float:

@@ -29,7 +29,7 @@ from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.policy.mounts import MountKind
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.view.closed_paths import outermost, steps
 
@@ -84,7 +84,7 @@ def spawn_bubblewrap(
             gate_fds += [stdin.fileno(), stdout_w.fileno()]
             ends = [stdin_w, stdout]
         fds += gate_fds
-        words = tiers.arguments(confinement, GATE_FOLDER, put)
+        words = tiers.arguments(confinement, GATE_FOLDER, partial(_hold, cleanup, fds))
         flags = ["--args", str(put("\0".join(words) + "\0")), "--info-fd", str(info_w.fileno())]
         flags += ["--block-fd", str(blocked.fileno())]
         if confinement.seccomp:
@@ -142,6 +142,16 @@ def readonly_argv(order_fd: int) -> list[str]:
 def put_in_descriptor(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
     """A descriptor that holds `data`, kept in `fds` until the end of `cleanup`."""
     fd = unnamed_file(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+    cleanup.callback(os.close, fd)
+    fds.append(fd)
+    return fd
+
+
+def _hold(cleanup: ExitStack, fds: list[int], mount: Mount) -> int:
+    """A descriptor with the content of a file that is made, or copied; see `put_in_descriptor`."""
+    if mount.kind is MountKind.DATA:
+        return put_in_descriptor(cleanup, fds, mount.source)
+    fd = os.open(mount.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     cleanup.callback(os.close, fd)
     fds.append(fd)
     return fd

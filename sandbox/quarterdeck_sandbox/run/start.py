@@ -34,13 +34,13 @@ from quarterdeck_sandbox.policy.tiers import SETTINGS, rules
 from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 
 from .cgroup import Cgroup
-from .confine import open_to_all
 from .hints import infer_hints
 from .monitor import TreeMonitor
 from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
 from .spawn import GATE_FOLDER, GATE_S, GateChannel, Stdio, spawn_bubblewrap, spawn_reaper
 from .stderr import StderrKeeper
+from .unix_user import open_to_all
 
 LAST_WORDS_CHARS: Final = 500
 """Of what a sandbox that could not be built said on stderr."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, ancestors, is_within, is_within_any
 
 from .own_code import own_code
@@ -85,7 +85,7 @@ def close_within(
     Raises:
         LaunchError: `sandbox_refused`: something protected would stay open.
     """
-    finder = _Finder(view, sorted({os.path.realpath(path) for path in named}), can_close, remedy)
+    finder = _Finder(view, sorted({observed.realpath(path) for path in named}), can_close, remedy)
     for path in dict.fromkeys((*own_code(), *map(os.path.normpath, protected))):
         finder.protect(path)
     for folder in finder.named:
@@ -108,7 +108,7 @@ class _Finder:
         """Close a path that holds configuration or our code."""
         if not self._writable:
             return
-        followed = follow(path)
+        followed = observed.follow(path)
         for link, _ in followed.links:
             if (above := self._open_at(link)) is None:
                 continue
@@ -127,7 +127,7 @@ class _Finder:
             )
         if (above := self._open_at(real)) is None:
             return
-        nearest = next(folder for folder in ancestors(real) if os.path.lexists(folder))
+        nearest = next(folder for folder in ancestors(real) if observed.lexists(folder))
         if nearest == above.target:
             if path in own_code():
                 raise refusal(
@@ -150,7 +150,7 @@ class _Finder:
             elif hook.is_there:
                 self._gaps.append(f"filesystem: it may change {hook.path}, which other programs run; {self._remedy}")
             else:
-                what = "is a symbolic link" if os.path.islink(hook.path) else "does not exist"
+                what = "is a symbolic link" if observed.islink(hook.path) else "does not exist"
                 self._gaps.append(
                     f"filesystem: {hook.path} {what}, so that it cannot be closed, and other programs run what is "
                     "there: make it a folder"
@@ -176,7 +176,7 @@ class _Finder:
         self._closed[path] = WORD
 
     def _require_one_name(self, path: str, above: Mount) -> None:
-        status = os.lstat(path)
+        status = observed.lstat(path)
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             raise refusal(
                 f"{path} is {WORD}, lies in {above.target}, which it may write, and has {status.st_nlink} names (hard "
@@ -231,36 +231,36 @@ def is_hook(parts: Sequence[str]) -> bool:
 def find_hooks(folder: str) -> Iterator[Hook]:
     """The hooks of `folder`, absolute and without links: at its top, not in projects below it."""
     for name in AT_THE_TOP:
-        if os.path.lexists(path := f"{folder}/{name}"):
-            yield Hook(path, not os.path.islink(path))
+        if observed.lexists(path := f"{folder}/{name}"):
+            yield Hook(path, not observed.islink(path))
     git = f"{folder}/{GIT}"
-    if os.path.islink(git):
+    if observed.islink(git):
         yield Hook(git, is_there=False)
-    elif os.path.isfile(git):
+    elif observed.isfile(git):
         yield Hook(git)  # it says where a submodule or a worktree has its own
-    elif os.path.isdir(git):
+    elif observed.isdir(git):
         yield from _of_git(git)
         for module in _modules(f"{git}/modules"):
             yield from _of_git(module)
         for worktree in _folders(f"{git}/worktrees")[:_MAX_MODULES]:
             for name in _OF_GIT[2:]:
-                if os.path.isfile(path := f"{worktree}/{name}"):
-                    yield Hook(path, not os.path.islink(path))
+                if observed.isfile(path := f"{worktree}/{name}"):
+                    yield Hook(path, not observed.islink(path))
 
 
 def missing_hooks(folder: str) -> Iterator[str]:
     """The hooks that could appear in `folder`, and in its repository if it has one."""
-    makeable = _MAKEABLE if os.path.isdir(f"{folder}/{GIT}") else ()
+    makeable = _MAKEABLE if observed.isdir(f"{folder}/{GIT}") else ()
     for name in (*AT_THE_TOP, *makeable):
-        if not os.path.lexists(path := f"{folder}/{name}"):
+        if not observed.lexists(path := f"{folder}/{name}"):
             yield path
 
 
 def _of_git(git: str) -> Iterator[Hook]:
     for name in _OF_GIT:
         path = f"{git}/{name}"
-        is_there = os.path.exists(path) and not os.path.islink(path)
-        if is_there or name == "hooks" or os.path.islink(path):
+        is_there = observed.exists(path) and not observed.islink(path)
+        if is_there or name == "hooks" or observed.islink(path):
             yield Hook(path, is_there)
 
 
@@ -270,7 +270,7 @@ def _modules(folder: str) -> list[str]:
     while pending and len(found) < _MAX_MODULES:
         here, depth = pending.pop()
         for inner in _folders(here):
-            if os.path.isfile(f"{inner}/HEAD"):
+            if observed.isfile(f"{inner}/HEAD"):
                 found.append(inner)
                 pending.append((f"{inner}/modules", depth))
             elif depth < _MAX_MODULE_DEPTH:
@@ -280,7 +280,7 @@ def _modules(folder: str) -> list[str]:
 
 def _folders(folder: str) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        paths = sorted(f"{folder}/{name}" for name in observed.listdir(folder))
     except OSError:
         return []
+    return [path for path in paths if observed.isdir(path) and not observed.islink(path)]

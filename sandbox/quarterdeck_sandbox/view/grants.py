@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quarterdeck_protocol.policy_values import Grant
+from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.program.launch import LaunchError
 
 BROWSERS: Final = ("/opt/google", "/opt/microsoft/msedge", "/opt/brave.com", "/opt/vivaldi")
@@ -53,8 +54,8 @@ def give(grant: Grant, user_home: str, environ: Mapping[str, str]) -> Granted:
 
 def _git_config(owner: _Owner) -> Granted:
     usual = (f"{owner.home}/.gitconfig", owner.config("git/config"))
-    named = owner.environ.get("GIT_CONFIG_GLOBAL") or next(filter(os.path.isfile, usual), usual[0])
-    path = _require(Grant.GIT_CONFIG, named, "git config --global user.name … makes one", exists=os.path.isfile(named))
+    named = owner.environ.get("GIT_CONFIG_GLOBAL") or next(filter(observed.isfile, usual), usual[0])
+    path = _require(Grant.GIT_CONFIG, named, "git config --global user.name … makes one", exists=observed.isfile(named))
     return Granted((path,), f"git-config: {path}", {"GIT_CONFIG_GLOBAL": path})
 
 
@@ -66,7 +67,7 @@ def _ssh_agent(owner: _Owner) -> Granted:
     env = {"SSH_AUTH_SOCK": agent}
     known = f"{owner.home}/.ssh/known_hosts"
     shown = f"ssh-agent: {agent}, which can sign with every key in it"
-    if os.path.isfile(known) and not set(known) & set("'\" "):
+    if observed.isfile(known) and not set(known) & set("'\" "):
         paths.append(known)
         env["GIT_SSH_COMMAND"] = f"ssh -o UserKnownHostsFile={known}"
         shown += f"; {known}"
@@ -78,7 +79,7 @@ def _aws(owner: _Owner) -> Granted:
         "AWS_CONFIG_FILE": owner.named("AWS_CONFIG_FILE", f"{owner.home}/.aws/config"),
         "AWS_SHARED_CREDENTIALS_FILE": owner.named("AWS_SHARED_CREDENTIALS_FILE", f"{owner.home}/.aws/credentials"),
     }
-    present = {name: path for name, path in files.items() if os.path.isfile(path)}
+    present = {name: path for name, path in files.items() if observed.isfile(path)}
     if not present:
         raise _refusal(Grant.AWS, f"there is no {files['AWS_SHARED_CREDENTIALS_FILE']}", "aws configure makes it")
     return Granted(tuple(present.values()), f"aws: {', '.join(present.values())}", present)
@@ -86,17 +87,17 @@ def _aws(owner: _Owner) -> Granted:
 
 def _gcloud(owner: _Owner) -> Granted:
     folder = owner.named("CLOUDSDK_CONFIG", owner.config("gcloud"))
-    path = _require(Grant.GCLOUD, folder, "gcloud auth login makes it", exists=os.path.isdir(folder))
+    path = _require(Grant.GCLOUD, folder, "gcloud auth login makes it", exists=observed.isdir(folder))
     env = {"CLOUDSDK_CONFIG": folder}
     default = f"{folder}/application_default_credentials.json"
-    if os.path.isfile(default):
+    if observed.isfile(default):
         env["GOOGLE_APPLICATION_CREDENTIALS"] = default
     return Granted((path,), f"gcloud: {folder}", env)
 
 
 def _kube(owner: _Owner) -> Granted:
     said = owner.named("KUBECONFIG", f"{owner.home}/.kube/config")
-    present = [path for path in said.split(os.pathsep) if path and os.path.isfile(path)]
+    present = [path for path in said.split(os.pathsep) if path and observed.isfile(path)]
     if not present:
         raise _refusal(Grant.KUBE, f"there is no {said}", "set KUBECONFIG to the file that you use")
     env = {"KUBECONFIG": os.pathsep.join(present)}
@@ -105,7 +106,7 @@ def _kube(owner: _Owner) -> Granted:
 
 def _gh(owner: _Owner) -> Granted:
     folder = owner.named("GH_CONFIG_DIR", owner.config("gh"))
-    path = _require(Grant.GH, folder, "gh auth login makes it", exists=os.path.isdir(folder))
+    path = _require(Grant.GH, folder, "gh auth login makes it", exists=observed.isdir(folder))
     return Granted((path,), f"gh: {folder}", {"GH_CONFIG_DIR": folder})
 
 
@@ -115,9 +116,9 @@ def _browser(owner: _Owner) -> Granted:
         "PLAYWRIGHT_BROWSERS_PATH": owner.named("PLAYWRIGHT_BROWSERS_PATH", f"{owner.home}/.cache/ms-playwright"),
         "PUPPETEER_CACHE_DIR": owner.named("PUPPETEER_CACHE_DIR", f"{owner.home}/.cache/puppeteer"),
     }
-    env = {name: path for name, path in caches.items() if os.path.isdir(path)}
-    folders = [*env.values(), *filter(os.path.isdir, BROWSERS)]
-    system = [path for name in BROWSER_PROGRAMS if os.path.exists(path := f"/usr/bin/{name}")]
+    env = {name: path for name, path in caches.items() if observed.isdir(path)}
+    folders = [*env.values(), *filter(observed.isdir, BROWSERS)]
+    system = [path for name in BROWSER_PROGRAMS if observed.exists(path := f"/usr/bin/{name}")]
     if not folders and not system:
         raise _refusal(Grant.BROWSER, f"there is no browser in {', '.join(caches.values())}", "npx playwright install")
     return Granted(tuple(folders), f"browser: {', '.join([*folders, *system])}", env)
@@ -142,7 +143,7 @@ def _display(owner: _Owner) -> Granted:
         env["DISPLAY"] = f":{number}"
         shown.append(socket)
         cookie = owner.named("XAUTHORITY", f"{owner.home}/.Xauthority")
-        if os.path.isfile(cookie):
+        if observed.isfile(cookie):
             paths.append(cookie)
             env["XAUTHORITY"] = cookie
     if not paths:
@@ -170,7 +171,7 @@ def _require(grant: Grant, path: str, remedy: str, *, exists: bool) -> str:
 
 def _socket(grant: Grant, path: str) -> str:
     try:
-        if stat.S_ISSOCK(os.stat(path).st_mode):
+        if stat.S_ISSOCK(observed.stat(path).st_mode):
             return path
     except OSError:
         pass

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from quarterdeck_protocol.policy_values import PolicyValues
-from quarterdeck_sandbox.hostile_files import Followed, follow, open_regular
+from quarterdeck_sandbox import observed_files as observed
+from quarterdeck_sandbox.hostile_files import Followed
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
 from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS, Prefix, is_installation
 from quarterdeck_sandbox.program.launch import LaunchPlan
@@ -24,8 +25,8 @@ USER: Final = "sandbox"
 
 _OF_ETC: Final = """
     alternatives bash.bashrc ca-certificates/extracted crypto-policies debian_version fonts gai.conf gitconfig
-    host.conf hosts ld.so.cache ld-musl-x86_64.path ld-musl-aarch64.path locale.alias locale.conf localtime lsb-
-    release mime.types npmrc nsswitch.conf os-release pip.conf pki/ca-trust pki/java pki/tls/cert.pem pki/tls/certs
+    host.conf hosts ld.so.cache ld-musl-x86_64.path ld-musl-aarch64.path locale.alias locale.conf localtime
+    lsb-release mime.types npmrc nsswitch.conf os-release pip.conf pki/ca-trust pki/java pki/tls/cert.pem pki/tls/certs
     pki/tls/openssl.cnf protocols redhat-release resolv.conf services shells ssh/ssh_known_hosts ssl/ca-bundle.pem
     ssl/cert.pem ssl/certs ssl/openssl.cnf static system-release timezone uv/uv.toml
 """
@@ -39,7 +40,7 @@ MAX_COPIED_BYTES: Final = 128 * 1024
 _CHANGING: Final = frozenset({"/etc/hosts", "/etc/resolv.conf"})
 """Files that change while servers run, so no copies."""
 
-_CERTIFICATES: Final = """
+CERTIFICATES: Final = """
     AWS_CA_BUNDLE CARGO_HTTP_CAINFO CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE CURL_CA_BUNDLE DENO_CERT GIT_SSL_CAINFO
     GRPC_DEFAULT_SSL_ROOTS_FILE_PATH HTTPLIB2_CA_CERTS NIX_SSL_CERT_FILE NODE_EXTRA_CA_CERTS NPM_CONFIG_CAFILE
     PIP_CERT REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE npm_config_cafile
@@ -59,22 +60,20 @@ def build_view(
     *,
     nests_safely: bool = False,
     can_close: bool = False,
-    may_miss: bool = False,
 ) -> View:
-    """Lay out what the process of `plan` sees; refuse what its command line names and cannot see.
+    """Lay out what the process of `plan` sees; whether it sees what its command line names is for `require_visible`.
 
     The caller adds the users (`identity_mounts`) and, for a network of its own, its names: they depend on more than the
     policy.
 
     Args:
         policy: what it may see.
-        plan: its arguments and directory must be visible, unless it `may_miss` them.
+        plan: its directory and its environment.
         program: what it needs.
         places: its own directories.
         environ: our environment: what grants refer to.
         nests_safely: whether a mount point below a writable mount is safe here (CVE-2026-87766).
         can_close: whether a part of what it may write can be made read-only here, by other means.
-        may_miss: whether what the command line names may be out of its sight.
 
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it.
@@ -90,10 +89,7 @@ def build_view(
     builder.add_certificates(plan.env)
     builder.hide()
     builder.link_to(plan.cwd)
-    view = builder.view(program.env)
-    if not may_miss:
-        _require_visible(view, plan, builder.user_home)
-    return view
+    return builder.view(program.env)
 
 
 class _Builder:
@@ -117,7 +113,7 @@ class _Builder:
     def add_own(self, home: str, tmp: str) -> None:
         """Add the private directories."""
         for place in (home, tmp):
-            self._put(Mount(MountKind.WRITE, place, os.path.realpath(place)))
+            self._put(Mount(MountKind.WRITE, place, observed.realpath(place)))
         self._env |= {"HOME": home, "TMPDIR": tmp}
 
     def add_named(self) -> None:
@@ -136,7 +132,7 @@ class _Builder:
         for grant in self._policy.grants:
             granted = give(grant, self.user_home, environ)
             for path in granted.paths:
-                followed = follow(path)
+                followed = observed.follow(path)
                 self._rules.protect(followed.real, f'the grant "{grant}" shows {path}')
                 if not self._has(followed.real):
                     self._show(followed, MountKind.READ)
@@ -157,7 +153,7 @@ class _Builder:
     def add_certificates(self, env: Mapping[str, str]) -> None:
         """Add the certificates that the environment names."""
         for path in certificates(env, self.user_home, self._has):
-            self._show(follow(path), MountKind.READ)
+            self._show(observed.follow(path), MountKind.READ)
             self._shown.append(f"read: {path} (certificates)")
 
     def hide(self) -> None:
@@ -168,13 +164,13 @@ class _Builder:
             if inner:
                 raise refusal(f'"hidden" names {path}, which hides {inner[0]}, which is to be seen: drop one')
             if self._has(real):
-                kind = "folder" if os.path.isdir(real) else "file"
+                kind = "folder" if observed.isdir(real) else "file"
                 self._put(Mount(MountKind.HIDE, real, kind))
                 self._shown.append(f"hidden: {path}")
 
     def link_to(self, path: str) -> None:
         """Let a path through links lead to what is shown."""
-        followed = follow(path)
+        followed = observed.follow(path)
         if self._has(followed.real):
             self._link(followed)
 
@@ -232,38 +228,43 @@ class _Builder:
             )
 
 
-def _require_visible(view: View, plan: LaunchPlan, user_home: str) -> None:
-    """Refuse a directory or an argument that exists outside, and not inside: nothing is shown silently."""
+def require_visible(view: View, plan: LaunchPlan, user_home: str) -> None:
+    """Refuse a directory or an argument that exists outside, and not inside: nothing is shown silently.
+
+    Raises:
+        LaunchError: `sandbox_refused`, with what to do about it.
+    """
+    user_home = observed.realpath(user_home)
     if not is_visible(view, plan.cwd):
-        folder = NamedPath(os.path.realpath(plan.cwd))
+        folder = NamedPath(observed.realpath(plan.cwd))
         raise refusal(hidden_message(f"the working directory {plan.cwd}", folder, user_home))
     for named in named_in(plan.argv, {}, plan.cwd, user_home):
-        if os.path.lexists(named.path) and not is_visible(view, named.path):
+        if observed.lexists(named.path) and not is_visible(view, named.path):
             raise refusal(hidden_message(named.path, named, user_home))
 
 
 def is_visible(view: View, path: str) -> bool:
     """Whether a path that exists outside is there inside, itself and what it leads to."""
-    return view.shows(path) and view.shows(os.path.realpath(path))
+    return view.shows(path) and view.shows(observed.realpath(path))
 
 
 def system_mounts() -> Iterator[Mount]:
     """Programs, libraries, harmless settings, and empty places for temporary files."""
     for folder in (*SYSTEM_FOLDERS, "/nix/store"):
-        if os.path.islink(folder):
-            yield Mount(MountKind.LINK, folder, os.readlink(folder))
-        elif os.path.isdir(folder):
+        if observed.islink(folder):
+            yield Mount(MountKind.LINK, folder, observed.readlink(folder))
+        elif observed.isdir(folder):
             yield Mount(MountKind.READ, folder, folder)
     try:
-        present = os.listdir("/etc")
+        present = observed.listdir("/etc")
     except OSError:
-        present = []
+        present = ()
     names = (*_OF_ETC.split(), *(name for name in present if name.startswith(_OF_ETC_BEGINNING)))
     for name in names:
         yield from _as_it_is(f"/etc/{name}")
     for link in ("/run/current-system", "/etc/mtab"):
-        if os.path.islink(link):
-            yield Mount(MountKind.LINK, link, os.readlink(link))
+        if observed.islink(link):
+            yield Mount(MountKind.LINK, link, observed.readlink(link))
     yield Mount(MountKind.SCRATCH, "/tmp")  # noqa: S108 - its own, empty
 
 
@@ -279,33 +280,33 @@ def identity_mounts(uid: int, gid: int, home: str) -> tuple[Mount, ...]:
 
 def certificates(env: Mapping[str, str], user_home: str, shown: Callable[[str], bool]) -> Iterator[str]:
     """Paths that variables name and that hold certificates and nothing else, unless they are shown already."""
-    for path in sorted({os.path.normpath(env[name]) for name in _CERTIFICATES.split() if name in env}):
+    for path in sorted({os.path.normpath(env[name]) for name in CERTIFICATES.split() if name in env}):
         if not path.startswith("/") or shown(path):
             continue
-        if _holds_certificates(path) or (os.path.isdir(path) and is_installation(path, user_home)):
+        if _holds_certificates(path) or (observed.isdir(path) and is_installation(path, user_home)):
             yield path
 
 
 def _as_it_is(path: str) -> Iterator[Mount]:
     """The mount of an existing path.  A link into the system stays one, as its text is the name of a time zone."""
-    if os.path.islink(path):
-        text = os.readlink(path)
+    if observed.islink(path):
+        text = observed.readlink(path)
         if is_within_any(os.path.normpath(os.path.join(os.path.dirname(path), text)), SYSTEM_FOLDERS):
             yield Mount(MountKind.LINK, path, text)
             return
-    if not os.path.exists(path):
+    if not observed.exists(path):
         return
-    if (copy := None if path in _CHANGING else _text(path)) is not None:
-        yield Mount(MountKind.DATA, path, copy)
+    if path not in _CHANGING and _is_text(path):
+        yield Mount(MountKind.COPY, path, observed.realpath(path))
     else:
-        yield Mount(MountKind.READ, path, follow(path).real)
+        yield Mount(MountKind.READ, path, observed.follow(path).real)
 
 
-def _text(path: str) -> str | None:
+def _is_text(path: str) -> bool:
     try:
-        return None if (content := _content(path, MAX_COPIED_BYTES)) is None else content.decode()
+        return (content := _content(path, MAX_COPIED_BYTES)) is not None and bool(content.decode() or True)
     except UnicodeDecodeError:
-        return None
+        return False
 
 
 def _holds_certificates(path: str) -> bool:
@@ -316,8 +317,7 @@ def _holds_certificates(path: str) -> bool:
 def _content(path: str, most_bytes: int) -> bytes | None:
     """A regular file's content; None when there is none that can be read whole."""
     try:
-        with open_regular(path) as file:
-            content = file.read(most_bytes + 1)
+        content = observed.read(path, most_bytes + 1)
     except OSError:
         return None
     return content if len(content) <= most_bytes else None

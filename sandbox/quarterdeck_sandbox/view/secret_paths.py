@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from quarterdeck_protocol.policy_values import Grant, PolicyValues
-from quarterdeck_sandbox.hostile_files import Followed, follow
+from quarterdeck_sandbox import observed_files as observed
+from quarterdeck_sandbox.hostile_files import Followed
 from quarterdeck_sandbox.policy.mounts import Places, is_within, is_within_any, overlap
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.program.needed_paths import NamedPath, need_of
@@ -149,8 +150,8 @@ class PathRules:
     def of(cls, policy: PolicyValues, places: Places) -> Self:
         """The rules for a process with these directories."""
         writable = (str(places.home), str(places.tmp), *policy.write)
-        real = os.path.realpath
-        return cls(policy, real(places.user_home), tuple(map(real, places.private)), tuple(map(real, writable)))
+        real = observed.realpath
+        return cls(policy, real(str(places.user_home)), tuple(map(real, places.private)), tuple(map(real, writable)))
 
     def admit(self, path: str, key: str) -> Followed:
         """Where a path leads that the policy names under `key`, `read` or `write`.
@@ -165,7 +166,7 @@ class PathRules:
                 raise refusal(f'"{key}" names {_leading(path, real)}, which gives {why}')
         if real in _SHARED:
             raise refusal(f'"{key}" names {_leading(path, real)}, which gives {_SHARED[real]}')
-        mode = os.stat(real).st_mode
+        mode = observed.stat(real).st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise refusal(
                 f'"{key}" names {_leading(path, real)}, which is neither a file nor a folder: what listens '
@@ -188,7 +189,7 @@ class PathRules:
 
     def _trust_links(self, path: str, key: str, followed: Followed) -> None:
         for link, _ in followed.links:
-            owner = os.lstat(link).st_uid
+            owner = observed.lstat(link).st_uid
             if owner not in {0, os.geteuid()}:
                 raise refusal(
                     f'"{key}" names {path}, through the link {link} of uid {owner}: name {followed.real} itself'
@@ -224,8 +225,8 @@ def locate(path: str, key: str) -> Followed:
     Raises:
         LaunchError: `sandbox_refused`: nowhere.
     """
-    followed = follow(path)
-    if followed.endless or not os.path.exists(followed.real):
+    followed = observed.follow(path)
+    if followed.endless or not observed.exists(followed.real):
         raise refusal(f'"{key}" names {_leading(path, followed.real)}, which does not exist: make it, or take it out')
     return followed
 
@@ -241,7 +242,7 @@ def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
             )
         return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"], to its sandbox'
     try:
-        mode = stat.S_IFMT(os.stat(path).st_mode)
+        mode = stat.S_IFMT(observed.stat(path).st_mode)
     except OSError:
         mode = stat.S_IFREG
     if mode not in {stat.S_IFDIR, stat.S_IFREG}:
@@ -274,8 +275,8 @@ def grant_for(path: str, user_home: str) -> Grant | None:
 
 
 def _touching(path: str, place: str, what: str) -> Iterator[Credential]:
-    if os.path.lexists(place):
-        real = os.path.realpath(place)
+    if observed.lexists(place):
+        real = observed.realpath(place)
         if overlap(path, place) or overlap(path, real):
             yield Credential(place, real, what)
 
@@ -285,7 +286,7 @@ def _homes(path: str, user_home: str) -> Iterator[str]:
     others = ["/root"]
     if overlap(path, "/home"):
         try:
-            others += [entry.path for entry in os.scandir("/home")]
+            others += [f"/home/{name}" for name in observed.listdir("/home")]
         except OSError:
             pass
     yield from (home for home in others if home != user_home and overlap(path, home))

@@ -26,8 +26,8 @@ def words(*mounts: Mount, **changes: Any) -> list[str]:
     made = confinement(*mounts, **changes)
     put: list[str] = []
 
-    def keep(text: str) -> int:
-        put.append(text)
+    def keep(mount: Mount) -> int:
+        put.append(mount.source)
         return 49 + len(put)
 
     return tiers.arguments(made, "/gate", keep)
@@ -123,6 +123,7 @@ def test_nothing_is_made_within_what_is_bound() -> None:
         (TMP, {"scratch_bytes": 8 * MIB}, ("--perms", "1777", "--size", str(8 * MIB), "--tmpfs", "/tmp")),
         (TMP, {"scratch_bytes": None}, ("--perms", "1777", "--size", str(512 * MIB), "--tmpfs", "/tmp")),
         (Mount(MountKind.DATA, "/etc/hosts", "text"), {}, ("--perms", "0444", "--file", "50", "/etc/hosts")),
+        (Mount(MountKind.COPY, "/etc/x", "/etc/y"), {}, ("--perms", "0444", "--file", "50", "/etc/x")),
         (Mount(MountKind.LINK, "/bin", "usr/bin"), {}, ("--symlink", "usr/bin", "/bin")),
         (Mount(MountKind.HIDE, "/d/f", "file"), {}, ("--ro-bind", "/dev/null", "/d/f")),
         (
@@ -131,7 +132,7 @@ def test_nothing_is_made_within_what_is_bound() -> None:
             ("--perms", "0555", "--size", "4096", "--tmpfs", "/d/f", "--remount-ro", "/d/f"),
         ),
     ],
-    ids=["read", "write", "scratch", "scratch without a limit", "data", "link", "hidden file", "hidden folder"],
+    ids=["read", "write", "scratch", "scratch without a limit", "data", "copy", "link", "hidden file", "hidden folder"],
 )
 def test_each_kind_of_mount_has_its_operation(mount: Mount, limits: dict[str, Any], wanted: tuple[str, ...]) -> None:
     """Something would be writable, or unbounded, that must not be."""
@@ -187,7 +188,7 @@ def test_it_has_a_network_of_its_own_unless_it_is_to_have_ours(network: Any, mak
     machine = replace(MACHINE, bubblewrap=replace(MACHINE.bubblewrap, makes_network=makes))
     made = confinement(network=network, machine=machine)
     assert made.has_own_network is own
-    assert ("--unshare-net" in tiers.arguments(made, "/gate", lambda text: 50)) is own
+    assert ("--unshare-net" in tiers.arguments(made, "/gate", lambda mount: 50)) is own
     assert not replace(made, tier=Tier.LANDLOCK).has_own_network
 
 

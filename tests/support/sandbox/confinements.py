@@ -26,8 +26,8 @@ from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.run.confine import choose_user, hand_over
 from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.run.unix_user import choose_user, hand_over
 from support.config.places import short_folder
 from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing
 

@@ -10,8 +10,8 @@ from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, UnixUser
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run import confine
-from quarterdeck_sandbox.run.confine import choose_user, hand_over, open_to_all, why_unreachable, why_unreadable
+from quarterdeck_sandbox.run import unix_user
+from quarterdeck_sandbox.run.unix_user import choose_user, hand_over, open_to_all, why_unreachable, why_unreadable
 
 root = ROOT_ONLY
 
@@ -100,9 +100,9 @@ class Running:
 
 def test_a_user_who_runs_something_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two servers would share a user, and a limit on processes."""
-    first = confine._unused_uid(tmp_path)
-    monkeypatch.setattr(confine.psutil, "process_iter", lambda attrs: [Running(first)])
-    assert confine._unused_uid(tmp_path) not in (first, 0)
+    first = unix_user._unused_uid(tmp_path, unix_user._InUse())
+    monkeypatch.setattr(unix_user.psutil, "process_iter", lambda attrs: [Running(first)])
+    assert unix_user._unused_uid(tmp_path, unix_user._InUse()) not in (first, 0)
 
 
 @root
@@ -111,17 +111,27 @@ def test_a_user_whose_server_sleeps_is_not_taken(tmp_path: Path) -> None:
     sleeping, home = tmp_path / "a" / "home", tmp_path / "b" / "home"
     for folder in (sleeping, home):
         folder.mkdir(parents=True)
-    first = confine._unused_uid(home)
+    first = unix_user._unused_uid(home, unix_user._InUse())
     os.chown(sleeping, first, first)
-    assert confine._unused_uid(home) != first
+    assert unix_user._unused_uid(home, unix_user._InUse()) != first
+
+
+def test_a_user_that_was_just_chosen_is_not_taken(tmp_path: Path) -> None:
+    """Two servers that start at once would share a user: neither home says yet whose it is."""
+    known = unix_user._InUse()
+    homes = [tmp_path / name / "home" for name in "ab"]
+    first = unix_user._unused_uid(homes[0], known)
+    known.given = {str(homes[1]): (first, known.given[str(homes[0])][1])}
+    assert unix_user._unused_uid(homes[0], known) != first
+    assert unix_user._unused_uid(homes[1], known) != unix_user._unused_uid(homes[0], known)
 
 
 def test_a_machine_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The four thousandth server would loop for ever, or share a user."""
     everybody = [Running(uid) for uid in range(FIRST_UID, LAST_UID + 1)]
-    monkeypatch.setattr(confine.psutil, "process_iter", lambda attrs: everybody)
+    monkeypatch.setattr(unix_user.psutil, "process_iter", lambda attrs: everybody)
     with pytest.raises(LaunchError, match="stop some"):
-        confine._unused_uid(tmp_path)
+        unix_user._unused_uid(tmp_path, unix_user._InUse())
 
 
 @root

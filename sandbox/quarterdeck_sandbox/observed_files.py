@@ -1,0 +1,357 @@
+"""Look at the filesystem, and keep what was seen, so that it can be told later whether it is still so.
+
+Whatever decides what a sandbox shows looks by these functions, which mean what those of `os` and `os.path` do; a test
+holds `program/`, `view/` and `run/confine` to that.  Within `observing` each question is asked once and its answer kept
+in an `Observations`; `changed` asks the same questions anew.  So a decision can be used again for as long as nothing
+that it rests on has changed, and whoever uses it need not know what that was.
+
+    glance    absent, a link and where to, a folder, a file, something else
+    status    mode, owner, group and number of names, where they decide
+    stamp     identity, size and times of a file or folder whose content decides
+
+A file that changes twice within a tick of the file system's clock has the same stamp: of what was read so soon after a
+change `is_settled` says no, and it must not be used again (git's "racy" index).  Outside of `observing`, nothing is
+kept.
+"""
+
+import errno
+import os
+import stat as modes
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from .hostile_files import Followed, open_regular
+from .hostile_files import follow as follow_links
+
+SETTLED_NS: Final = 2_000_000_000
+"""The coarsest clock of a file system in use, FAT's."""
+
+_FOLDER: Final = "d"
+_FILE: Final = "f"
+_OTHER: Final = "o"
+_LINK: Final = "@"
+"""Before where it leads to."""
+
+_ABSENT: Final = ""
+
+_Stamp = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Of what `os.stat` tells, what decides something here."""
+
+    st_mode: int
+    st_uid: int
+    st_gid: int
+    st_nlink: int
+
+
+class Observations(msgspec.Struct):
+    """What was seen, by path; all of it can be sent to another process of ours, and checked there."""
+
+    glances: dict[str, str] = {}
+    statuses: dict[str, tuple[int, int, int, int]] = {}
+    stamps: dict[str, _Stamp | None] = {}
+    accesses: dict[str, dict[int, bool]] = {}
+    is_settled: bool = True
+
+    def changed(self) -> str:
+        """The first path of which something else is seen now; empty when all is as it was."""
+        for path, glance in self.glances.items():
+            if _glance(path) != glance:
+                return path
+        for path, status in self.statuses.items():
+            try:
+                if _status_of(os.lstat(path)) != status:
+                    return path
+            except OSError:
+                return path
+        for path, stamp in self.stamps.items():
+            if _stamp(path) != stamp:
+                return path
+        for path, asked in self.accesses.items():
+            for mode, allowed in asked.items():
+                if os.access(path, mode) is not allowed:
+                    return path
+        return ""
+
+
+class _Observer:
+    """Answers from what was seen, or looks; `known` are answers that need not be asked for again."""
+
+    def __init__(self, known: "_Observer | None") -> None:
+        self.seen = Observations({}, {}, {}, {})
+        self._known = known
+        self._followed: dict[str, Followed] = {}
+        self._listed: dict[str, tuple[str, ...]] = {}
+        self._read: dict[tuple[str, int], bytes] = {}
+
+    def glance(self, path: str) -> str:
+        found = self.seen.glances.get(path)
+        if found is None:
+            if self.seen.glances.get(path[: path.rfind("/")]) == _ABSENT:
+                return _ABSENT  # said already by the folder
+            found = self._known.glance(path) if self._known is not None else _glance(path)
+            self.seen.glances[path] = found
+        return found
+
+    def follow(self, path: str) -> Followed:
+        followed = self._followed.get(path)
+        if followed is None:
+            followed = self._followed[path] = follow_links(path, self._target)
+        return followed
+
+    def _target(self, path: str) -> str:
+        seen = self.glance(path)
+        return seen[1:] if seen.startswith(_LINK) else _ABSENT
+
+    def status(self, path: str) -> tuple[int, int, int, int]:
+        """Of a path that is no link, or of the link itself."""
+        found = self.seen.statuses.get(path)
+        if found is None:
+            self.glance(path)  # which says that there is none, where there is none
+            found = self._known.status(path) if self._known is not None else _status_of(os.lstat(path))
+            self.seen.statuses[path] = found
+        return found
+
+    def access(self, path: str, mode: int) -> bool:
+        asked = self.seen.accesses.setdefault(path, {})
+        if mode not in asked:
+            asked[mode] = self._known.access(path, mode) if self._known is not None else os.access(path, mode)
+        return asked[mode]
+
+    def listing(self, path: str) -> tuple[str, ...]:
+        if (found := self._listed.get(path)) is None:
+            with self._stamped(path) as known:
+                found = self._listed[path] = known.listing(path) if known else tuple(os.listdir(path))
+        return found
+
+    def content(self, path: str, most_bytes: int) -> bytes:
+        if (found := self._read.get((path, most_bytes))) is None:
+            with self._stamped(path) as known:
+                found = known.content(path, most_bytes) if known else _content(path, most_bytes)
+                self._read[path, most_bytes] = found
+        return found
+
+    @contextmanager
+    def _stamped(self, path: str) -> Iterator["_Observer | None"]:
+        """Keep the stamp of what is read within the block, also where that fails."""
+        stamps, known = self.seen.stamps, self._known
+        if known is None:
+            stamps.setdefault(path, _stamp(path))  # before it is read, so that a change meanwhile shows
+        try:
+            yield known
+        finally:
+            if known is not None:
+                stamps[path] = known.seen.stamps[path]
+            self._settle(path)
+
+    def _settle(self, path: str) -> None:
+        stamp = self.seen.stamps[path]
+        if stamp is not None and max(stamp[3:]) > time.time_ns() - SETTLED_NS:
+            self.seen.is_settled = False
+
+
+_observer: ContextVar[_Observer | None] = ContextVar("observer", default=None)
+
+
+class Memory:
+    """Answers that are used again without a look, by one who has them checked (`Observations.changed`) before use."""
+
+    def __init__(self) -> None:
+        self._known = _Observer(None)
+
+    @contextmanager
+    def observing(self) -> Iterator[Observations]:
+        """As `observing` does, answering from memory where it can."""
+        with _observing(_Observer(self._known)) as seen:
+            yield seen
+        if not seen.is_settled:
+            self._known = _Observer(None)
+
+
+@contextmanager
+def observing() -> Iterator[Observations]:
+    """Keep what is seen within the block, which holds as of its beginning: a question is asked once.
+
+    Within another such block nothing new is kept: what is seen is part of that one.
+    """
+    outer = _observer.get()
+    if outer is not None:
+        yield outer.seen
+        return
+    with _observing(_Observer(None)) as seen:
+        yield seen
+
+
+@contextmanager
+def _observing(observer: _Observer) -> Iterator[Observations]:
+    token = _observer.set(observer)
+    try:
+        yield observer.seen
+    finally:
+        _observer.reset(token)
+
+
+def follow(path: str) -> Followed:
+    """See `hostile_files.follow`."""
+    observer = _observer.get()
+    return follow_links(path) if observer is None else observer.follow(path)
+
+
+def realpath(path: str) -> str:
+    """As `os.path.realpath`; of a path with endless links, where following them ended."""
+    return follow(path if path.startswith("/") else os.path.join(os.getcwd(), path)).real
+
+
+def exists(path: str) -> bool:
+    """As `os.path.exists`."""
+    return _kind(path) != _ABSENT
+
+
+def lexists(path: str) -> bool:
+    """As `os.path.lexists`."""
+    return _glance_at(path) != _ABSENT
+
+
+def isdir(path: str) -> bool:
+    """As `os.path.isdir`."""
+    return _kind(path) == _FOLDER
+
+
+def isfile(path: str) -> bool:
+    """As `os.path.isfile`."""
+    return _kind(path) == _FILE
+
+
+def islink(path: str) -> bool:
+    """As `os.path.islink`."""
+    return _glance_at(path).startswith(_LINK)
+
+
+def readlink(path: str) -> str:
+    """The text of a link; empty when there is none."""
+    return _glance_at(path).removeprefix(_LINK) if islink(path) else ""
+
+
+def stat(path: str) -> Status:
+    """As `os.stat`, with what decides something here.
+
+    Raises:
+        OSError: there is nothing, or it cannot be looked at.
+    """
+    observer = _observer.get()
+    if observer is None:
+        return Status(*_status_of(os.stat(path)))
+    followed = observer.follow(path)
+    if followed.endless:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return Status(*observer.status(followed.real))
+
+
+def lstat(path: str) -> Status:
+    """As `os.lstat`, with what decides something here.
+
+    Raises:
+        OSError: there is nothing, or it cannot be looked at.
+    """
+    observer = _observer.get()
+    if observer is None:
+        return Status(*_status_of(os.lstat(path)))
+    return Status(*observer.status(_entry(path, observer)))
+
+
+def access(path: str, mode: int) -> bool:
+    """As `os.access`."""
+    observer = _observer.get()
+    return os.access(path, mode) if observer is None else observer.access(path, mode)
+
+
+def listdir(path: str) -> tuple[str, ...]:
+    """As `os.listdir`.
+
+    Raises:
+        OSError: there is no such folder, or it cannot be listed.
+    """
+    observer = _observer.get()
+    return tuple(os.listdir(path)) if observer is None else observer.listing(path)
+
+
+def read(path: str, most_bytes: int) -> bytes:
+    """The first `most_bytes` of a regular file; links are followed.
+
+    Raises:
+        OSError: it cannot be read, or is something else.
+    """
+    observer = _observer.get()
+    return _content(path, most_bytes) if observer is None else observer.content(path, most_bytes)
+
+
+def read_text(path: str, most_bytes: int) -> str:
+    """What `read` gives, as text, what is no UTF-8 replaced.
+
+    Raises:
+        OSError: it cannot be read, or is something else.
+    """
+    return read(path, most_bytes).decode(errors="replace")
+
+
+def _kind(path: str) -> str:
+    observer = _observer.get()
+    if observer is None:
+        try:
+            return _kind_of(os.stat(path).st_mode)
+        except (OSError, ValueError):
+            return _ABSENT
+    followed = observer.follow(path)
+    return _ABSENT if followed.endless else observer.glance(followed.real)
+
+
+def _glance_at(path: str) -> str:
+    observer = _observer.get()
+    return _glance(path) if observer is None else observer.glance(_entry(path, observer))
+
+
+def _entry(path: str, observer: _Observer) -> str:
+    """The same entry of a folder, by a path without links before it: then each look is at one thing."""
+    folder, _, name = path.rpartition("/")
+    if not folder or name in {"", ".", ".."}:
+        return path
+    real = observer.follow(folder).real
+    return path if real == folder else f"{real.rstrip('/')}/{name}"
+
+
+def _glance(path: str) -> str:
+    try:
+        mode = os.lstat(path).st_mode
+        return _LINK + os.readlink(path) if modes.S_ISLNK(mode) else _kind_of(mode)
+    except (OSError, ValueError):
+        return _ABSENT
+
+
+def _kind_of(mode: int) -> str:
+    return _FOLDER if modes.S_ISDIR(mode) else _FILE if modes.S_ISREG(mode) else _OTHER
+
+
+def _status_of(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_mode, status.st_uid, status.st_gid, status.st_nlink
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _content(path: str, most_bytes: int) -> bytes:
+    with open_regular(path) as file:
+        return file.read(most_bytes)

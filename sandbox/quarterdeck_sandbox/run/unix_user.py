@@ -1,0 +1,200 @@
+"""Whom a process becomes when root confines it, and what that user can reach and read.
+
+It runs as the owner of what it may write, or as a user of its own: with one user for all of them, `kill(-1)` in one
+would end its neighbours, and a limit on processes would be shared.  A user of its own is taken from the range that
+systemd sets aside for exactly this (systemd.exec, "DynamicUser").
+"""
+
+import hashlib
+import os
+import pwd
+import stat
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from quarterdeck_sandbox import observed_files as observed
+from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, UnixUser
+from quarterdeck_sandbox.program.launch import LaunchError
+
+GIVEN_S: Final = 60.0
+"""For how long a user that was chosen is nobody else's, until its home says so."""
+
+IN_USE_S: Final = 1.0
+"""For how long a list of the users that are in use is good: all servers of a fleet choose theirs at once."""
+
+SOMEBODY: Final = UnixUser(-1, -1, dedicated=True)
+"""A user of its own that is not chosen yet: it owns nothing."""
+
+
+def choose_user(home: Path, writable: Iterable[str]) -> UnixUser:
+    """The owner of what it may write when that is one user, else a user of its own, the same at each start.
+
+    Args:
+        home: its private home; whoever owns it already is kept.
+        writable: the paths that the policy lets it write, private ones aside.
+
+    Raises:
+        LaunchError: two writable paths belong to two users, or one cannot be looked at.
+    """
+    return owner_of(writable) or own_user(home)
+
+
+def owner_of(writable: Iterable[str]) -> UnixUser | None:
+    """The one owner of these paths; None when there are none.
+
+    Raises:
+        LaunchError: two of them belong to two users, or one cannot be looked at.
+    """
+    owners: dict[int, tuple[str, int]] = {}
+    for path in writable:
+        try:
+            status = observed.stat(path)
+        except OSError as error:
+            why = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be looked at"
+            raise LaunchError("sandbox_refused", f'"write" names {path}, which {why}: take it out') from error
+        owners.setdefault(status.st_uid, (path, status.st_gid))
+    if len(owners) > 1:
+        named = ", ".join(f"{path} to uid {uid}" for uid, (path, _) in owners.items())
+        raise LaunchError("sandbox_refused", f"it may write paths of several users ({named}): grant those of one")
+    if not owners:
+        return None
+    [(uid, (_, gid))] = owners.items()
+    return ROOT if uid == 0 else UnixUser(uid, _group_of(uid, gid), dedicated=False)
+
+
+def own_user(home: Path) -> UnixUser:
+    """The user of its own for a process with this private home.
+
+    Raises:
+        LaunchError: there is none left.
+    """
+    owner = os.stat(home).st_uid
+    uid = owner if FIRST_UID <= owner <= LAST_UID else _unused_uid(home)
+    return UnixUser(uid, uid, dedicated=True)
+
+
+def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:
+    """Give private directories, and all that is in them, to `identity`.
+
+    Raises:
+        OSError: one cannot be changed.
+    """
+    for folder in folders:
+        if os.stat(folder).st_uid == identity.uid:
+            continue
+        # By descriptors: a path could be led elsewhere by whoever owns it still.
+        for _, directories, files, fd in os.fwalk(folder):
+            for name in (*directories, *files):
+                os.chown(name, identity.uid, identity.gid, dir_fd=fd, follow_symlinks=False)
+        # Last, as it is what tells that all of it was done.
+        os.chown(folder, identity.uid, identity.gid)
+
+
+def why_unreachable(identity: UnixUser, paths: Iterable[str]) -> str:
+    """Why `identity` cannot walk to one of `paths`, which without mounts of its own it must; empty when it can."""
+    for path in paths:
+        for folder in reversed(Path(observed.realpath(path)).parents):
+            if not _allows(identity, str(folder), stat.S_IXOTH):
+                return f"{path} is out of reach for {identity.name}, because {folder} is closed to others"
+    return ""
+
+
+def why_unreadable(identity: UnixUser, paths: Iterable[str]) -> str:
+    """Why `identity` may not read one of `paths` itself, which no mount changes; empty when it may."""
+    for path in paths:
+        needed = stat.S_IROTH | (stat.S_IXOTH if observed.isdir(path) else 0)
+        if not _allows(identity, path, needed):
+            return f"{path} is closed to {identity.name}"
+    return ""
+
+
+def open_to_all(folder: str) -> tuple[str, ...]:
+    """The largest parts of `folder` in which every user may read everything: what root may see without being root."""
+    whole, parts = _open_parts(folder)
+    return (folder,) if whole else tuple(parts)
+
+
+def _open_parts(folder: str) -> tuple[bool, list[str]]:
+    """Whether a whole folder is open to all, and if not, which parts of it are."""
+    whole, parts = True, []
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return False, []
+    for entry in entries:
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except OSError:
+            continue  # gone meanwhile
+        if stat.S_ISLNK(mode):
+            continue  # what it leads to has rules of its own
+        if stat.S_ISDIR(mode) and mode & 0o5 == 0o5:
+            is_open, below = _open_parts(entry.path)
+            parts += [entry.path] if is_open else below
+            whole &= is_open
+        elif not stat.S_ISDIR(mode) and mode & 0o4:
+            parts.append(entry.path)
+        else:
+            whole = False
+    return whole, parts
+
+
+def _group_of(uid: int, found: int) -> int:
+    """Its own group: that of a path can be one of the system's, which opens more than the path."""
+    try:
+        gid = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        gid = found
+    return gid or uid
+
+
+def _allows(identity: UnixUser, path: str, needed: int) -> bool:
+    """Whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
+    status = observed.stat(path)
+    shift = 6 if status.st_uid == identity.uid else 3 if status.st_gid == identity.gid else 0
+    return status.st_mode & needed << shift == needed << shift
+
+
+@dataclass(slots=True)
+class _InUse:
+    """The users that run something, or have a home beside this one; and those that were chosen here, by their homes."""
+
+    uids: set[int] = field(default_factory=set)
+    given: dict[str, tuple[int, float]] = field(default_factory=dict)
+    folder: str = ""
+    at: float = -IN_USE_S
+
+    def beside(self, home: Path) -> set[int]:
+        """All but those of this home."""
+        folder, now = str(home.parent.parent), time.monotonic()
+        if folder != self.folder or now - self.at >= IN_USE_S:
+            processes = psutil.process_iter(["uids"])
+            self.uids = {process.info["uids"].real for process in processes if process.info["uids"]}
+            # A server that does not run now keeps its user all the same: its home is that user's.
+            for other in home.parent.parent.glob(f"*/{home.name}"):
+                with suppress(FileNotFoundError):  # one that was temporary
+                    self.uids.add(other.lstat().st_uid)
+            self.folder, self.at = folder, now
+        self.given = {place: (uid, at) for place, (uid, at) in self.given.items() if now - at < GIVEN_S}
+        return self.uids | {uid for place, (uid, _) in self.given.items() if place != os.fsdecode(home)}
+
+
+_in_use: Final = _InUse()
+
+
+def _unused_uid(home: Path, known: _InUse = _in_use) -> int:
+    in_use = known.beside(home)
+    width = LAST_UID - FIRST_UID + 1
+    start = int.from_bytes(hashlib.sha256(os.fsencode(home)).digest()[:4], "big")
+    for step in range(width):
+        uid = FIRST_UID + (start + step) % width
+        if uid not in in_use:
+            known.given[os.fsdecode(home)] = uid, time.monotonic()
+            return uid
+    raise LaunchError("sandbox_refused", f"every user from {FIRST_UID} to {LAST_UID} is running something: stop some")

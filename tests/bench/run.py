@@ -106,7 +106,7 @@ def _end_daemon() -> None:
     """End what a client on stdio has started: it would outlive the bench's directories."""
     with suppress(NoDaemonError):
         found = ask_daemon(daemon_dir(), Order.END)
-        wait_until_gone(daemon_dir(), found.pid)
+        wait_until_gone(found.pid)
 
 
 async def _run(name: str, effort: Effort) -> list[Finding]:

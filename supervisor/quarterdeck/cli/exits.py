@@ -37,7 +37,10 @@ MEANINGS: Final = {
         "use, or could not be removed"
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
-    ExitCode.NOT_FOUND: "there is no such server, tool, client, checkpoint, event, secret, lock or ledger",
+    ExitCode.NOT_FOUND: (
+        "there is no such server, tool, client, checkpoint, event, secret, lock or ledger; for service: nothing here "
+        "runs services of a user"
+    ),
     ExitCode.NOT_READY: "the server is not ready, or could not be started; for tools: no server is ready",
     ExitCode.FAULT: "the call ended without a result: refused, lost or timed out",
     ExitCode.NO_ANSWER: (

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -61,6 +61,45 @@ def is_abandoned(path: Path) -> bool:
         return time.time() - path.lstat().st_mtime > STAGING_GRACE_S
     except OSError:
         return False
+
+
+def tell(path: Path, said: bytes) -> int:
+    """Say something of this process in the file at `path`, which it holds before the file gets its name.
+
+    Returns:
+        the lock's descriptor, which programs that we start do not inherit; what is said counts until it is closed.
+
+    Raises:
+        OSError: what was said before still is.
+    """
+    draft = path.with_name(f".{path.name}.new")  # of one name, so that what a killed process left is taken away
+    with suppress(FileNotFoundError):
+        os.unlink(draft)
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(fd, said)
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_told(path: Path, max_bytes: int) -> bytes | None:
+    """What a process that lives at this moment says of itself by `tell`; None without one."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return None if acquire(fd, operation=fcntl.LOCK_SH) else os.read(fd, max_bytes)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def is_held(path: Path) -> bool:

@@ -1,24 +1,23 @@
 """Ask the daemon, or tell it to stay, to end, or to make room for another: blocking, for commands."""
 
 import os
+import select
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from quarterdeck.common.identity import CLIENT_VERSION
-from quarterdeck.common.local_socket import peer_of, read_key
 
 from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
-from .place import KEY_NAME, SOCKET_NAME, DroppedError, NoAnswerError, NoDaemonError, connect, read_frame
+from .place import DroppedError, NoAnswerError, NoDaemonError, await_key, connect, process_of, read_frame
 
 ANSWER_S: Final = 10.0
 """For an answer, which takes milliseconds."""
-
-CONNECT_S: Final = 5.0
-"""To be let into the queue of a daemon that does not take anybody in."""
 
 END_S: Final = 60.0
 """For a daemon to end: calls under way, servers, native commands, each with deadlines that take less than half."""
@@ -47,7 +46,7 @@ def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
 def _ask(directory: Path, order: Order) -> DaemonStatus:
     try:
         with connect(directory, ANSWER_S) as connection:
-            connection.sendall(encode_request(Ask(read_key(directory / KEY_NAME), CLIENT_VERSION, order)))
+            connection.sendall(encode_request(Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order)))
             kind, text = read_frame(connection, time.monotonic() + ANSWER_S)
     except (NoDaemonError, DroppedError):
         raise
@@ -66,28 +65,57 @@ def _ask(directory: Path, order: Order) -> DaemonStatus:
 
 
 def kill_daemon(directory: Path) -> int:
-    """Kill the daemon that does not answer; its process, or 0 where it cannot be told.  What it ran ends with it.
+    """Kill the daemon that does not answer; its process.  What it ran ends with it.
 
     Raises:
-        NoDaemonError: none runs any more.
-        OSError: it cannot be reached, or not be killed.
+        NoAnswerError: it does not say which process it is, which its first instructions do.
+        OSError: it cannot be killed.
     """
-    with connect(directory, CONNECT_S) as connection:
-        pid = peer_of(connection).pid
-    if pid > 0:
-        os.kill(pid, signal.SIGKILL)
+    pid = process_of(directory)
+    if pid is None:
+        raise NoAnswerError("which process it is cannot be told")
+    with _opened(pid) as fd:
+        # Asked again: it may have ended before there was a descriptor of it, and its number be another's.
+        if process_of(directory) == pid:
+            if fd is None:
+                os.kill(pid, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
     return pid
 
 
-def wait_until_gone(directory: Path, pid: int) -> bool:
+def wait_until_gone(pid: int) -> bool:
     """Wait until the daemon that was told to end has, `END_S` at most; whether it has."""
-    deadline = time.monotonic() + END_S
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return not (directory / SOCKET_NAME).exists()
-        time.sleep(POLL_S)
-    return False
+    with _opened(pid) as fd:
+        if fd is not None:
+            ended = select.poll()
+            ended.register(fd, select.POLLIN)
+            return bool(ended.poll(END_S * 1000))
+        deadline = time.monotonic() + END_S
+        while is_there := _is_there(pid):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+        return not is_there
+
+
+@contextmanager
+def _opened(pid: int) -> Iterator[int | None]:
+    """A descriptor of this process; None where it is gone, or the system has none."""
+    try:
+        fd = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        fd = None
+    try:
+        yield fd
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):  # another user's is another process
+        return False
+    return True

@@ -81,6 +81,15 @@ class Door:
             raise DoorError(f"it handed over {len(self.fds)} descriptors in place of {wanted}")
         return request
 
+    def has_left(self) -> bool:
+        """Whether it is gone: the queue of a service manager's socket outlives a daemon that did not answer."""
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     async def until_left(self) -> None:
         """Wait until the door is gone, or wants to end."""
         loop = asyncio.get_running_loop()

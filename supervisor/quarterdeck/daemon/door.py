@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from quarterdeck.common.identity import CLIENT_VERSION
-from quarterdeck.common.local_socket import read_key
 from quarterdeck.host.stdio.early_reply import FirstLine, refuse_client
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import wait
 from .messages import ACCEPTED, END, LOG, REFUSED, BadHandoverError, Handover, ServeRequest, encode_request
-from .place import KEY_NAME, DroppedError, NoDaemonError, connect, daemon_dir, read_frame
+from .place import DroppedError, NoDaemonError, await_key, daemon_dir, process_of, reach, read_frame
 from .session_memory import SessionMemory, make_memory
 from .start import start_daemon
 
@@ -155,13 +154,13 @@ def _hand_over(
     request: ServeRequest, environ: Mapping[str, str], resumed: int | None, log_level: int, log_is_json: bool
 ) -> tuple[int, int]:
     """The descriptors of the connection to the daemon that has taken the client, and of the session's memory."""
-    connection, wait_s = _connected(environ)
+    connection, directory, wait_s = _connected(environ)
     with connection:
         until = time.monotonic() + wait_s
-        memory = resumed if resumed is not None else make_memory(daemon_dir())
+        memory = resumed if resumed is not None else make_memory(directory)
         try:
             handover = Handover(
-                read_key(daemon_dir() / KEY_NAME),
+                await_key(directory, wait_s),
                 CLIENT_VERSION,
                 os.getpid(),
                 request,
@@ -183,14 +182,16 @@ def _hand_over(
         return connection.detach(), memory
 
 
-def _connected(environ: Mapping[str, str]) -> tuple[socket.socket, float]:
-    """A connection to the daemon, and how long it may take to answer."""
-    directory = daemon_dir()
+def _connected(environ: Mapping[str, str]) -> tuple[socket.socket, Path, float]:
+    """A connection to the daemon, its directory, and how long it may take to answer."""
     try:
-        return connect(directory, CONNECT_S), ACCEPT_S
+        connection, directory = reach(CONNECT_S)
     except NoDaemonError:
-        start_daemon(directory, environ)
-        return connect(directory, CONNECT_S), START_S
+        start_daemon(daemon_dir(), environ)
+        return *reach(CONNECT_S), START_S
+    # Behind a service manager's socket may be a daemon that it starts now.
+    is_up = directory == daemon_dir() or process_of(directory) is not None
+    return connection, directory, ACCEPT_S if is_up else START_S
 
 
 def _send(connection: socket.socket, data: bytes, fds: list[int]) -> None:

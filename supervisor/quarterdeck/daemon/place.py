@@ -4,8 +4,10 @@
         door.sock   what doors connect to
         key         a line that a door must know: a confined program that reaches the socket cannot read it
         lock        held by whoever starts a daemon, or ends one
+        process     the daemon's pid, in a file that it holds as long as it lives
 
-The directory goes with the daemon.
+The directory goes with the daemon.  Where a service manager holds the socket (`quarterdeck service install`), it lies
+in `service-<digest>-<protocol>/`, with a key and a process of its own, and stays from one daemon to the next.
 """
 
 import errno
@@ -20,8 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.local_socket import make_key, peer_of
-from quarterdeck.common.locks import LOCK_NAME, acquire
+from quarterdeck.common.local_socket import make_key, peer_of, read_key
+from quarterdeck.common.locks import LOCK_NAME, acquire, read_told, tell
 from quarterdeck.config.places.paths import (
     RUNTIME_DIR_VARIABLE,
     make_private_dir,
@@ -37,15 +39,18 @@ SOCKET_NAME: Final = "door.sock"
 
 KEY_NAME: Final = "key"
 
+PROCESS_NAME: Final = "process"
+
+MAX_PID_BYTES: Final = 20
+
 BACKLOG: Final = 128
 """Doors that wait to be taken in: as many as one editor's windows can open at once, many times over."""
 
 LOCK_S: Final = 30.0
 """How long one may take to start or to end; who waits longer gives up."""
 
-
 CROWD_S: Final = 0.05
-"""Before the next try, where as many doors wait as may."""
+"""Before the next try, where as many doors wait as may, or where a daemon that was just started has no key yet."""
 
 
 class NoDaemonError(ConnectionError):
@@ -65,9 +70,39 @@ class StartTimeoutError(TimeoutError):
 
 
 def daemon_dir() -> Path:
-    """The daemon's directory; not made."""
-    digest = hashlib.sha256(os.fsencode(state_dir().resolve())).hexdigest()[:12]
-    return runtime_dir() / f"daemon-{digest}-{PROTOCOL}"
+    """The directory of a daemon that listens on its own socket; not made."""
+    return runtime_dir() / f"daemon-{_state_digest()}-{PROTOCOL}"
+
+
+def service_dir() -> Path:
+    """The directory of the socket that a service manager holds; not made."""
+    return runtime_dir() / f"service-{_state_digest()}-{PROTOCOL}"
+
+
+def _state_digest() -> str:
+    return hashlib.sha256(os.fsencode(state_dir().resolve())).hexdigest()[:12]
+
+
+def running_dir() -> Path:
+    """Where the daemon that runs is asked, if one does: a service manager's socket alone would start one."""
+    service = service_dir()
+    return service if process_of(service) is not None else daemon_dir()
+
+
+def reach(within_s: float) -> tuple[socket.socket, Path]:
+    """A connection to the daemon, or to the service manager that starts it, and the directory in which it listens.
+
+    Raises:
+        NoDaemonError: none listens, and nothing would start it.
+        OSError: it cannot be reached, or is another user's.
+    """
+    try:
+        return connect(daemon_dir(), within_s), daemon_dir()
+    except NoDaemonError as error:
+        try:
+            return connect(service_dir(), within_s), service_dir()
+        except NoDaemonError:
+            raise error from None
 
 
 @contextmanager
@@ -188,6 +223,35 @@ def socket_mark(directory: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def await_key(directory: Path, within_s: float) -> str:
+    """The line that a door must know, waited for where a service manager starts the daemon; empty without one."""
+    until = time.monotonic() + (within_s if directory == service_dir() else 0.0)
+    while not (key := read_key(directory / KEY_NAME)) and time.monotonic() < until:
+        time.sleep(CROWD_S)
+    return key
+
+
+def tell_process(directory: Path) -> int:
+    """Say that this process is the daemon; that counts until the descriptor is closed.
+
+    Raises:
+        UnusableDirectoryError: it cannot be written.
+    """
+    with writing_below(directory, RUNTIME_DIR_VARIABLE):
+        return tell(directory / PROCESS_NAME, str(os.getpid()).encode())
+
+
+def process_of(directory: Path) -> int | None:
+    """The process of the daemon that lives, whatever else it does; None where none says so.
+
+    Not the peer of its socket: that is who began to listen, which may be a service manager, or a process long gone.
+    """
+    try:
+        return int(read_told(directory / PROCESS_NAME, MAX_PID_BYTES) or b"")
+    except ValueError:
+        return None
 
 
 def remove(directory: Path) -> None:

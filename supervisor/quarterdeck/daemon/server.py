@@ -166,6 +166,8 @@ class DoorServer:
                 await door.tell(REFUSED, str(error))
                 return
             if isinstance(request, Ask):
+                if door.has_left():
+                    return  # it gave up waiting, and has done something else since
                 await door.tell(ANSWER, msgspec.json.encode(self.status()).decode())
                 self.obey(request.order)
             else:

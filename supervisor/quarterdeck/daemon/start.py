@@ -18,7 +18,7 @@ from quarterdeck.config.places.paths import (
     writing_below,
 )
 
-from .place import NoDaemonError, connect, listen, remove, start_lock
+from .place import NoDaemonError, listen, reach, remove, start_lock
 
 LOG_NAME: Final = "daemon.log"
 
@@ -52,12 +52,15 @@ def log_path() -> Path:
     return state_dir() / LOG_NAME
 
 
-def start_daemon(directory: Path, environ: Mapping[str, str]) -> None:
-    """Have a daemon listen in `directory`, unless one does by now.  Blocking.
+def start_daemon(directory: Path, environ: Mapping[str, str]) -> Path:
+    """Have a daemon listen in `directory`, unless one can be reached by now.  Blocking.
 
     Args:
-        directory: of the daemon, made where it is missing.
+        directory: of the daemon, made where it is missing; see `daemon_dir`.
         environ: of the daemon.
+
+    Returns:
+        where it listens: there, or where a service manager holds the socket.
 
     Raises:
         StartTimeoutError: another process has been starting or ending it for too long.
@@ -66,16 +69,18 @@ def start_daemon(directory: Path, environ: Mapping[str, str]) -> None:
     """
     with start_lock(directory):
         try:
-            connect(directory, PROBE_S).close()
+            connection, reached = reach(PROBE_S)
         except NoDaemonError:
             pass
         else:
-            return
+            connection.close()
+            return reached
         try:
             _start(directory, environ)
         except BaseException:
             remove(directory)  # nobody listens there
             raise
+        return directory
 
 
 def _start(directory: Path, environ: Mapping[str, str]) -> None:

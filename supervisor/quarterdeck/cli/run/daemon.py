@@ -34,7 +34,6 @@ from quarterdeck.daemon.decisions import Decisions
 from quarterdeck.daemon.decks import LINGER_S, Decks, current_deck
 from quarterdeck.daemon.messages import Order, ServeRequest
 from quarterdeck.daemon.place import (
-    BACKLOG,
     KEY_NAME,
     SOCKET_NAME,
     StartTimeoutError,
@@ -42,6 +41,7 @@ from quarterdeck.daemon.place import (
     remove,
     socket_mark,
     start_lock,
+    tell_process,
 )
 from quarterdeck.daemon.server import DoorServer, RefusalError
 from quarterdeck.daemon.start import log_path
@@ -80,15 +80,36 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(prog="quarterdeck daemon")
     parser.add_argument("--listener", type=int, required=True)
     options = parser.parse_args(arguments)
+    listener = socket.socket(fileno=options.listener)
+    os.set_inheritable(listener.fileno(), False)  # noqa: FBT003 - takes no keyword
+    serve(Entrance(listener, daemon_dir()))
+
+
+def serve(entrance: "Entrance") -> NoReturn:
+    """Be the daemon, from here to the end of the process."""
     signal.signal(signal.SIGHUP, lambda *_: None)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     raise_open_files_limit()
     give_back_large_blocks()
-    listener = socket.socket(fileno=options.listener)
-    os.set_inheritable(listener.fileno(), False)  # noqa: FBT003 - takes no keyword
-    with listener:
-        listener.listen(BACKLOG)  # once more, so that doors see whose socket it is
-        sys.exit(asyncio.run(_run(listener, linger_s())))
+    with entrance.listener:
+        sys.exit(asyncio.run(_run(entrance, linger_s())))
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Where doors come in.
+
+    Attributes:
+        listener: their socket.
+        directory: that of the socket.
+        is_managed: whether a service manager started this daemon, which stays then.
+        is_lent: whether the socket is the service manager's, and outlives this daemon.
+    """
+
+    listener: socket.socket
+    directory: Path
+    is_managed: bool = False
+    is_lent: bool = False
 
 
 def linger_s() -> float:
@@ -157,14 +178,15 @@ class ServedDeck:
             await serve_locked(self.product, self.lock, serving)
 
 
-async def _run(listener: socket.socket, linger_s: float) -> int:
+async def _run(entrance: Entrance, linger_s: float) -> int:
     task = asyncio.current_task()
     assert task is not None
     _on_signal(task.cancel)
     log = DaemonLog()
     with ExitStack() as leaving:
         try:
-            await _serve(listener, log, linger_s, leaving)
+            tell_process(entrance.directory)
+            await _serve(entrance, log, linger_s, leaving)
         except asyncio.CancelledError:
             _log.info("told to end")
         except Exception as error:
@@ -173,14 +195,14 @@ async def _run(listener: socket.socket, linger_s: float) -> int:
                 _log.exception("the daemon cannot go on")
                 return ExitCode.INTERNAL
             _log.error("%s: %s", refusal.message, refusal.remedy)
-            await _refuse_all(listener, refusal)
+            await _refuse_all(entrance, refusal)
             return refusal.code
         return ExitCode.OK
 
 
-async def _serve(listener: socket.socket, log: "DaemonLog", linger_s: float, leaving: ExitStack) -> None:
+async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving: ExitStack) -> None:
     """Serve until nobody is there, or an order or a cancellation ends it."""
-    directory = daemon_dir()
+    directory = entrance.directory
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(configuration_digest((state_dir(),)))
         stack.push_async_callback(carried_through, runtime.release)
@@ -194,9 +216,10 @@ async def _serve(listener: socket.socket, log: "DaemonLog", linger_s: float, lea
         decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s)
         stack.push_async_callback(carried_through, decks.close)
         await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, shared.common).answer))
-        server = DoorServer(listener, read_key(directory / KEY_NAME), decks, to_refusal)
+        server = DoorServer(entrance.listener, read_key(directory / KEY_NAME), decks, to_refusal)
+        server.stays = entrance.is_managed
         log.follow(server)
-        mark = socket_mark(directory)
+        mark = socket_mark(directory) if not entrance.is_lent else None
         _on_signal(partial(server.obey, Order.END))
         serving = asyncio.create_task(server.run())
         _log.info("the daemon listens in %s (pid %d)", directory, os.getpid())
@@ -232,9 +255,8 @@ async def _has_left(server: DoorServer, directory: Path, mark: tuple[int, int] |
 
     The lock is held until the process has ended: who comes now waits, and starts another daemon.
     """
-    if (
-        mark is None or socket_mark(directory) != mark
-    ):  # somebody removed it: no door finds us, and all else is another's
+    if mark is None or socket_mark(directory) != mark:
+        # Somebody removed it, or lent it to us: no door finds us by it, or it is another's.
         return server.order is not None or not server.take_waiting()
     with ExitStack() as locked:
         try:
@@ -269,7 +291,7 @@ async def _open_deck(
             yield ServedDeck(product, lock)
 
 
-async def _refuse_all(listener: socket.socket, refusal: RefusalError) -> None:
+async def _refuse_all(entrance: Entrance, refusal: RefusalError) -> None:
     """Tell the doors that wait why they cannot be served."""
 
     def read(*_: object) -> Settings:
@@ -280,7 +302,8 @@ async def _refuse_all(listener: socket.socket, refusal: RefusalError) -> None:
         raise refusal
         yield
 
-    server = DoorServer(listener, read_key(daemon_dir() / KEY_NAME), Decks(read, open_none), to_refusal)
+    key = read_key(entrance.directory / KEY_NAME)
+    server = DoorServer(entrance.listener, key, Decks(read, open_none), to_refusal)
     serving = asyncio.create_task(server.run())
     await asyncio.sleep(REFUSE_S)
     serving.cancel()

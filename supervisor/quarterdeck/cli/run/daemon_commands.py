@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
+
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
@@ -14,7 +16,15 @@ from quarterdeck.common.words import duration, printable
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, Order
-from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, StartTimeoutError, daemon_dir
+from quarterdeck.daemon.place import (
+    SOCKET_NAME,
+    NoAnswerError,
+    NoDaemonError,
+    StartTimeoutError,
+    daemon_dir,
+    running_dir,
+    service_dir,
+)
 from quarterdeck.daemon.start import log_path, start_daemon
 
 CLIENTS: Final = ("CLIENT", "VERSION", "PID", "CALLS", "SINCE", "DECK", "FOLDER")
@@ -33,21 +43,29 @@ def up(
 
     Without this, it starts with the first client and ends some minutes after the last one.
     """
-    directory = daemon_dir()
-    if replace:
-        _end(directory, Order.REPLACE)
+    before = _end(Order.REPLACE) if replace else None
     with as_command_error(
         StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
     ):
-        start_daemon(directory, os.environ)
-    status = _ask(directory, Order.STAY)
+        directory = start_daemon(daemon_dir(), os.environ)
+    # A new daemon lives as the one that it replaces did.
+    stays = before is None or before.stays
+    status = _ask(directory, Order.STAY if stays else Order.STATUS)
     if status is None:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
     if json:
-        print_json(status)
+        print_json(msgspec.structs.replace(status, stays=stays or status.stays))
         return
     print_line(f"The daemon runs (process {status.pid}, quarterdeck {printable(status.version)}).")
-    print_line("It stays until `quarterdeck down`, or until you log out.")
+    if directory == service_dir():
+        print_line("It is a service: `quarterdeck service uninstall` ends that.")
+    elif stays:
+        print_line("It stays until `quarterdeck down`, or until you log out.")
+        print_line("To have it at each login: quarterdeck service install")
+    else:
+        print_line(
+            "It stays until some minutes after its last client, as the one before; `quarterdeck up` has it stay."
+        )
 
 
 def down(json: options.Json = False) -> None:
@@ -55,16 +73,18 @@ def down(json: options.Json = False) -> None:
 
     One that does not answer is killed.
     """
-    was_there = _end(daemon_dir(), Order.END)
+    was_there = _end(Order.END) is not None
     if json:
         print_json({"ended": was_there})
     else:
         print_line("The daemon has ended." if was_there else "No daemon runs.")
+        if (service_dir() / SOCKET_NAME).exists():
+            print_line("Its service starts it again with the next client: `quarterdeck service uninstall` ends that.")
 
 
 def status(json: options.Json = False) -> None:
     """Show the daemon: who is connected, from where and since when; and what runs."""
-    found = _ask(daemon_dir(), Order.STATUS)
+    found = _ask(running_dir(), Order.STATUS)
     if json:
         print_json({"running": found is not None, **({"daemon": found} if found is not None else {})})
         return
@@ -106,19 +126,24 @@ def _ask(directory: Path, order: Order) -> DaemonStatus | None:
         raise CommandError(ExitCode.NO_ANSWER, str(error), f"its log may say why: {log_path()}") from None
 
 
-def _end(directory: Path, order: Order) -> bool:
-    """End the daemon, by force where it does not answer, and wait until it has; whether one ran."""
+def _end(order: Order) -> DaemonStatus | None:
+    """End the daemon, by force where it does not answer, and wait until it has; what ran, of which little may be known.
+
+    None without one.
+    """
+    directory = running_dir()
     try:
-        pid = ask_daemon(directory, order).pid
+        before = ask_daemon(directory, order)
     except NoDaemonError:
-        return False
+        return None
     except NoAnswerError as error:
         with as_command_error(OSError, remedy=f"its log may say why: {log_path()}", code=ExitCode.NO_ANSWER):
-            pid = kill_daemon(directory)
-        print_line(f"{error}: it was killed (process {pid})", stderr=True)
-    if not wait_until_gone(directory, pid):
+            before = DaemonStatus(kill_daemon(directory), "", "", stays=True)
+        print_line(f"{error}: it was killed (process {before.pid})", stderr=True)
+    if not wait_until_gone(before.pid):
+        pid = before.pid
         raise CommandError(ExitCode.NO_ANSWER, f"the daemon does not end (process {pid})", f"kill -KILL {pid}")
-    return True
+    return before
 
 
 def _age(since: str) -> str:

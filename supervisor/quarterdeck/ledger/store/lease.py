@@ -7,7 +7,6 @@ So what `holder` says is believed only while the very process that wrote it is a
 not locked.  Neither descriptor is inherited by programs that we start.
 """
 
-import fcntl
 import os
 import threading
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Final, Self
 
 import msgspec
 
-from quarterdeck.common.locks import acquire
+from quarterdeck.common.locks import acquire, read_told, tell
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import LedgerError, UnsafeLedgerError, UnusableLedgerError
 from quarterdeck.ledger.events.events import decode_json, encode_json
@@ -85,7 +84,7 @@ class Lease:
         Raises:
             OSError: what was said before still is.
         """
-        told = _tell(self._directory, holder)
+        told = tell(self._directory / HOLDER_NAME, encode_json(holder))
         if self._told >= 0:
             os.close(self._told)
         self._told = told
@@ -142,36 +141,11 @@ def take_lease(
 
 def read_holder(directory: Path) -> Holder | None:
     """What the process that holds the lease at this moment says of itself; None when there is none, or it does not."""
+    said = read_told(directory / HOLDER_NAME, _MAX_HOLDER_BYTES)
     try:
-        descriptor = os.open(directory / HOLDER_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+        return decode_json(said, Holder) if said is not None else None
+    except msgspec.MsgspecError:
         return None
-    try:
-        if acquire(descriptor, operation=fcntl.LOCK_SH):
-            return None
-        return decode_json(os.read(descriptor, _MAX_HOLDER_BYTES), Holder)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _tell(directory: Path, holder: Holder) -> int:
-    """Write and lock the file, then give it its name."""
-    draft = directory / f".{HOLDER_NAME}.new"  # of one name, so that what a killed writer left is taken away
-    with suppress(FileNotFoundError):
-        os.unlink(draft)
-    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, encode_json(holder))
-        os.replace(draft, directory / HOLDER_NAME)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _held_message(directory: Path, holder: Holder | None, wanted: Holder) -> str:

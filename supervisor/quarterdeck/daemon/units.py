@@ -1,0 +1,121 @@
+"""What a service manager is told of the daemon: systemd's user units, and launchd's agent.  Pure.
+
+Nothing in the service's unit has a mount, user or process namespace made around the daemon (`ProtectSystem=`,
+`PrivateTmp=`, `RestrictNamespaces=` and their like): each sandbox makes its own, which an outer one would break.  What
+is there holds for servers, too: they start with the same filters, and without new privileges.
+"""
+
+import plistlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+MARK: Final = "written by `quarterdeck service install`"
+"""In the first lines of each file: what has it is ours to replace and to remove."""
+
+END_S: Final = 60
+"""For the daemon to end: calls under way, servers, native commands."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
+
+_HARDENING: Final = """\
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictRealtime=yes
+SystemCallArchitectures=native
+SystemCallFilter=~@clock @cpu-emulation @module @obsolete @raw-io @reboot @swap
+SystemCallErrorNumber=EPERM
+"""
+"""Each of them keeps programs from gaining privileges, which a `bwrap` that is installed set-user-ID needs."""
+
+
+def socket_unit(name: str, socket_path: str) -> str:
+    """The unit of the socket: systemd listens, and starts the daemon when a door comes.
+
+    Args:
+        name: of both units, without what follows the dot.
+        socket_path: absolute.
+    """
+    return f"""\
+# {MARK}; changes belong into a file beside it: systemctl --user edit {name}.socket
+[Unit]
+Description=Quarterdeck: where MCP clients come in
+
+[Socket]
+ListenStream={_escaped(socket_path)}
+FileDescriptorName=door
+SocketMode=0600
+DirectoryMode=0700
+Backlog=128
+
+[Install]
+WantedBy=sockets.target
+"""
+
+
+def service_unit(name: str, words: Iterable[str], environ: Mapping[str, str], *, is_hardened: bool = True) -> str:
+    """The unit of the daemon.
+
+    Args:
+        name: of both units, without what follows the dot.
+        words: the command line that runs the daemon; the first is an absolute path.
+        environ: variables of the daemon.
+        is_hardened: whether it may be kept from gaining privileges.
+    """
+    variables = "".join(f"Environment={_quoted(f'{key}={value}')}\n" for key, value in environ.items())
+    return f"""\
+# {MARK}; changes belong into a file beside it: systemctl --user edit {name}.service
+[Unit]
+Description=Quarterdeck: runs MCP servers for all clients
+Wants={name}.socket
+After={name}.socket
+
+[Service]
+Type=exec
+ExecStart={" ".join(_quoted(word).replace("$", "$$") for word in words)}
+{variables}WorkingDirectory=/
+UMask=0077
+LimitCORE=0
+Restart=on-failure
+RestartSec=200ms
+KillMode=mixed
+TimeoutStopSec={END_S}
+Delegate=yes
+OOMPolicy=continue
+{_HARDENING if is_hardened else ""}
+[Install]
+WantedBy=default.target
+"""
+
+
+def launch_agent(label: str, words: Iterable[str], environ: Mapping[str, str]) -> str:
+    """The agent's property list: launchd starts the daemon at login, and again when it dies."""
+    agent = {
+        "Label": label,
+        "ProgramArguments": list(words),
+        "EnvironmentVariables": dict(environ),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        # What has no type is slowed down for the sake of applications.
+        "ProcessType": "Interactive",
+        "WorkingDirectory": "/",
+        "Umask": 0o077,
+        "ExitTimeOut": END_S,
+        "HardResourceLimits": {"Core": 0},
+    }
+    head, end, body = plistlib.dumps(agent, sort_keys=False).decode().partition("<plist")
+    return f"{head}<!-- {MARK} -->\n{end}{body}"
+
+
+def is_ours(text: str) -> bool:
+    """Whether we wrote this file, whoever changed it since."""
+    return any(MARK in line for line in text.splitlines()[:4])
+
+
+def _quoted(word: str) -> str:
+    """A word of a unit."""
+    return word if _PLAIN.fullmatch(word) else '"' + _escaped(word).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")

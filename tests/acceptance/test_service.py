@@ -1,0 +1,131 @@
+"""The daemon under a service manager that holds its socket, which is played here as systemd does it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.clients.raw_client import RawStdioClient
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_json
+from support.processes.leftovers import assert_gone, no_leftovers
+
+from quarterdeck.cli.run.daemon_commands import down
+from quarterdeck.daemon import client
+from quarterdeck.daemon.client import ask_daemon
+from quarterdeck.daemon.messages import Order
+from quarterdeck.daemon.place import daemon_dir, remove, service_dir
+
+_EXEC: Final = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="door")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Manager:
+    """Holds the socket, and starts the daemon behind it."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.daemon: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> int:
+        """Start the daemon as systemd does: the socket is descriptor 3, and the variables name its process."""
+        assert self.daemon is None or self.daemon.poll() is not None
+        fd = self._listener.fileno()
+        self.daemon = subprocess.Popen(
+            [sys.executable, "-S", "-c", _EXEC, str(fd), *command("service", "run")],
+            pass_fds=[fd],
+            stdin=subprocess.DEVNULL,
+        )
+        return self.daemon.pid
+
+    def wait(self) -> int:
+        """Its exit status."""
+        assert self.daemon is not None
+        return self.daemon.wait(DEADLINE_S)
+
+
+@contextmanager
+def managing() -> Iterator[Manager]:
+    """A service manager whose socket is where `service install` puts it."""
+    directory = service_dir()
+    directory.mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "door.sock"))
+        listener.listen()
+        manager = Manager(listener)
+        try:
+            yield manager
+        finally:
+            if manager.daemon is not None and manager.daemon.poll() is None:
+                manager.daemon.terminate()
+                manager.wait()
+    remove(directory)
+
+
+@pytest.fixture(autouse=True)
+def by_the_daemon(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serves are doors here; no daemon is left."""
+    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
+    with no_leftovers(DEADLINE_S):
+        yield
+    assert not daemon_dir().exists()
+
+
+def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`down` would kill the service manager, or an order of it end the next daemon; each upgrade would end sessions."""
+    config = write_config(tmp_path / "mcp.json", s=row("echo"))
+    with ExitStack() as stack:
+        window = stack.enter_context(
+            RawStdioClient(command("serve", "--config", str(config), *PATIENT), deadline_s=DEADLINE_S)
+        )
+        window.initialize()
+        first = quarterdeck_json("status")["daemon"]
+
+        def is_served(by: int) -> None:
+            assert window.call("s__echo", text=f"{by}")["content"][0]["text"] == f"{by}"
+            found = ask_daemon(service_dir(), Order.STATUS)
+            assert (found.pid, found.stays, len(found.clients)) == (by, True, 1)
+
+        # A daemon that a door had started makes room.
+        manager = stack.enter_context(managing())
+        pid = manager.start()
+        assert_gone([first["pid"]], DEADLINE_S)
+        is_served(pid)
+
+        assert manager.daemon is not None
+        manager.daemon.kill()
+        manager.wait()
+        is_served(manager.start())
+
+        # Its queue outlives the daemon, and with it the order of who gave up waiting for an answer.
+        stopped = manager.daemon.pid
+        os.kill(stopped, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "ANSWER_S", 0.5)
+            down()
+        manager.wait()
+        assert f"it was killed (process {stopped})" in capsys.readouterr().err
+        is_served(manager.start())
+
+        window.close()
+        down()
+        assert manager.wait() == 0
+
+
+def test_a_socket_alone_is_no_daemon() -> None:
+    """`status` and `down` would start one, only to look at it or to end it."""
+    with managing():
+        assert not quarterdeck_json("status")["running"]
+        assert not quarterdeck_json("down")["ended"]

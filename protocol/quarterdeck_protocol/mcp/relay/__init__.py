@@ -9,8 +9,9 @@ items it hands on as bytes, checked once for what their readers refuse (UTF-8, d
     for line in buffer.feed(data):                       # `jsonrpc.LineBuffer` bounds the lines
         for event in relay.receive(line, clock()):
             match event: case Greeted(server): … case Answered(request_id, result): … case Junk(line): …
-    relay.request(7, "tools/call", b'{"name":"echo","arguments":{}}', meta=b"", progress=True)
-    relay.list_all(8, "tools/list", clock())             # ends in Listed(8, b"[…]"), as the server's own bytes
+    relay.call(7, "echo", b'{"text":"hi"}', meta=b"", progress=True)      # None when it was taken, else a Refusal
+    relay.request(8, "resources/read", b'{"uri":"file:///a"}')            # any other request, likewise
+    relay.list_all(9, "tools/list", clock())             # ends in Listed(9, b"[…]"), as the server's own bytes
 
 The caller's duties, after any entry (`receive`, `request`, `list_all`, `cancel`, `advance`, …): write what `take`
 gives, unless the server does not read (then leave it: a relay keeps no more than `MAX_REPLY_BYTES` of answers to such

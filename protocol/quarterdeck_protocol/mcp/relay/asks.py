@@ -1,9 +1,15 @@
-"""Requests of the server's that wait for our caller's answer: counted, bounded, each with a deadline.  Pure."""
+"""Requests of the server's: answered at once, or kept for our caller's answer, counted and with a deadline.  Pure."""
 
 from typing import Final
 
+from msgspec import Raw
+
 from quarterdeck_protocol.link.credit import Deadlines
-from quarterdeck_protocol.mcp.jsonrpc import correlation_key
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, correlation_key
+
+from .events import Asked
+from .lines import error_line, result_line
+from .steps import INVALID_REQUEST, METHOD_NOT_FOUND, checked_object
 
 MAX_ASKS: Final = 64
 """Of a server's requests at once: a person answers them one by one."""
@@ -17,13 +23,16 @@ MAX_ASK_BYTES: Final = 8 * 1024 * 1024
 MAX_ID_CHARS: Final = 256
 """Of an id that the server chose: it is kept, and sent back."""
 
+UNKNOWN_METHOD: Final = "this client did not declare that capability"
+
 ServerId = int | str
 
 
 class Asks:
     """See the module.  A request has two ids: the server's own, and ours (`ask_id`), which is never used twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, offers: frozenset[str]) -> None:
+        self._offers = offers
         self._last = 0
         self._deadlines = Deadlines()
         self._theirs: dict[int, ServerId] = {}
@@ -34,22 +43,24 @@ class Asks:
         """When `due` must be called at the latest, monotonic seconds."""
         return self._deadlines.soonest
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no other request is taken."""
-        return len(self._theirs) >= MAX_ASKS
-
-    def waits(self, server_id: ServerId) -> bool:
-        """Whether a request with this id has no answer yet."""
-        return correlation_key(server_id) in self._ours
-
-    def admit(self, server_id: ServerId, now: float) -> int:
-        """Book a request, and give our id of it."""
+    def receive(self, method: str, server_id: ServerId, params: Raw, now: float) -> Asked | bytes:
+        """What the caller is to answer, or the line that answers it at once."""
+        if method == "ping":
+            return result_line(server_id, b"{}")
+        if method not in self._offers:
+            return error_line(server_id, METHOD_NOT_FOUND, UNKNOWN_METHOD)
+        key = correlation_key(server_id)
+        if len(self._theirs) >= MAX_ASKS or key in self._ours:
+            return error_line(server_id, INVALID_REQUEST, "too many requests at once, or two with one id")
+        try:
+            checked = checked_object(bytes(params or b"{}"), max_bytes=MAX_ASK_BYTES)
+        except BodyError as problem:
+            return error_line(server_id, INVALID_REQUEST, f"the params cannot be passed on: {problem}")
         self._last += 1
         self._theirs[self._last] = server_id
-        self._ours[correlation_key(server_id)] = self._last
+        self._ours[key] = self._last
         self._deadlines.add(self._last, now + ASK_S)
-        return self._last
+        return Asked(self._last, method, checked)
 
     def end(self, ask_id: int) -> ServerId | None:
         """Forget a request, and give the server's id of it; None when it has ended already."""

@@ -14,27 +14,18 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     Message,
     correlation_key,
     split_line,
-    split_result,
 )
 
 from . import events
-from .asks import MAX_ASK_BYTES, MAX_ID_CHARS, Asks
+from .asks import MAX_ID_CHARS, Asks
+from .dialogues import Dialogues, Question
 from .eras import Client, envelope
 from .greeting import greet
-from .lines import error_line, notification_line, request_line, result_line
+from .lines import call_line, error_line, members_of, notification_line, request_line, result_line
 from .notes import MAX_NOTE_BYTES, read_acknowledged, read_cancelled, read_note
 from .paging import list_all
-from .replies import ids_in, parts_of, read_error
-from .steps import (
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    Ask,
-    Dialogue,
-    ErrorReply,
-    SilenceError,
-    checked_object,
-)
+from .replies import ids_in, outcome_of, reply_of, unreadable
+from .steps import INVALID_REQUEST, ErrorReply
 from .subscription import Subscription
 
 FIRST_ID: Final = 1 << 40
@@ -43,11 +34,12 @@ FIRST_ID: Final = 1 << 40
 MAX_IN_FLIGHT: Final = 8192
 """Requests of the caller's without an answer, as many as a link has."""
 
+MAX_LISTS: Final = 64
+"""Lists that are being taken at once."""
+
 MAX_REPLY_BYTES: Final = 256 * 1024
 """Answers to the server that nobody has taken: a server that asks and does not read gets no more of them."""
 
-UNKNOWN_METHOD: Final = "this client did not declare that capability"
-UNREADABLE: Final = "the server's answer does not follow MCP"
 ECHOED: Final = "the program sends back what it is sent"
 NO_MESSAGE: Final = "the answer is not a JSON-RPC message: broken, cut, or nested too deeply"
 
@@ -66,16 +58,6 @@ class Refusal(StrEnum):
 
     NOT_OPEN = "not_open"
     BUSY = "busy"
-
-
-class _Talk:
-    """A dialogue under way, and whose it is: the caller's request, or 0 for our own."""
-
-    __slots__ = ("request_id", "steps")
-
-    def __init__(self, steps: Dialogue, request_id: int) -> None:
-        self.steps = steps
-        self.request_id = request_id
 
 
 class Relay:
@@ -103,32 +85,31 @@ class Relay:
         """
         self._client = client
         self._max_bytes = max_bytes
-        self._offers = offers
         self._stamp = b""
         self._out: list[bytes] = []
         self._reply_bytes = 0
         self._calls = Deadlines()
-        self._last_own = 0
-        self._talks: dict[int, _Talk] = {}
-        self._talks_until = Deadlines()
-        self._asks = Asks()
+        self._dialogues = Dialogues()
+        self._asks = Asks(offers)
         self._subscription = Subscription()
         self.server: events.Server | None = None
-        self._begin(greet(client, era, forced), 0, now)
+        self._send(self._dialogues.begin(greet(client, era, forced), None, now))
 
     # What the caller does
 
     @property
     def wake_at(self) -> float:
         """When `advance` must be called at the latest, monotonic seconds; infinite for never."""
-        return min(self._calls.soonest, self._talks_until.soonest, self._asks.soonest, self._subscription.wake_at)
+        return min(self._calls.soonest, self._dialogues.soonest, self._asks.soonest, self._subscription.wake_at)
 
     def take(self) -> bytes:
         """The lines to write now, empty for none.  While the server does not read, leave them here."""
-        if not self._out:
-            return b""
-        lines = b"".join(self._out)
-        self._out.clear()
+        out = self._out
+        if len(out) == 1:
+            self._reply_bytes = 0
+            return out.pop()
+        lines = b"".join(out)
+        out.clear()
         self._reply_bytes = 0
         return lines
 
@@ -155,37 +136,47 @@ class Relay:
         Raises:
             RelayMisuseError: the number is in use.
         """
-        if self.server is None:
-            return Refusal.NOT_OPEN
-        if len(self._calls) >= MAX_IN_FLIGHT:
-            return Refusal.BUSY
         wire_id = FIRST_ID + request_id
-        if wire_id in self._calls:
-            raise RelayMisuseError(f"request {request_id} is under way already")
-        self._calls.add(wire_id, until)
-        members = self._stamp
-        if meta or progress:
-            own = meta.strip()[1:-1].strip()
-            token = b'"progressToken":%d' % wire_id if progress else b""
-            members = b",".join(part for part in (own, members, token) if part)
-        self._out.append(request_line(wire_id, method, params, members))
+        if (refusal := self._admit(wire_id, until)) is None:
+            meta = self._meta(wire_id, meta, progress) if meta or progress else self._stamp
+            self._out.append(request_line(wire_id, method, params, meta))
+        return refusal
+
+    def call(
+        self,
+        request_id: int,
+        tool: str,
+        arguments: bytes = b"{}",
+        *,
+        meta: bytes = b"",
+        progress: bool = False,
+        until: float = inf,
+    ) -> Refusal | None:
+        """`request` for `tools/call`, which costs less so."""
+        wire_id = FIRST_ID + request_id
+        if (refusal := self._admit(wire_id, until)) is not None:
+            return refusal
+        meta = self._meta(wire_id, meta, progress) if meta or progress else self._stamp
+        self._out.append(call_line(wire_id, tool, arguments, meta))
         return None
 
     def list_all(self, request_id: int, method: str, now: float) -> Refusal | None:
         """Take a whole list, all pages: ends in `Listed`, `ListingFailed` or `Refused`; see `request`, `paging`."""
         if self.server is None:
             return Refusal.NOT_OPEN
-        self._begin(list_all(request_id, method), request_id, now)
+        if len(self._dialogues) >= MAX_LISTS:
+            return Refusal.BUSY
+        self._send(self._dialogues.begin(list_all(request_id, method), request_id, now))
         return None
 
     def cancel(self, request_id: int, reason: str = "") -> bool:
         """Give up a request and tell the server; a late answer is dropped.  False when it has ended already."""
         wire_id = FIRST_ID + request_id
         if not self._calls.remove(wire_id):
-            mine = (key for key, talk in self._talks.items() if talk.request_id == request_id != 0)
-            if (wire_id := next(mine, 0)) == 0:
+            wire_id = self._dialogues.asked_for(request_id)
+            if not wire_id:
                 return False
-            self._end_talk(wire_id).steps.close()
+            self._dialogues.drop(wire_id)
         self._tell_cancelled(wire_id, reason or "the caller gave up")
         return True
 
@@ -232,8 +223,7 @@ class Relay:
 
     def in_flight(self) -> list[int]:
         """The caller's requests without an answer: when the connection ends, what came of them is unknown."""
-        listing = [talk.request_id for talk in self._talks.values() if talk.request_id]
-        return [wire_id - FIRST_ID for wire_id in self._calls] + listing
+        return [wire_id - FIRST_ID for wire_id in self._calls] + self._dialogues.requests()
 
     # What the clock does
 
@@ -244,8 +234,8 @@ class Relay:
             self._calls.remove(wire_id)
             self._tell_cancelled(wire_id, "the deadline has passed")
             happened.append(events.Expired(wire_id - FIRST_ID))
-        for wire_id in self._talks_until.due(now):
-            happened += self._resume(self._end_talk(wire_id), SilenceError(), now)
+        for wire_id in self._dialogues.due(now):
+            happened += self._resume(wire_id, None, now)
         for ask_id in self._asks.due(now):
             self.refuse(ask_id, INVALID_REQUEST, "nobody answered in time")
             happened.append(events.AskEnded(ask_id, events.EndOfAsk.EXPIRED))
@@ -262,37 +252,20 @@ class Relay:
         except BodyError:
             return self._junk(line, now)
         if message.method is UNSET:
-            return self._answered(message, now)
+            key = message.id if type(message.id) is int else correlation_key(message.id)
+            if isinstance(key, int) and self._calls.pop(key, None) is not None:
+                return (outcome_of(message, key - FIRST_ID, self._max_bytes),)
+            return self._answered(key, message, now)
         if message.id is UNSET:
             return self._noted(message, line, now)
         return self._asked(message, line, now)
 
-    def _answered(self, message: Message, now: float) -> Events:
-        key = message.id if type(message.id) is int else correlation_key(message.id)
-        if not isinstance(key, int):
-            return ()
-        if self._calls.remove(key):
-            return (self._outcome(key - FIRST_ID, message),)
+    def _answered(self, key: int | str | None, message: Message, now: float) -> Events:
         if self._subscription.is_asked_by(key):
-            return self._subscription_ended(message, now)
-        if key not in self._talks:
-            return ()  # late, forged, or a second answer
-        talk = self._end_talk(key)
-        try:
-            result, error = parts_of(message)
-            return self._resume(talk, read_error(error) if error else result, now)
-        except BodyError:
-            return self._resume(talk, ErrorReply(PARSE_ERROR, UNREADABLE), now)
-
-    def _outcome(self, request_id: int, message: Message) -> events.Event:
-        try:
-            result, error = parts_of(message)
-            if error:
-                refused = read_error(error)
-                return events.Refused(request_id, refused.code, refused.message, refused.data)
-            return events.Answered(request_id, split_result(result, max_bytes=self._max_bytes))
-        except BodyError as problem:
-            return events.Spoiled(request_id, str(problem))
+            return self._subscription.answered(is_error=bool(message.error), now=now)
+        if isinstance(key, int) and key in self._dialogues:
+            return self._resume(key, reply_of(message), now)
+        return ()  # late, forged, or a second answer
 
     def _junk(self, line: bytes, now: float) -> Events:
         """Take a line that is no message: a request that it was meant to answer ends here, not by timeout."""
@@ -302,8 +275,8 @@ class Relay:
         for key in ids_in(line):
             if self._calls.remove(key):
                 return junk, events.Spoiled(key - FIRST_ID, NO_MESSAGE)
-            if key in self._talks:
-                return junk, *self._resume(self._end_talk(key), ErrorReply(PARSE_ERROR, UNREADABLE), now)
+            if key in self._dialogues:
+                return junk, *self._resume(key, unreadable(), now)
         return (junk,)
 
     def _noted(self, message: Message, line: bytes, now: float) -> Events:
@@ -326,7 +299,7 @@ class Relay:
     def _cancelled(self, params: msgspec.Raw, now: float) -> Events:
         server_id = read_cancelled(params)
         if self._subscription.is_asked_by(correlation_key(server_id)):
-            return self._subscription_lost(now)
+            return self._subscription.lost(now)
         ask_id = self._asks.cancelled(server_id)
         return () if ask_id is None else (events.AskEnded(ask_id, events.EndOfAsk.CANCELLED),)
 
@@ -341,83 +314,66 @@ class Relay:
         """Answer a server's request at once where it is not the caller's: a flood must not stand before our answers."""
         method, server_id = str(message.method), message.id
         key = correlation_key(server_id)
-        if method in OPENING_REQUESTS and self.server is None and isinstance(key, int) and key in self._talks:
-            self._end_talk(key).steps.close()
+        if method in OPENING_REQUESTS and self.server is None and isinstance(key, int) and key in self._dialogues:
+            self._dialogues.drop(key)
             return (events.GreetingFailed(ECHOED, INVALID_REQUEST, is_echo=True),)
         if not isinstance(server_id, int | str) or (isinstance(server_id, str) and len(server_id) > MAX_ID_CHARS):
             return (events.Junk(line),)
         if self._reply_bytes > MAX_REPLY_BYTES:
             return ()
-        if method == "ping":
-            self._reply(result_line(server_id, b"{}"))
-        elif method not in self._offers:
-            self._reply(error_line(server_id, METHOD_NOT_FOUND, UNKNOWN_METHOD))
-        elif self._asks.is_full or self._asks.waits(server_id):
-            self._reply(error_line(server_id, INVALID_REQUEST, "too many requests at once, or two with one id"))
+        asked = self._asks.receive(method, server_id, message.params, now)
+        if isinstance(asked, events.Asked):
+            return (asked,)
+        self._reply(asked)
+        return ()
+
+    # Requests
+
+    def _admit(self, wire_id: int, until: float) -> Refusal | None:
+        """Book a request of the caller's, unless it cannot be sent."""
+        calls = self._calls
+        if self.server is None:
+            return Refusal.NOT_OPEN
+        if len(calls) >= MAX_IN_FLIGHT:
+            return Refusal.BUSY
+        if wire_id in calls:
+            raise RelayMisuseError(f"request {wire_id - FIRST_ID} is under way already")
+        if until == inf:
+            calls[wire_id] = inf
         else:
-            try:
-                params = checked_object(bytes(message.params), max_bytes=MAX_ASK_BYTES) if message.params else b"{}"
-            except BodyError as problem:
-                self._reply(error_line(server_id, INVALID_REQUEST, f"the params cannot be passed on: {problem}"))
-            else:
-                return (events.Asked(self._asks.admit(server_id, now), method, params),)
-        return ()
+            calls.add(wire_id, until)
+        return None
 
-    # Dialogues
+    def _meta(self, wire_id: int, meta: bytes, progress: bool) -> bytes:
+        token = b'"progressToken":%d' % wire_id if progress else b""
+        return b",".join(part for part in (members_of(meta), self._stamp, token) if part)
 
-    def _begin(self, dialogue: Dialogue, request_id: int, now: float) -> None:
-        self._send(_Talk(dialogue, request_id), next(dialogue), now)
+    # Our own requests
 
-    def _send(self, talk: _Talk, ask: Ask, now: float) -> None:
-        wire_id = self._next_id()
-        self._talks[wire_id] = talk
-        if ask.timeout_s is not None:
-            self._talks_until.add(wire_id, now + ask.timeout_s)
-        self._out.append(request_line(wire_id, ask.method, ask.params, self._stamp))
+    def _send(self, question: Question) -> None:
+        ask = question.ask
+        self._out.append(request_line(question.wire_id, ask.method, ask.params, self._stamp))
 
-    def _end_talk(self, wire_id: int) -> _Talk:
-        self._talks_until.remove(wire_id)
-        return self._talks.pop(wire_id)
-
-    def _resume(self, talk: _Talk, reply: bytes | Exception, now: float) -> Events:
-        try:
-            ask = talk.steps.send(reply) if isinstance(reply, bytes) else talk.steps.throw(reply)
-        except StopIteration as end:
-            event: events.Event = end.value
-            if isinstance(event, events.Greeted):
-                self._open(event.server)
-            return (event,)
-        self._send(talk, ask, now)
-        return ()
-
-    def _open(self, server: events.Server) -> None:
-        self.server = server
-        self._stamp = envelope(server.era, self._client)
-        if not server.is_modern:
-            self.notify("notifications/initialized")
-
-    def _subscription_ended(self, message: Message, now: float) -> Events:
-        """An answer ends it in good order; an error refuses it, or breaks it off when it was acknowledged before."""
-        if message.error and self._subscription.is_open:
-            return self._subscription_lost(now)
-        self._subscription.ended()
-        return ()
-
-    def _subscription_lost(self, now: float) -> Events:
-        self._subscription.lost(now)
-        kinds, uris = self._subscription.kinds, self._subscription.uris
-        return (*((events.Changed(kinds),) if kinds else ()), *map(events.Updated, uris))
+    def _resume(self, wire_id: int, reply: bytes | ErrorReply | None, now: float) -> Events:
+        match self._dialogues.resume(wire_id, reply, now):
+            case Question() as question:
+                self._send(question)
+                return ()
+            case events.Greeted(server=server) as event:
+                self.server = server
+                self._stamp = envelope(server.era, self._client)
+                if not server.is_modern:
+                    self.notify("notifications/initialized")
+                return (event,)
+            case event:
+                return (event,)
 
     def _ask_subscription(self) -> None:
-        wire_id = self._next_id()
+        wire_id = self._dialogues.next_id()
         self._subscription.asked(wire_id)
         self._out.append(request_line(wire_id, "subscriptions/listen", self._subscription.params, self._stamp))
 
     # Lines
-
-    def _next_id(self) -> int:
-        self._last_own += 1
-        return self._last_own
 
     def _tell_cancelled(self, wire_id: int, reason: str) -> None:
         params = msgspec.json.encode({"requestId": wire_id, "reason": reason})

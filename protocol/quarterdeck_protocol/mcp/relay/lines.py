@@ -7,45 +7,66 @@ from typing import Final
 
 import msgspec
 
+_LF: Final = 10
+_CR: Final = 13
+"""As numbers: to look for these takes a third of the time that it takes for bytes (measured)."""
+
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 def request_line(wire_id: int, method: str, params: bytes, meta: bytes) -> bytes:
     """A request; `params` is one JSON object without `_meta`, `meta` the members of that; each empty for none."""
-    head = b'{"jsonrpc":"2.0","id":%d,"method":%s' % (wire_id, _encode(method))
-    return _one_line(head, params, meta)
+    return _line(b'{"jsonrpc":"2.0","id":%d,"method":%s' % (wire_id, _encode(method)), params, meta)
+
+
+def call_line(wire_id: int, tool: str, arguments: bytes, meta: bytes) -> bytes:
+    """The request `tools/call`; `arguments` is one JSON object, `meta` as for `request_line`.  Copies nothing twice."""
+    if _LF in arguments or _CR in arguments:
+        arguments = arguments.translate(_SPACES)
+    return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%s,"arguments":%s%s' % (
+        wire_id,
+        _encode(tool),
+        arguments,
+        b',"_meta":{%s}}}\n' % meta if meta else b"}}\n",
+    )
 
 
 def notification_line(method: str, params: bytes, meta: bytes) -> bytes:
     """A notification; see `request_line`."""
-    return _one_line(b'{"jsonrpc":"2.0","method":%s' % _encode(method), params, meta)
+    return _line(b'{"jsonrpc":"2.0","method":%s' % _encode(method), params, meta)
 
 
-def result_line(server_id: int | str | None, result: bytes) -> bytes:
+def result_line(server_id: int | str, result: bytes) -> bytes:
     """The answer to a request of the server's: one JSON object."""
-    return _unbroken(b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (_encode(server_id), result))
+    return b'{"jsonrpc":"2.0","id":%s,"result":%s}\n' % (_encode(server_id), _unbroken(result))
 
 
-def error_line(server_id: int | str | None, code: int, message: str, data: bytes = b"") -> bytes:
+def error_line(server_id: int | str, code: int, message: str, data: bytes = b"") -> bytes:
     """The refusal of a request of the server's; `data` is any JSON, empty for none."""
     error: dict[str, object] = {"code": code, "message": message}
     if data:
-        error["data"] = msgspec.Raw(data)
-    return _unbroken(b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (_encode(server_id), _encode(error)))
+        error["data"] = msgspec.Raw(_unbroken(data))
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}\n' % (_encode(server_id), _encode(error))
 
 
-def _one_line(head: bytes, params: bytes, meta: bytes) -> bytes:
+def members_of(meta: bytes) -> bytes:
+    """What stands between the braces of a JSON object."""
+    return _unbroken(meta).strip()[1:-1].strip()
+
+
+def _line(head: bytes, params: bytes, meta: bytes) -> bytes:
+    if not params:
+        return b'%s,"params":{"_meta":{%s}}}\n' % (head, meta) if meta else head + b"}\n"
+    params = _unbroken(params)
     if not meta:
-        return _unbroken(b'%s,"params":%s}' % (head, params) if params else head + b"}")
-    inner = params.rstrip()[:-1].rstrip()
-    comma = b"{" if not inner else b"" if inner.endswith(b"{") else b","
-    return _unbroken(b'%s,"params":%s%s"_meta":{%s}}}' % (head, inner, comma, meta))
+        return b'%s,"params":%s}\n' % (head, params)
+    open_object = params.rstrip()[:-1].rstrip()
+    comma = b"" if open_object.endswith(b"{") else b","
+    return b'%s,"params":%s%s"_meta":{%s}}}\n' % (head, open_object, comma, meta)
 
 
-def _unbroken(line: bytes) -> bytes:
-    if b"\n" in line or b"\r" in line:
-        line = line.translate(_SPACES)
-    return line + b"\n"
+def _unbroken(json: bytes) -> bytes:
+    return json.translate(_SPACES) if _LF in json or _CR in json else json
 
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, Message
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, Message, split_result
 
-from .events import MAX_ERROR_CHARS
-from .steps import ErrorReply, checked_value
+from .events import MAX_ERROR_CHARS, Answered, Refused, Spoiled
+from .steps import PARSE_ERROR, ErrorReply, checked_value
 
 MAX_DATA_BYTES: Final = 64 * 1024
 """Of an error's `data`; more than that is left out."""
@@ -25,26 +25,47 @@ class _ErrorObject(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"")
 
 
-def parts_of(message: Message) -> tuple[bytes, bytes]:
-    """The result and the error of an answer, one of them empty.
-
-    Raises:
-        BodyError: it has both, or neither.
-    """
-    result, error = bytes(message.result), bytes(message.error)
-    if bool(result) == bool(error):
-        raise BodyError("the answer has " + ("both result and error" if result else "neither result nor error"))
-    return result, error
-
-
-def read_error(error: bytes) -> ErrorReply:
-    """The error of a reply; `data` that may not be passed on is left out.
-
-    Raises:
-        BodyError: it is no error object.
-    """
+def outcome_of(message: Message, request_id: int, max_bytes: int) -> Answered | Refused | Spoiled:
+    """What an answer is to whoever asked."""
     try:
-        parsed = _error.decode(error)
+        if message.result and not message.error:
+            return Answered(request_id, split_result(bytes(message.result), max_bytes=max_bytes))
+        refused = _error_of(message)
+        return Refused(request_id, refused.code, refused.message, refused.data)
+    except BodyError as problem:
+        return Spoiled(request_id, str(problem))
+
+
+def reply_of(message: Message) -> bytes | ErrorReply:
+    """What an answer is to a dialogue."""
+    if message.result and not message.error:
+        return bytes(message.result)
+    try:
+        return _error_of(message)
+    except BodyError:
+        return unreadable()
+
+
+def unreadable() -> ErrorReply:
+    """What an answer that cannot be read is to a dialogue."""
+    return ErrorReply(PARSE_ERROR, "the server's answer does not follow MCP")
+
+
+def ids_in(line: bytes) -> Iterator[int]:
+    """What a line that is no message may be the answer to: numbers that stand as an id near its beginning or end."""
+    return (int(match[1]) for match in _ID.finditer(line[:_ID_WINDOW] + b" " + line[-_ID_WINDOW:]))
+
+
+def _error_of(message: Message) -> ErrorReply:
+    """The error of an answer; `data` that may not be passed on is left out.
+
+    Raises:
+        BodyError: it is no error object, and nothing else is it.
+    """
+    if message.result or not message.error:
+        raise BodyError("the answer has " + ("both result and error" if message.result else "neither result nor error"))
+    try:
+        parsed = _error.decode(message.error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BodyError("the error is not a JSON-RPC error object") from None
     data = bytes(parsed.data)
@@ -53,11 +74,6 @@ def read_error(error: bytes) -> ErrorReply:
     except BodyError:
         data = b""
     return ErrorReply(parsed.code, parsed.message[:MAX_ERROR_CHARS], data)
-
-
-def ids_in(line: bytes) -> Iterator[int]:
-    """What a line that is no message may be the answer to: numbers that stand as an id near its beginning or end."""
-    return (int(match[1]) for match in _ID.finditer(line[:_ID_WINDOW] + b" " + line[-_ID_WINDOW:]))
 
 
 _error: Final = msgspec.json.Decoder(_ErrorObject)

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from .events import Changed, Updated
+
 RELISTEN_S: Final = 1.0
 """Before a lost subscription is asked for again; twice as long after each further loss without a word between."""
 
@@ -71,8 +73,16 @@ class Subscription:
         """It was ended in good order, or refused: it is not asked again."""
         self.wire_id = 0
 
-    def lost(self, now: float) -> None:
-        """The server gave it up."""
+    def lost(self, now: float) -> list[Changed | Updated]:
+        """The server gave it up: nothing is known any more of what was listened for."""
         self.wire_id = 0
         self.wake_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, MAX_RELISTEN_S)
+        return [*([Changed(self.kinds)] if self.kinds else []), *map(Updated, self.uris)]
+
+    def answered(self, *, is_error: bool, now: float) -> list[Changed | Updated]:
+        """A result ends it in good order; an error refuses it, or breaks it off when it was acknowledged before."""
+        if is_error and self.is_open:
+            return self.lost(now)
+        self.ended()
+        return []

@@ -1,0 +1,93 @@
+"""Dialogues that are under way: which request each waits for, since when, and whose it is.  Pure."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from quarterdeck_protocol.link.credit import Deadlines
+
+from .events import Event
+from .steps import Ask, Dialogue, ErrorReply, SilenceError
+
+
+class Question(NamedTuple):
+    """What a dialogue asks next, to be sent under this id."""
+
+    wire_id: int
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """`request_id` is the caller's, None for one of our own."""
+
+    dialogue: Dialogue
+    request_id: int | None
+
+
+class Dialogues:
+    """See the module.  Ids count from 1, and are never used twice."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._talks: dict[int, _Talk] = {}
+        self._until = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._talks)
+
+    def __contains__(self, wire_id: object) -> bool:
+        return wire_id in self._talks
+
+    @property
+    def soonest(self) -> float:
+        """When `due` must be called at the latest, monotonic seconds."""
+        return self._until.soonest
+
+    def next_id(self) -> int:
+        """A fresh id."""
+        self._last += 1
+        return self._last
+
+    def begin(self, dialogue: Dialogue, request_id: int | None, now: float) -> Question:
+        """Start one; what it asks first."""
+        return self._ask(_Talk(dialogue, request_id), next(dialogue), now)
+
+    def resume(self, wire_id: int, reply: bytes | ErrorReply | None, now: float) -> Question | Event:
+        """Go on with what came of a question (None: silence): the next, or the event that it ends in."""
+        talk = self._take(wire_id)
+        try:
+            if isinstance(reply, bytes):
+                ask = talk.dialogue.send(reply)
+            else:
+                ask = talk.dialogue.throw(reply or SilenceError())
+        except StopIteration as end:
+            event: Event = end.value
+            return event
+        return self._ask(talk, ask, now)
+
+    def drop(self, wire_id: int) -> None:
+        """End one that nobody waits for any more."""
+        self._take(wire_id).dialogue.close()
+
+    def asked_for(self, request_id: int) -> int:
+        """The id under which the dialogue of this request waits for an answer, 0 for none."""
+        return next((wire_id for wire_id, talk in self._talks.items() if talk.request_id == request_id), 0)
+
+    def requests(self) -> list[int]:
+        """The caller's requests among them."""
+        return [talk.request_id for talk in self._talks.values() if talk.request_id is not None]
+
+    def due(self, now: float) -> list[int]:
+        """The ids whose deadline passes now."""
+        return self._until.due(now)
+
+    def _ask(self, talk: _Talk, ask: Ask, now: float) -> Question:
+        wire_id = self.next_id()
+        self._talks[wire_id] = talk
+        if ask.timeout_s is not None:
+            self._until.add(wire_id, now + ask.timeout_s)
+        return Question(wire_id, ask)
+
+    def _take(self, wire_id: int) -> _Talk:
+        self._until.remove(wire_id)
+        return self._talks.pop(wire_id)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
-from quarterdeck_sandbox.inside import kernel
+from quarterdeck_sandbox.inside import compiled, kernel
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
@@ -79,12 +79,15 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     pasta, slirp4netns = _find("pasta", path), _find("slirp4netns", path)
     reason = _tun_reason(user) if pasta or slirp4netns else ""
     landlock_abi, seccomp = try_kernel(names.machine)
+    gate, gate_why = try_gate(names.machine)
     return replace(
         machine,
         other_users=user != 0 or os.geteuid() != 0 or try_other_users(),
         bubblewrap=try_bubblewrap(user, names.machine, path),
         landlock_abi=landlock_abi,
         seccomp=seccomp,
+        gate=gate,
+        gate_why=gate_why,
         closes=try_closing(user),
         cgroups=try_cgroups(user),
         pasta="" if reason else pasta,
@@ -195,6 +198,20 @@ def try_closing(uid: int) -> bool:
             return bool((folder / "open").read_bytes()) and not closed.read_bytes()
         except FileNotFoundError:
             return False  # it could be moved
+
+
+def try_gate(architecture: str) -> tuple[str, str]:
+    """The compiled gate's path, or why there is an interpreter in its place; a run of less than a millisecond."""
+    if architecture not in compiled.ARCHITECTURES:
+        return "", f"there is none for {architecture}"
+    if not os.path.exists(compiled.PROGRAM):
+        return "", "this installation was built without a C compiler"
+    tried = run([compiled.PROGRAM, "version"], uid=os.geteuid())
+    if tried.why:
+        return "", f"the compiled one does not run here: {tried.why}"
+    if not tried.stdout.startswith(compiled.version(architecture)):
+        return "", "the compiled one is of other sources than these"
+    return compiled.PROGRAM, ""
 
 
 def try_other_users() -> bool:

@@ -145,6 +145,7 @@ def observe_receipt(
         network=describe_network(confinement),
         shown=confinement.view.shown,
         gaps=tuple(gaps),
+        gate="compiled" if confinement.machine.gate else "interpreter",
     )
 
 

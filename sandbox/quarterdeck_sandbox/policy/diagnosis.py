@@ -154,6 +154,7 @@ def _mechanisms(machine: Machine) -> Iterator[DiagnosisLine]:
         yield DiagnosisLine("seccomp", LineState.OK, "a filter of system calls was loaded, and held")
     else:
         yield DiagnosisLine("seccomp", LineState.MISSING, "no filter can be loaded", seccomp_remedy(machine))
+    yield _gate(machine)
     for controller in CONTROLLERS:
         subject = f"control group: {controller}"
         if place := machine.cgroups.controllers.get(controller):
@@ -194,6 +195,14 @@ def _landlock(machine: Machine) -> DiagnosisLine:
     return DiagnosisLine("landlock", LineState.OK, f"version {abi}; {role}" if spare else f"version {abi}")
 
 
+def _gate(machine: Machine) -> DiagnosisLine:
+    """Which of two kinds starts programs: both confine alike, so that neither is weaker."""
+    if machine.gate:
+        return DiagnosisLine("gate", LineState.OK, "compiled")
+    what = f"interpreter, about 10 ms slower a start: {machine.gate_why}"
+    return DiagnosisLine("gate", LineState.OK, what, gate_remedy(machine))
+
+
 def _internet(machine: Machine) -> DiagnosisLine:
     subject, helper = "internet without the host", machine.pasta or machine.slirp4netns
     if machine.gives_internet:
@@ -232,6 +241,10 @@ NEWER_BUBBLEWRAP: Final = (
 
 OTHER_SYSTEM: Final = (
     'run it on Linux, or in a Linux virtual machine; with limits only: --allow-unsandboxed or "minimum": "limits"'
+)
+
+GATE: Final = (
+    "install a wheel for this platform; or, from a clone, a C compiler (apt install gcc) and then quarterdeck again"
 )
 
 LANDLOCK: Final = (
@@ -302,6 +315,11 @@ def seccomp_remedy(machine: Machine) -> str:
     if machine.architecture not in ("x86_64", "aarch64"):
         return "use a machine with x86-64 or aarch64: there is no filter for others"
     return "use a kernel with CONFIG_SECCOMP_FILTER, and a 64-bit Python"
+
+
+def gate_remedy(machine: Machine) -> str:
+    """The remedy where the gate is an interpreter; empty where there is no other."""
+    return GATE if machine.architecture in ("x86_64", "aarch64") else ""
 
 
 def cgroups_remedy(machine: Machine) -> str:

@@ -66,6 +66,8 @@ class Machine:
         other_users: whether root may become other users here, give them files and end them; a container may forbid it.
         landlock_abi: 0 when the kernel has none or it is switched off.
         seccomp: filters can be loaded, and there is one for this architecture.
+        gate: path of the compiled gate and reaper that was seen to work (`inside/compiled`); empty where an interpreter
+            takes their place, and `gate_why` says why.
         closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
         pasta: its path if it was seen to work, else empty; likewise `slirp4netns`.
         nsenter: its path, or empty; needed to close private ranges, as is `ip`.
@@ -83,6 +85,8 @@ class Machine:
     bubblewrap: Bubblewrap = Bubblewrap()
     landlock_abi: int = 0
     seccomp: bool = False
+    gate: str = ""
+    gate_why: str = ""
     closes: bool = False
     cgroups: Cgroups = Cgroups()
     pasta: str = ""

@@ -45,6 +45,7 @@ class Receipt(msgspec.Struct, frozen=True):
         network: the mode in force, in words for people.
         shown: one line for each path, grant or prefix that the policy or the program's own needs opened.
         gaps: one line for each way in which this is weaker than wanted.
+        gate: what prepared it and let it go: `compiled`, or `interpreter`.
     """
 
     tier: Tier
@@ -53,6 +54,7 @@ class Receipt(msgspec.Struct, frozen=True):
     network: str = ""
     shown: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    gate: str = ""
 
 
 APART_ABI: Final = 2

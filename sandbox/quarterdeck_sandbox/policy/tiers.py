@@ -24,7 +24,7 @@ from .host_names import FIRST_FREE_PORT
 from .mounts import Mount, MountKind, ancestors
 
 INSIDE: Final = "/.quarterdeck"
-"""Where the gate's modules are shown; our own code, nothing secret."""
+"""Where the gate is shown, a program or a folder of modules; our own code, nothing secret."""
 
 SCRATCH_BYTES: Final = 512 * 1024 * 1024
 """A temporary filesystem's size where the policy sets none: it is memory."""
@@ -49,12 +49,12 @@ SETTINGS: Final = "/etc"
 TERMINALS: Final = "/dev/pts"
 
 
-def arguments(confinement: Confinement, gate_folder: str, hold: Callable[[Mount], int]) -> list[str]:
+def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int]) -> list[str]:
     """All that `bwrap` is told by `--args`; `hold` gives an inheritable descriptor with the content of a file."""
     shared_bytes = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
     return [
         *_namespaces(confinement),
-        *("--ro-bind", gate_folder, INSIDE),
+        *("--ro-bind", gate, INSIDE),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--perms", "1777", "--size", str(shared_bytes), "--tmpfs", _SHARED_MEMORY),
         *("--remount-ro", "/dev"),

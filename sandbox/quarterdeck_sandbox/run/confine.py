@@ -254,7 +254,7 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...]) -> View:
         case _:
             mounts.append(Mount(MountKind.DATA, "/etc/hosts", hosts_text(routes, HOSTNAME)))
             mounts.append(Mount(MountKind.DATA, "/etc/resolv.conf", NO_RESOLVER))
-    if not view.shows(OWN_PREFIX):
+    if not choice.machine.gate and not view.shows(OWN_PREFIX):  # an interpreter is the gate
         mounts.append(Mount(MountKind.READ, OWN_PREFIX, observed.realpath(OWN_PREFIX)))
     return view.with_mounts(mounts)
 

@@ -21,7 +21,7 @@ from enum import Enum
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -84,12 +84,14 @@ def spawn_bubblewrap(
             gate_fds += [stdin.fileno(), stdout_w.fileno()]
             ends = [stdin_w, stdout]
         fds += gate_fds
-        words = tiers.arguments(confinement, GATE_FOLDER, partial(_hold, cleanup, fds))
+        compiled = confinement.machine.gate
+        words = tiers.arguments(confinement, compiled or GATE_FOLDER, partial(_hold, cleanup, fds))
         flags = ["--args", str(put("\0".join(words) + "\0")), "--info-fd", str(info_w.fileno())]
         flags += ["--block-fd", str(blocked.fileno())]
         if confinement.seccomp:
             flags += ["--seccomp", str(put(confinement.seccomp))]
-        argv = [confinement.machine.bubblewrap.path, *flags, "--", *_gate(tiers.INSIDE, "gate", *gate_fds)]
+        gate = gate_command(compiled, "gate", *gate_fds, shown_at=tiers.INSIDE)
+        argv = [confinement.machine.bubblewrap.path, *flags, "--", *gate]
         fds += [info_w.fileno(), blocked.fileno()]
         devices = tiers.fixed_devices(confinement)
         child = _popen(_closed_first(confinement, argv, put, devices), fds, subprocess.DEVNULL if ends else None)
@@ -109,7 +111,7 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
             numbers = [*fds, int(confinement.tier is Tier.LANDLOCK)]
             if (score := oom_score_of_confined()) is not None:
                 numbers.append(score)
-            argv = _gate(GATE_FOLDER, "reaper", *numbers)
+            argv = gate_command(confinement.machine.gate, "reaper", *numbers)
             argv = _closed_first(confinement, argv, partial(put_in_descriptor, cleanup, fds))
             return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
     except BaseException:
@@ -136,7 +138,7 @@ def _closed_first(
 
 def readonly_argv(order_fd: int) -> list[str]:
     """The command that carries out an order for `inside/readonly`, which this descriptor holds."""
-    return _gate(GATE_FOLDER, "readonly", order_fd)
+    return gate_command("", "readonly", order_fd)
 
 
 def put_in_descriptor(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
@@ -157,8 +159,14 @@ def _hold(cleanup: ExitStack, fds: list[int], mount: Mount) -> int:
     return fd
 
 
-def _gate(folder: str, module: str, *words: int | str) -> list[str]:
-    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(module), folder, *map(str, words)]
+def gate_command(compiled: str, part: str, *words: int | str, shown_at: str = "") -> list[str]:
+    """The command for a part of `inside/`: of the `compiled` program, which has two, or by an interpreter if empty.
+
+    `shown_at`: where the sandbox shows the program, or the folder of the modules; empty outside of it.
+    """
+    if compiled:
+        return [shown_at or compiled, part, *map(str, words)]
+    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(part), shown_at or GATE_FOLDER, *map(str, words)]
 
 
 def _popen(argv: list[str], fds: list[int], streams: int | None) -> subprocess.Popen[bytes]:
@@ -190,10 +198,9 @@ class GateChannel:
         if hasattr(socket, "SO_PASSCRED"):
             self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
-    async def send_order(self, order: dict[str, Any]) -> None:
-        """Send the whole order."""
-        data = marshal.dumps(order)
-        await self._send(len(data).to_bytes(8, "big") + data)
+    async def send_order(self, order: bytes) -> None:
+        """Send the whole order, as `inside/order` encodes it."""
+        await self._send(len(order).to_bytes(8, "big") + order)
 
     async def receive_listeners(self, count: int) -> list[socket.socket]:
         """The listening sockets that the order asked for, in its order; fewer when the gate reports a failure instead.
@@ -232,6 +239,9 @@ class GateChannel:
             key, _, value = line.partition(" ")
             if key:
                 facts[key] = (*facts.get(key, ()), value)
+        if failure := facts.get("failed"):
+            number, _, step = failure[0].partition(" ")
+            facts["failed"] = (f"{number} {step}: {os.strerror(int(number)) if number.isdecimal() else 'why?'}",)
         # Without credentials on the socket there are no PID namespaces either: its own word is right.
         return Report(facts, pid or int(facts.get("pid", ("0",))[0]))
 
@@ -295,7 +305,7 @@ def with_death_signal(machine: Machine, argv: Sequence[str], number: signal.Sign
         return list(argv)
     if machine.setpriv:
         return [machine.setpriv, "--pdeathsig", number.name.removeprefix("SIG"), "--", *argv]
-    return _gate(GATE_FOLDER, "kernel", int(number), *argv)  # a hundred times as slow
+    return gate_command("", "kernel", int(number), *argv)  # a hundred times as slow
 
 
 def unnamed_file(data: bytes = b"") -> int:

@@ -8,6 +8,7 @@ should: the death signal is tied to the spawning thread (bubblewrap issue 692).
 """
 
 import asyncio
+import errno
 import os
 import secrets
 import subprocess
@@ -23,6 +24,7 @@ from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox.inside.gate import NAMESPACES
+from quarterdeck_sandbox.inside.order import encode
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
@@ -65,6 +67,10 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
     Raises:
         LaunchError: it could not be built, does not hold what the policy requires, or could not be executed.
     """
+    try:
+        order = encode(_order(confinement))
+    except ValueError:
+        raise exec_error(errno.EINVAL, confinement.plan) from None
     resources = SandboxResources()
     gate = GateChannel()
     child: subprocess.Popen[bytes] | None = None
@@ -80,7 +86,7 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
             else:
                 child, resources.leash_fd = spawn_reaper(confinement, gate.theirs.fileno(), stdio)
                 resources.init_pid = child.pid
-            process = await _through_the_gate(confinement, resources, gate, child)
+            process = await _through_the_gate(confinement, order, resources, gate, child)
         started = True
     except TimeoutError as error:
         raise LaunchError("spawn_failed", f"the sandbox was not ready within {GATE_S:g} s") from error
@@ -170,12 +176,16 @@ async def _prepare_bubblewrap(
 
 
 async def _through_the_gate(
-    confinement: Confinement, resources: SandboxResources, gate: GateChannel, child: subprocess.Popen[bytes]
+    confinement: Confinement,
+    order: bytes,
+    resources: SandboxResources,
+    gate: GateChannel,
+    child: subprocess.Popen[bytes],
 ) -> ConfinedProcess:
     gate.theirs.close()
     async with _uplink(confinement, resources):
         try:
-            await gate.send_order(_order(confinement))
+            await gate.send_order(order)
             listeners = await gate.receive_listeners(len(confinement.routes))
             if listeners:
                 resources.relay = Relay(confinement.routes, listeners)
@@ -197,7 +207,7 @@ async def _through_the_gate(
 
 @asynccontextmanager
 async def _uplink(confinement: Confinement, resources: SandboxResources) -> AsyncIterator[None]:
-    """Connect its network while the gate's interpreter starts: each takes as long as the other."""
+    """Connect its network while the gate prepares and looks around."""
     if confinement.network is not NetworkMode.INTERNET:
         yield
         return
@@ -237,7 +247,8 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "rlimits": list(confinement.rlimits),
         "identity": (identity.uid, identity.gid) if identity else None,
         "listen": [(route.address, route.port) for route in confinement.routes],
-        "confine": rules(confinement, (GATE_FOLDER, sys.base_prefix), settings),
+        # An interpreter imports while it is confined; the compiled gate reads nothing of ours any more.
+        "confine": rules(confinement, () if confinement.machine.gate else (GATE_FOLDER, sys.base_prefix), settings),
         # Its first process is another user's when we are root, else the program could write to its memory.
         "oom_score": oom_score_of_confined(),
         "set_apart": in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,

@@ -242,6 +242,7 @@ class ReceiptView(msgspec.Struct, frozen=True):
     properties: tuple[PropertyView, ...]
     shown: tuple[str, ...]
     gaps: tuple[str, ...]
+    gate: str = ""
 
 
 class Inspection(Message, frozen=True, tag="inspection"):

@@ -26,11 +26,12 @@ from quarterdeck_sandbox.doctor.probe import (
     known_machine,
     probe_machine,
     probe_more,
+    try_gate,
     try_kernel,
     try_other_users,
 )
 from quarterdeck_sandbox.doctor.trials import TrialEnd
-from quarterdeck_sandbox.inside import kernel
+from quarterdeck_sandbox.inside import compiled, kernel
 from quarterdeck_sandbox.network import uplink
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES
@@ -69,6 +70,45 @@ def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytes
     found = {"bwrap": machine.bubblewrap.path, "nsenter": machine.nsenter, "ip": machine.ip}
     assert not [name for name in names if found[name] == str(tmp_path / name)]
     assert not (tmp_path / "run").exists()
+
+
+@linux
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (None, "this installation was built without a C compiler"),
+        ("", "the compiled one does not run here: "),
+        ("exit 1", "the compiled one does not run here: "),
+        ("echo quarterdeck-gate other 0123", "the compiled one is of other sources than these"),
+        (f"echo {compiled.version(os.uname().machine)[:-1]}", "the compiled one is of other sources than these"),
+        (f"echo {compiled.version(os.uname().machine)}", ""),
+    ],
+    ids=["none", "not executable", "failing", "another machine's", "stale", "good"],
+)
+def test_a_gate_is_used_only_if_it_runs_and_is_of_these_sources(
+    program: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every server would fail to start after an update of a checkout, or where a policy forbids unknown programs."""
+    place = tmp_path / "gate"
+    monkeypatch.setattr(compiled, "PROGRAM", str(place))
+    if program is not None:
+        place.write_text(f"#!/bin/sh\n{program}\n")
+        place.chmod(0o755 if program else 0o644)
+    gate, reason = try_gate("x86_64" if os.uname().machine not in compiled.ARCHITECTURES else os.uname().machine)
+    assert gate == ("" if why else str(place))
+    assert reason.startswith(why)
+    assert bool(reason) is bool(why)
+
+
+def test_where_a_wheel_has_no_sources_only_the_architecture_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No installed gate would ever be used."""
+    monkeypatch.setattr(compiled, "SOURCES", "/no/such/folder")
+    assert compiled.version("aarch64") == "quarterdeck-gate aarch64 "
+
+
+def test_another_architecture_has_no_compiled_gate() -> None:
+    """A user of one would be told to look for what does not exist."""
+    assert try_gate("riscv64") == ("", "there is none for riscv64")
 
 
 @linux

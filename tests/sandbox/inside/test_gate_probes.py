@@ -3,12 +3,16 @@
 import os
 import resource
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
+from support.sandbox.gates import GATES
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import gate
+from quarterdeck_sandbox.inside.order import encode
+from quarterdeck_sandbox.run.spawn import gate_command
 
 linux = LINUX_ONLY
 
@@ -88,3 +92,40 @@ def test_without_proc_there_are_no_facts_from_it(monkeypatch: pytest.MonkeyPatch
     facts = look()
     assert not any(key.startswith("status.") for key in facts)
     assert facts["ns.net"] == [""]
+
+
+def report_of(compiled: str, probes: dict[str, object]) -> list[str]:
+    """All lines of what a gate tells, but for its own pid."""
+    ours, theirs = socket.socketpair()
+    order = {"program": "/bin/true", "argv": ["true"], "env": {}, "cwd": "/", "open_files": 0, "rlimits": []}
+    order |= {"identity": None, "listen": [], "confine": None, "set_apart": False, "oom_score": None, "probes": probes}
+    data = encode(order)
+    with ours, theirs:
+        argv = gate_command(compiled, "gate", theirs.fileno())
+        with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:
+            theirs.close()
+            ours.sendall(len(data).to_bytes(8, "big") + data)
+            report = b""
+            while not report.endswith(b"\n\n"):
+                piece = ours.recv(65536)
+                assert piece
+                report += piece
+            ours.close()
+    return report.decode().replace(f"pid {process.pid}\n", "pid\n").split("\n")
+
+
+@linux
+@pytest.mark.parametrize("compiled", GATES[1:])
+def test_the_compiled_gate_tells_line_by_line_what_the_interpreter_does(compiled: str, tmp_path: Path) -> None:
+    """A receipt would depend on how quarterdeck was installed."""
+    (tmp_path / "in two\nlines").write_text("")
+    probes: dict[str, object] = {
+        "owner": os.getpid(),
+        "secrets": [str(path) for path in (tmp_path, tmp_path / "gone", tmp_path / "in two\nlines", "/etc/shadow")],
+        "fixed": [str(tmp_path), "/", "/proc", "/gone"],
+        "rlimits": [resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_CPU],
+    }
+    found = report_of(compiled, probes)
+    assert found == report_of("", probes)
+    assert f"opened {tmp_path}/in two lines" in found
+    assert f"rlimit.{resource.RLIMIT_CPU} -1" in found

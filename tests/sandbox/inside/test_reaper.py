@@ -1,22 +1,24 @@
 """The resident parent: nothing outlives it, and it ends as the program did."""
 
-import marshal
 import os
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 import psutil
 import pytest
 from support.processes.leftovers import assert_gone
+from support.sandbox.gates import GATES
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck_sandbox.inside import kernel
-from quarterdeck_sandbox.run.spawn import BOOT, GATE_FOLDER
+from quarterdeck_sandbox.inside.order import encode
+from quarterdeck_sandbox.run import spawn
+from quarterdeck_sandbox.run.spawn import gate_command
 
 pytestmark = LINUX_ONLY
 
@@ -24,7 +26,7 @@ PATIENCE_S = 20.0
 
 BLIND = "import sys; sys.path.insert(0, sys.argv[1]); import reaper; reaper._descendants = list; "
 BLIND += "reaper.main(*sys.argv[2:])"
-"""Starts one that finds nobody below it."""
+"""Starts one of an interpreter that finds nobody below it."""
 
 
 class Reaper:
@@ -49,16 +51,24 @@ class Reaper:
         return self.process.stdout.readline()
 
 
+Reapers = Callable[..., AbstractContextManager[Reaper]]
+
+
+@pytest.fixture(params=GATES)
+def reaper(request: pytest.FixtureRequest) -> Reapers:
+    """Runs a script under one, of either kind."""
+    return partial(started, request.param)
+
+
 @contextmanager
-def reaper(script: str, *, boot: str = BOOT.format("reaper"), wants_apart: bool = False) -> Iterator[Reaper]:
+def started(compiled: str, script: str, *, wants_apart: bool = False) -> Iterator[Reaper]:
     """Run `script` under one; all is gone at the end."""
     ours, theirs = socket.socketpair()
     leash, ours_of_leash = os.pipe()
     ours.settimeout(PATIENCE_S)
     with ours, theirs:
         fds = [theirs.fileno(), leash]
-        numbers = map(str, (*fds, int(wants_apart)))
-        argv = [sys.executable, "-I", "-S", "-c", boot, GATE_FOLDER, *numbers]
+        argv = gate_command(compiled, "reaper", *fds, int(wants_apart))
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds, env={}) as process:
             theirs.close()
             os.close(leash)
@@ -75,7 +85,7 @@ def reaper(script: str, *, boot: str = BOOT.format("reaper"), wants_apart: bool 
                     "set_apart": False,
                     "probes": probes,
                 }
-                data = marshal.dumps(order)
+                data = encode(order)
                 ours.sendall(len(data).to_bytes(8, "big") + data)
                 report = b""
                 while not report.endswith(b"\n\n"):
@@ -97,7 +107,7 @@ def reaper(script: str, *, boot: str = BOOT.format("reaper"), wants_apart: bool 
 @pytest.mark.parametrize(
     ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -SEGV $$", 139)]
 )
-def test_it_ends_as_the_program_did(script: str, status: int) -> None:
+def test_it_ends_as_the_program_did(reaper: Reapers, script: str, status: int) -> None:
     """A crash would look like a clean end."""
     with reaper(script) as made:
         assert made.process.wait(PATIENCE_S) == status
@@ -106,7 +116,7 @@ def test_it_ends_as_the_program_did(script: str, status: int) -> None:
 LEAVER = "setsid /bin/sh -c 'trap \"\" TERM HUP; echo ready; exec >&-; while :; do /bin/sleep 1000; done' & "
 
 
-def test_a_daemon_dies_with_the_program() -> None:
+def test_a_daemon_dies_with_the_program(reaper: Reapers) -> None:
     """A server's daemon would stay."""
     with reaper(LEAVER + "read line; exit 3") as made:
         made.line()
@@ -117,7 +127,7 @@ def test_a_daemon_dies_with_the_program() -> None:
         assert_gone(daemons or [])
 
 
-def test_a_dropped_leash_ends_everything() -> None:
+def test_a_dropped_leash_ends_everything(reaper: Reapers) -> None:
     """A supervisor that died would leave its servers."""
     with reaper("trap '' TERM HUP;" + LEAVER + "while :; do /bin/sleep 1000; done") as made:
         made.line()
@@ -127,7 +137,7 @@ def test_a_dropped_leash_ends_everything() -> None:
         assert_gone(pids)
 
 
-def test_what_forks_without_end_is_ended_too() -> None:
+def test_what_forks_without_end_is_ended_too(reaper: Reapers) -> None:
     """A server could fork ahead of whoever kills it."""
     with reaper("echo ready; while :; do /bin/true & done") as made:
         made.line()
@@ -137,9 +147,12 @@ def test_what_forks_without_end_is_ended_too() -> None:
 
 
 @pytest.mark.skipif(kernel.abi() < kernel.SCOPES_SINCE, reason="this Landlock does not hold signals")
-def test_where_landlock_holds_signals_all_are_ended_without_being_found_first() -> None:
+def test_where_landlock_holds_signals_all_are_ended_without_being_found_first(
+    reaper: Reapers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server could outlive its owner by forking and dying all the time: whom a look finds has ended by then."""
-    with reaper(LEAVER + "while :; do /bin/sleep 1000; done", boot=BLIND, wants_apart=True) as made:
+    monkeypatch.setattr(spawn, "BOOT", BLIND)
+    with reaper(LEAVER + "while :; do /bin/sleep 1000; done", wants_apart=True) as made:
         made.line()
         daemons = eventually(lambda: len(pids := made.below()) >= 4 and pids)
         made.drop()
@@ -147,7 +160,7 @@ def test_where_landlock_holds_signals_all_are_ended_without_being_found_first() 
         assert_gone(daemons or [])
 
 
-def test_stopped_processes_are_ended_too() -> None:
+def test_stopped_processes_are_ended_too(reaper: Reapers) -> None:
     """A server that stopped itself would stay for ever."""
     with reaper("echo ready; kill -STOP $$; exit 1") as made:
         made.line()
@@ -157,7 +170,7 @@ def test_stopped_processes_are_ended_too() -> None:
         assert_gone(pids)
 
 
-def test_a_polite_request_to_it_is_not_heard() -> None:
+def test_a_polite_request_to_it_is_not_heard(reaper: Reapers) -> None:
     """A server could ask its keeper to leave first."""
     with reaper("echo ready; read line; exit 5") as made:
         made.line()
@@ -167,7 +180,7 @@ def test_a_polite_request_to_it_is_not_heard() -> None:
         assert made.process.wait(PATIENCE_S) == 5
 
 
-def test_the_program_dies_with_its_reaper() -> None:
+def test_the_program_dies_with_its_reaper(reaper: Reapers) -> None:
     """Nobody would end it any more."""
     with reaper("echo ready; exec /bin/sleep 1000") as made:
         made.line()

@@ -27,6 +27,7 @@ BEST = Machine(
     ),
     landlock_abi=6,
     seccomp=True,
+    gate="/q/quarterdeck-gate",
     closes=True,
     cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg")),
     pasta="/usr/bin/pasta",
@@ -48,6 +49,18 @@ def remedy(machine: Machine, subject: str) -> str:
     """What is said to do about `subject`."""
     lines = diagnose(machine, HELD).mechanisms
     return next(line.remedy for line in lines if line.subject == subject)
+
+
+@pytest.mark.parametrize(("architecture", "remedies"), [("x86_64", 1), ("riscv64", 0)])
+def test_an_interpreter_as_the_gate_is_told_with_its_price_and_is_no_gap(architecture: str, remedies: int) -> None:
+    """Who wonders why servers start slowly would not learn it; or a script would take it for a weaker sandbox."""
+    machine = replace(BEST, architecture=architecture, gate="", gate_why="built without a C compiler")
+    diagnosis = diagnose(machine, HELD)
+    [line] = [line for line in diagnosis.mechanisms if line.subject == "gate"]
+    assert line.what == "interpreter, about 10 ms slower a start: built without a C compiler"
+    assert bool(line.remedy) is bool(remedies)
+    assert diagnosis.exit_code == 0
+    assert [line.what for line in diagnose(BEST, HELD).mechanisms if line.subject == "gate"] == ["compiled"]
 
 
 def test_a_machine_that_has_everything_is_told_so() -> None:

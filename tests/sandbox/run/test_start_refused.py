@@ -68,7 +68,7 @@ def broken(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, path: Path, tex
     if tier_home.tier is Tier.BUBBLEWRAP:
         return replace(made, machine=replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path=fake)))
     monkeypatch.setattr(spawn, "INTERPRETER", fake)
-    return made
+    return replace(made, machine=replace(made.machine, gate=fake if made.machine.gate else ""))
 
 
 async def test_a_sandbox_that_is_never_ready_is_given_up(
@@ -109,6 +109,7 @@ async def test_a_sandbox_that_is_not_there_is_an_error_in_words(
     """A package that was removed meanwhile would be a traceback."""
     made = tier_home.shell("exit 0")
     machine = replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path="/no/such/bwrap"))
+    machine = replace(machine, gate="/no/such/gate" if machine.gate else "")
     monkeypatch.setattr(spawn, "INTERPRETER", "/no/such/python")
     with leaves_nothing(), pytest.raises(LaunchError, match="/no/such") as caught:
         await start(replace(made, machine=machine))
@@ -116,7 +117,7 @@ async def test_a_sandbox_that_is_not_there_is_an_error_in_words(
 
 
 @BUBBLEWRAP_ONLY
-@pytest.mark.parametrize("missing", ["source", "interpreter"])
+@pytest.mark.parametrize("missing", ["source", "interpreter", "gate"])
 async def test_what_bubblewrap_says_of_a_mount_is_quoted(
     tier_home: TierHome, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ async def test_what_bubblewrap_says_of_a_mount_is_quoted(
         made = replace(made, view=View((*made.view.mounts, Mount(MountKind.READ, "/x", "/no/such/source"))))
     else:
         monkeypatch.setattr(spawn, "INTERPRETER", "/no/such/interpreter")
+        made = replace(made, machine=replace(made.machine, gate="/no/such/gate" if missing == "gate" else ""))
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match=f"/no/such/{missing}"):
         await start(made)
 

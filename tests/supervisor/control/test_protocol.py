@@ -103,7 +103,7 @@ MEMBERS = {
     "sandbox": "tier network gaps",
     "tools": "name server description definition alias",
     "listings": "server is_ready instructions definitions",
-    "receipt": "tier network uid program cwd properties shown gaps",
+    "receipt": "tier network uid program cwd properties shown gaps gate",
     "properties": "name strength mechanism",
     "limits": "name most present peak kept_by",
     "decisions": "scope server key hash body",

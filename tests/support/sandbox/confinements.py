@@ -29,6 +29,7 @@ from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.start import start
 from quarterdeck_sandbox.run.unix_user import choose_user, hand_over
 from support.config.places import short_folder
+from support.sandbox.gates import compiled_gate
 from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing
 
 POLICIES: Final = {
@@ -57,6 +58,7 @@ def this_machine() -> Machine:
         bubblewrap=Bubblewrap(bwrap, works=works, makes_network=works, hides_users=works),
         landlock_abi=kernel.abi(),
         seccomp=sys.platform == "linux" and platform.machine() in ARCHITECTURES,
+        gate=compiled_gate()[0],
         nsenter=shutil.which("nsenter") or "",
     )
 

@@ -1,0 +1,166 @@
+/* What travels over the control socket is told in `inside/gate.py`, which does the same where this was not built. */
+
+#include "gate.h"
+
+#include "confine.h"
+#include "listing.h"
+#include "observe.h"
+#include "order.h"
+#include "prepare.h"
+#include "text.h"
+
+enum {
+    MAX_REPORT_BYTES = 64 * 1024,
+    MAX_STEP_BYTES = 4096 + 256,
+    FIRST_FD = 3,
+    LAST_FD_TRIED = 4096, /* where no listing says which are open: few processes have had more */
+    PROT_READ_WRITE = 3,
+    MAP_PRIVATE_ANONYMOUS = 0x22,
+};
+
+static char report_bytes[MAX_REPORT_BYTES];
+
+static void *allocate(size_t size)
+{
+    const long place = CALL(SYS_mmap, 0, size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+    if (place < 0 && place > -4096)
+        leave(EXIT_REFUSED);
+    return (void *)place;
+}
+
+/* Read exactly so much; nothing is started for an owner who is gone. */
+static void receive(long control, void *place, size_t size)
+{
+    unsigned char *at = place;
+    while (size) {
+        const long got = CALL(SYS_read, control, at, size);
+        if (got == -EINTR)
+            continue;
+        if (got <= 0)
+            leave(EXIT_REFUSED);
+        at += got;
+        size -= (size_t)got;
+    }
+}
+
+static void send(long control, const char *bytes, size_t size)
+{
+    while (size) {
+        const long sent = CALL(SYS_sendto, control, bytes, size, MSG_NOSIGNAL);
+        if (sent == -EINTR)
+            continue;
+        if (sent <= 0)
+            leave(EXIT_REFUSED);
+        bytes += sent;
+        size -= (size_t)sent;
+    }
+}
+
+static struct order receive_order(long control)
+{
+    unsigned char length[8];
+    uint64_t size = 0;
+    receive(control, length, sizeof length);
+    for (size_t at = 0; at < sizeof length; at++)
+        size = size << 8 | length[at];
+    if (!size || size > MAX_ORDER_BYTES)
+        leave(EXIT_REFUSED);
+    unsigned char *bytes = allocate(size);
+    receive(control, bytes, size);
+    const struct order order = {bytes, size};
+    if (!is_sound(&order))
+        leave(EXIT_REFUSED);
+    return order;
+}
+
+static void close_listed(long control)
+{
+    struct listing open;
+    if (!open_listing(&open, "/proc/self/fd"))
+        return;
+    for (long fd; (fd = next_listed(&open)) >= 0;)
+        if (fd >= FIRST_FD && fd != control && fd != open.folder)
+            CALL(SYS_close, fd);
+}
+
+static void close_others(long control)
+{
+    long result = CALL(SYS_close_range, control + 1, UINT32_MAX, 0);
+    if (result >= 0 && control > FIRST_FD)
+        result = CALL(SYS_close_range, FIRST_FD, control - 1, 0);
+    if (result >= 0)
+        return;
+    /* Before Linux 5.9, or in a container that forbids it. */
+    for (long fd = FIRST_FD; fd < LAST_FD_TRIED; fd++)
+        if (fd != control)
+            CALL(SYS_close, fd);
+    close_listed(control);
+}
+
+/* The texts of all records of a tag, closed as `execve` wants it. */
+static const char **words(const struct order *order, int tag)
+{
+    struct record word;
+    const char **found = allocate((count(order, tag) + 1) * sizeof *found);
+    size_t number = 0;
+    for (size_t at = 0; next(order, &at, tag, &word);)
+        found[number++] = text_of(&word);
+    found[number] = 0;
+    return found;
+}
+
+static void report_to(long control, const struct order *order)
+{
+    char step_bytes[MAX_STEP_BYTES];
+    struct text step = TEXT_IN(step_bytes), report = TEXT_IN(report_bytes);
+    report.size--; /* for the empty line */
+    long error = prepare(order, control, &step);
+    if (error >= 0) {
+        observe(order, &report);
+        if (report.overflowed) {
+            step.used = 0;
+            add(&step, "report all of it");
+            error = -EINVAL;
+        }
+    }
+    if (error < 0) {
+        char what_bytes[MAX_STEP_BYTES + 24];
+        struct text what = TEXT_IN(what_bytes);
+        report.used = 0;
+        add_number(&what, -error);
+        add(&what, " ");
+        add(&what, step_bytes);
+        add_fact(&report, "failed", what_bytes);
+    }
+    report.size++;
+    add(&report, "\n");
+    send(control, report.bytes, report.used);
+}
+
+_Noreturn void gate(long control, char *const *streams, int stream_count)
+{
+    static const int RESET[] = {SIGPIPE, SIGXFSZ, SIGINT};
+    char go, digits[24];
+    for (int number = 0; number < stream_count; number++)
+        CALL(SYS_dup3, number_of(streams[number]), number, 0);
+    CALL(SYS_fcntl, control, F_SETFD, FD_CLOEXEC);
+    /* So that a signal to the group of the program reaches its children too, and nobody else. */
+    if (CALL(SYS_setsid) < 0)
+        leave(EXIT_REFUSED);
+    const struct order order = receive_order(control);
+    close_others(control);
+    report_to(control, &order);
+    receive(control, &go, 1);
+    if (go != 'g')
+        leave(EXIT_REFUSED);
+    /* Our owner may ignore them; no program expects to be born deaf to them. */
+    for (size_t at = 0; at < sizeof RESET / sizeof *RESET; at++)
+        reset_signal(RESET[at]);
+    struct record program;
+    find(&order, TAG_PROGRAM, &program);
+    const long error = CALL(SYS_execve, text_of(&program), words(&order, TAG_ARGUMENT), words(&order, TAG_VARIABLE));
+    struct text number = TEXT_IN(digits);
+    add_number(&number, -error);
+    send(control, number.bytes, number.used);
+    leave(EXIT_NO_EXEC);
+}

@@ -1,0 +1,158 @@
+/* The kernel as this program sees it: system calls without a C library, and the constants that they take.
+
+   The program is freestanding: it runs inside sandboxes that show none of this machine's libraries, and it starts where
+   a dynamic linker would be most of the cost.  A call returns what the kernel does: a result, or an errno below zero.
+   Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux. */
+
+#ifndef QUARTERDECK_KERNEL_H
+#define QUARTERDECK_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__x86_64__)
+#define ARCHITECTURE "x86_64"
+#define BY_ARCHITECTURE(x86_64, aarch64) x86_64
+#elif defined(__aarch64__)
+#define ARCHITECTURE "aarch64"
+#define BY_ARCHITECTURE(x86_64, aarch64) aarch64
+#else
+#error "only x86-64 and aarch64 are known here"
+#endif
+
+enum {
+    SYS_bind = BY_ARCHITECTURE(49, 200),
+    SYS_capset = BY_ARCHITECTURE(126, 91),
+    SYS_chdir = BY_ARCHITECTURE(80, 49),
+    SYS_clone = BY_ARCHITECTURE(56, 220),
+    SYS_close = BY_ARCHITECTURE(3, 57),
+    SYS_close_range = 436,
+    SYS_dup3 = BY_ARCHITECTURE(292, 24),
+    SYS_execve = BY_ARCHITECTURE(59, 221),
+    SYS_exit_group = BY_ARCHITECTURE(231, 94),
+    SYS_faccessat = BY_ARCHITECTURE(269, 48),
+    SYS_fcntl = BY_ARCHITECTURE(72, 25),
+    SYS_getdents64 = BY_ARCHITECTURE(217, 61),
+    SYS_getpid = BY_ARCHITECTURE(39, 172),
+    SYS_getppid = BY_ARCHITECTURE(110, 173),
+    SYS_kill = BY_ARCHITECTURE(62, 129),
+    SYS_landlock_create_ruleset = 444,
+    SYS_landlock_add_rule = 445,
+    SYS_landlock_restrict_self = 446,
+    SYS_listen = BY_ARCHITECTURE(50, 201),
+    SYS_mmap = BY_ARCHITECTURE(9, 222),
+    SYS_newfstatat = BY_ARCHITECTURE(262, 79),
+    SYS_openat = BY_ARCHITECTURE(257, 56),
+    SYS_ppoll = BY_ARCHITECTURE(271, 73),
+    SYS_prctl = BY_ARCHITECTURE(157, 167),
+    SYS_prlimit64 = BY_ARCHITECTURE(302, 261),
+    SYS_read = BY_ARCHITECTURE(0, 63),
+    SYS_readlinkat = BY_ARCHITECTURE(267, 78),
+    SYS_rt_sigaction = BY_ARCHITECTURE(13, 134),
+    SYS_rt_sigprocmask = BY_ARCHITECTURE(14, 135),
+    SYS_sendmsg = BY_ARCHITECTURE(46, 211),
+    SYS_sendto = BY_ARCHITECTURE(44, 206),
+    SYS_setgroups = BY_ARCHITECTURE(116, 159),
+    SYS_setresgid = BY_ARCHITECTURE(119, 149),
+    SYS_setresuid = BY_ARCHITECTURE(117, 147),
+    SYS_setsid = BY_ARCHITECTURE(112, 157),
+    SYS_signalfd4 = BY_ARCHITECTURE(289, 74),
+    SYS_socket = BY_ARCHITECTURE(41, 198),
+    SYS_umask = BY_ARCHITECTURE(95, 166),
+    SYS_wait4 = BY_ARCHITECTURE(61, 260),
+    SYS_write = BY_ARCHITECTURE(1, 64),
+};
+
+enum { ENOENT = 2, EPERM = 1, EINTR = 4, ECHILD = 10, EACCES = 13, ENOTDIR = 20, EINVAL = 22, ENOSYS = 38 };
+
+enum { SIGINT = 2, SIGKILL = 9, SIGPIPE = 13, SIGTERM = 15, SIGCHLD = 17, SIGCONT = 18, SIGSTOP = 19, SIGXFSZ = 25 };
+
+enum {
+    AT_FDCWD = -100,
+    O_RDONLY = 0,
+    O_WRONLY = 1,
+    O_NONBLOCK = 04000,
+    O_DIRECTORY = BY_ARCHITECTURE(0200000, 040000),
+    O_CLOEXEC = 02000000,
+    O_PATH = 010000000,
+    F_SETFD = 2,
+    FD_CLOEXEC = 1,
+    W_OK = 2,
+};
+
+enum {
+    AF_UNIX = 1,
+    AF_INET = 2,
+    AF_INET6 = 10,
+    AF_PACKET = 17,
+    AF_VSOCK = 40,
+    SOCK_STREAM = 1,
+    SOCK_DGRAM = 2,
+    SOCK_CLOEXEC = 02000000,
+    SOL_SOCKET = 1,
+    SCM_RIGHTS = 1,
+    MSG_NOSIGNAL = 0x4000,
+};
+
+enum {
+    PR_SET_PDEATHSIG = 1,
+    PR_SET_SECCOMP = 22,
+    PR_CAPBSET_DROP = 24,
+    PR_SET_SECUREBITS = 28,
+    PR_SET_CHILD_SUBREAPER = 36,
+    PR_SET_NO_NEW_PRIVS = 38,
+    PR_CAP_AMBIENT = 47,
+    PR_CAP_AMBIENT_CLEAR_ALL = 4,
+    SECCOMP_MODE_FILTER = 2,
+};
+
+enum { RLIMIT_CPU = 0, RLIMIT_NOFILE = 7 };
+
+#define RLIM_INFINITY UINT64_MAX
+
+struct rlimit {
+    uint64_t soft, hard;
+};
+
+static inline long call6(long number, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+    long result;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory");
+    return x0;
+#endif
+}
+
+/* Each argument as a whole register; those that are left out are zero. */
+#define REGISTER(value) ((long)(value))
+#define CALL_OF(number, a, b, c, d, e, f, ...)                                                                         \
+    call6(number, REGISTER(a), REGISTER(b), REGISTER(c), REGISTER(d), REGISTER(e), REGISTER(f))
+#define CALL(...) CALL_OF(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+
+_Noreturn static inline void leave(int status)
+{
+    for (;;)
+        CALL(SYS_exit_group, status);
+}
+
+#endif

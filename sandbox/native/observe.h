@@ -1,0 +1,15 @@
+/* What can be seen and done from inside, just before the program starts; the same facts as `inside/gate.py` tells. */
+
+#ifndef QUARTERDECK_OBSERVE_H
+#define QUARTERDECK_OBSERVE_H
+
+#include "order.h"
+#include "text.h"
+
+/* Add a line `key value` for each fact.  Nothing is changed: what is opened is never written. */
+void observe(const struct order *order, struct text *report);
+
+/* Add one line; a value's own line breaks become spaces. */
+void add_fact(struct text *report, const char *key, const char *value);
+
+#endif

@@ -1,0 +1,146 @@
+#include "order.h"
+
+#include "text.h"
+
+enum { HEAD_BYTES = 5, INTEGER_BYTES = 8 };
+
+enum shape { SHAPE_UNKNOWN, SHAPE_TEXT, SHAPE_NOTHING, SHAPE_INTEGER, SHAPE_PAIR, SHAPE_FILTER, SHAPE_LISTENER };
+
+static enum shape shape_of(int tag)
+{
+    switch (tag) {
+    case TAG_PROGRAM:
+    case TAG_ARGUMENT:
+    case TAG_VARIABLE:
+    case TAG_DIRECTORY:
+    case TAG_READ:
+    case TAG_WRITE:
+    case TAG_DEVICE:
+    case TAG_SECRET:
+    case TAG_FIXED:
+        return SHAPE_TEXT;
+    case TAG_CONFINE:
+    case TAG_SET_APART:
+        return SHAPE_NOTHING;
+    case TAG_OPEN_FILES:
+    case TAG_LANDLOCK:
+    case TAG_OOM_SCORE:
+    case TAG_OWNER:
+    case TAG_LIMIT_SEEN:
+        return SHAPE_INTEGER;
+    case TAG_RLIMIT:
+    case TAG_IDENTITY:
+        return SHAPE_PAIR;
+    case TAG_SECCOMP:
+        return SHAPE_FILTER;
+    case TAG_LISTENER:
+        return SHAPE_LISTENER;
+    default:
+        return SHAPE_UNKNOWN;
+    }
+}
+
+static bool is_text(const unsigned char *bytes, size_t size)
+{
+    if (!size || bytes[size - 1])
+        return false;
+    return strlen((const char *)bytes) == size - 1;
+}
+
+static bool fits(enum shape shape, const unsigned char *payload, size_t size)
+{
+    switch (shape) {
+    case SHAPE_TEXT:
+        return is_text(payload, size);
+    case SHAPE_NOTHING:
+        return size == 0;
+    case SHAPE_INTEGER:
+        return size == INTEGER_BYTES;
+    case SHAPE_PAIR:
+        return size == 2 * INTEGER_BYTES;
+    case SHAPE_FILTER: /* whole instructions, and as many as the kernel can be told of */
+        return size && size % 8 == 0 && size / 8 <= UINT16_MAX;
+    case SHAPE_LISTENER: /* port, bytes of the address, the address, itself as text */
+        if (size < 2 * INTEGER_BYTES + 4)
+            return false;
+        const struct record record = {payload, size};
+        const int64_t length = integer_of(&record, 1);
+        if ((length != 4 && length != 16) || (int64_t)size < 2 * INTEGER_BYTES + length)
+            return false;
+        return is_text(payload + 2 * INTEGER_BYTES + length, size - 2 * INTEGER_BYTES - (size_t)length);
+    default:
+        return false;
+    }
+}
+
+static size_t size_at(const struct order *order, size_t at)
+{
+    const unsigned char *bytes = order->bytes + at + 1;
+    return (size_t)bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16 | (size_t)bytes[3] << 24;
+}
+
+bool is_sound(const struct order *order)
+{
+    size_t at = 0;
+    while (at < order->size) {
+        if (order->size - at < HEAD_BYTES)
+            return false;
+        const size_t size = size_at(order, at);
+        if (size > order->size - at - HEAD_BYTES)
+            return false;
+        if (!fits(shape_of(order->bytes[at]), order->bytes + at + HEAD_BYTES, size))
+            return false;
+        at += HEAD_BYTES + size;
+    }
+    return has(order, TAG_PROGRAM) && has(order, TAG_ARGUMENT) && has(order, TAG_DIRECTORY) && has(order, TAG_OWNER) &&
+           count(order, TAG_LISTENER) <= MAX_LISTENERS;
+}
+
+bool next(const struct order *order, size_t *at, int tag, struct record *found)
+{
+    while (*at < order->size) {
+        const size_t here = *at;
+        const size_t size = size_at(order, here);
+        *at = here + HEAD_BYTES + size;
+        if (order->bytes[here] == tag) {
+            found->payload = order->bytes + here + HEAD_BYTES;
+            found->size = size;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool find(const struct order *order, int tag, struct record *found)
+{
+    size_t at = 0;
+    return next(order, &at, tag, found);
+}
+
+bool has(const struct order *order, int tag)
+{
+    struct record found;
+    return find(order, tag, &found);
+}
+
+size_t count(const struct order *order, int tag)
+{
+    struct record found;
+    size_t number = 0;
+    for (size_t at = 0; next(order, &at, tag, &found);)
+        number++;
+    return number;
+}
+
+const char *text_of(const struct record *record)
+{
+    return (const char *)record->payload;
+}
+
+int64_t integer_of(const struct record *record, size_t index)
+{
+    uint64_t value = 0;
+    for (size_t byte = INTEGER_BYTES; byte--;)
+        value = value << 8 | record->payload[index * INTEGER_BYTES + byte];
+    return (int64_t)value;
+}

@@ -1,0 +1,64 @@
+/* The order of a gate's owner, as `inside/order.py` writes it; read here in place, and nothing is copied.
+
+   Records: one byte of tag, four of the payload's length, the payload; numbers are little endian, integers 8 bytes.
+   Texts end with a zero byte and hold no other. */
+
+#ifndef QUARTERDECK_ORDER_H
+#define QUARTERDECK_ORDER_H
+
+#include "kernel.h"
+
+enum {
+    TAG_PROGRAM = 'P',
+    TAG_ARGUMENT = 'A',
+    TAG_VARIABLE = 'E',
+    TAG_DIRECTORY = 'D',
+    TAG_OPEN_FILES = 'F',
+    TAG_RLIMIT = 'L',
+    TAG_IDENTITY = 'I',
+    TAG_LISTENER = 'N',
+    TAG_CONFINE = 'C',
+    TAG_LANDLOCK = 'T',
+    TAG_READ = 'R',
+    TAG_WRITE = 'W',
+    TAG_DEVICE = 'V',
+    TAG_SECCOMP = 'S',
+    TAG_SET_APART = 'X',
+    TAG_OOM_SCORE = 'O',
+    TAG_OWNER = 'o',
+    TAG_SECRET = 's',
+    TAG_FIXED = 'f',
+    TAG_LIMIT_SEEN = 'l',
+};
+
+enum {
+    MAX_ORDER_BYTES = 16 * 1024 * 1024,
+    MAX_LISTENERS = 1024,
+};
+
+struct order {
+    const unsigned char *bytes;
+    size_t size;
+};
+
+struct record {
+    const unsigned char *payload;
+    size_t size;
+};
+
+/* Whether every record is whole, known and of its tag's shape, and what there must be is there. */
+bool is_sound(const struct order *order);
+
+/* The next record of a tag behind `*at`, which begins at 0; false behind the last.  Only of an order that is sound. */
+bool next(const struct order *order, size_t *at, int tag, struct record *found);
+
+/* The first record of a tag. */
+bool find(const struct order *order, int tag, struct record *found);
+bool has(const struct order *order, int tag);
+size_t count(const struct order *order, int tag);
+
+/* The text of a record, and the integer at an index of one. */
+const char *text_of(const struct record *record);
+int64_t integer_of(const struct record *record, size_t index);
+
+#endif

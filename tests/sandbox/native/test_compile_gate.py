@@ -1,0 +1,115 @@
+"""Compiling the gate: by whatever compiler there is, whole or not at all."""
+
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.processes.running import output
+from support.sandbox.machine_facts import LINUX_ONLY
+
+from quarterdeck_sandbox.inside import compiled
+
+NATIVE = Path(__file__).resolve().parents[3] / "sandbox" / "native"
+
+pytestmark = LINUX_ONLY
+
+COMPILERS = [
+    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
+    for name in ("gcc", "clang")
+]
+
+
+@pytest.fixture
+def maker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, as a module."""
+    monkeypatch.syspath_prepend(str(NATIVE))
+    import compile_gate
+
+    return compile_gate
+
+
+@pytest.mark.parametrize("name", COMPILERS)
+def test_any_compiler_makes_it_without_a_warning(
+    name: str, maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has only the other one would get interpreters for gates."""
+    monkeypatch.setenv("CC", name)
+    place = tmp_path / "gate"
+    assert maker.compile_gate(place, strict=True) == platform.machine()
+    assert output(place, "version").strip() == compiled.version(platform.machine())
+    assert os.listdir(tmp_path) == ["gate"]
+    assert place.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("name", COMPILERS)
+def test_it_needs_no_library_of_the_sandboxes_view(
+    name: str, maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server would start in a sandbox that does not show this machine's libraries; nor from a wheel beside musl."""
+    monkeypatch.setenv("CC", name)
+    place = tmp_path / "gate"
+    maker.compile_gate(place)
+    data = place.read_bytes()
+    table, size, count = (int.from_bytes(data[at : at + width], "little") for at, width in ((32, 8), (54, 2), (56, 2)))
+    kinds = {int.from_bytes(data[at : at + 4], "little") for at in range(table, table + size * count, size)}
+    interpreter, dynamic = 3, 2
+    assert kinds
+    assert not kinds & {interpreter, dynamic}
+
+
+def script(path: Path, text: str) -> str:
+    """A compiler of a kind."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("echo 'no such option' >&2; exit 1", "no such option"), ("exit 0", "could not be written")],
+    ids=["fails", "makes nothing"],
+)
+def test_a_compiler_that_fails_leaves_what_was_there(
+    text: str, said: str, maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An install would end with a traceback, or with half a program that is then executed."""
+    monkeypatch.setenv("CC", script(tmp_path / "compiler", text))
+    place = tmp_path / "gate"
+    place.write_text("before")
+    with pytest.raises(maker.NotBuiltError, match=said):
+        maker.compile_gate(place)
+    assert place.read_text() == "before"
+    assert sorted(os.listdir(tmp_path)) == ["compiler", "gate"]
+
+
+def test_without_a_compiler_it_is_said_what_was_looked_for(
+    maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who wonders would have to read the script."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(maker.NotBuiltError, match="no C compiler"):
+        maker.compile_gate(tmp_path / "gate")
+
+
+def test_a_program_of_other_sources_is_not_taken(
+    maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel would carry what doctor refuses."""
+    old = tmp_path / "old"
+    text = f"\x7fELF{'.' * 14}".encode() + (62 if platform.machine() == "x86_64" else 183).to_bytes(2, "little")
+    old.write_bytes(text)
+    monkeypatch.setenv("CC", script(tmp_path / "compiler", f'case "$*" in *"-o program"*) cp {old} program;; esac'))
+    with pytest.raises(maker.NotBuiltError, match=r"could not be run|does not say"):
+        maker.compile_gate(tmp_path / "gate")
+
+
+def test_another_system_has_none(maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An install on a Mac would fail over Linux's calls."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(maker.NotBuiltError, match="darwin"):
+        maker.compile_gate(tmp_path / "gate")

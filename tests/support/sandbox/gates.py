@@ -1,0 +1,26 @@
+"""The programs that stand between a spawn and a program: by an interpreter, and compiled, held to the same tests."""
+
+import platform
+from functools import cache
+from typing import Final
+
+import pytest
+
+from quarterdeck_sandbox.doctor.probe import try_gate
+
+
+@cache
+def compiled_gate() -> tuple[str, str]:
+    """The path of the compiled one, or why there is none."""
+    return try_gate(platform.machine())
+
+
+GATES: Final = [
+    pytest.param("", id="interpreter"),
+    pytest.param(
+        compiled_gate()[0],
+        id="compiled",
+        marks=pytest.mark.skipif(not compiled_gate()[0], reason=f"no compiled gate: {compiled_gate()[1]}"),
+    ),
+]
+"""For `parametrize`, as `gate_command` takes them."""

@@ -1,0 +1,52 @@
+"""Compile the gate where a wheel is built, which makes it a wheel for one platform; or where a checkout is installed.
+
+Without a C compiler, or on another system, the wheel is for all of them and has no compiled gate: interpreters do its
+work, and `quarterdeck doctor` says so.  With `QUARTERDECK_GATE=required` that is an error instead.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+try:
+    from compile_gate import IN_CHECKOUT, NotBuiltError, compile_gate
+finally:
+    del sys.path[0]
+
+IN_WHEEL: Final = "quarterdeck_sandbox/inside/quarterdeck-gate"
+
+TAG: Final = "py3-none-manylinux_2_17_{0}.manylinux2014_{0}.musllinux_1_1_{0}"
+"""The program uses no library, so that it runs beside glibc and musl of any age."""
+
+
+class GateHook(BuildHookInterface[Any]):
+    """Adds the program to a wheel; to an editable one by putting it into the checkout."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called before files are collected; `version` is `editable` or `standard`."""
+        try:
+            if version == "editable":
+                compile_gate(IN_CHECKOUT)
+                return
+            self._folder = tempfile.TemporaryDirectory(prefix="quarterdeck-gate-")
+            place = Path(self._folder.name, "quarterdeck-gate")
+            architecture = compile_gate(place, strict=_is_required())
+        except NotBuiltError as error:
+            if _is_required():
+                raise
+            self.app.display_info(f"without a compiled gate: {error}")
+            return
+        build_data["force_include"][str(place)] = IN_WHEEL
+        build_data["pure_python"] = False
+        build_data["tag"] = TAG.format(architecture)
+
+
+def _is_required() -> bool:
+    return os.environ.get("QUARTERDECK_GATE") == "required"

@@ -1,0 +1,104 @@
+"""Wheels: for one platform with the gate in them, for all without; made from a checkout, and from its sdist."""
+
+import os
+import platform
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.processes.running import output, run
+from support.sandbox.machine_facts import LINUX_ONLY
+
+from quarterdeck_sandbox.inside import compiled
+
+ROOT = Path(__file__).resolve().parents[3]
+
+GATE = "quarterdeck_sandbox/inside/quarterdeck-gate"
+
+pytest.importorskip("hatchling")
+
+COMPILER_ONLY = pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))) or platform.machine() not in compiled.ARCHITECTURES,
+    reason="there is no C compiler, or no gate for this architecture",
+)
+
+
+def build(place: Path, kind: str, folder: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """What hatchling makes of a folder."""
+    output(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", place, cwd=folder, env=dict(environ))
+    [made] = place.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An sdist of this checkout, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(build(folder, "sdist", ROOT)) as archive:
+        archive.extractall(folder, filter="data")
+    [found] = (path for path in folder.iterdir() if path.is_dir())
+    return found
+
+
+def test_an_sdist_holds_the_source_and_no_program(unpacked: Path) -> None:
+    """Whoever builds from it would get another machine's program, or none."""
+    sources = sorted(path.name for path in (ROOT / "sandbox/native").iterdir() if path.is_file())
+    assert sorted(path.name for path in (unpacked / "sandbox/native").iterdir()) == sources
+    assert not (unpacked / "sandbox" / GATE).exists()
+
+
+@LINUX_ONLY
+@COMPILER_ONLY
+def test_a_wheel_of_an_sdist_is_for_its_platform_with_a_gate_that_runs(unpacked: Path, tmp_path: Path) -> None:
+    """Every installed quarterdeck would start its servers with interpreters; or it would be put where it cannot run."""
+    wheel = build(tmp_path, "wheel", unpacked)
+    machine = platform.machine()
+    tags = wheel.stem.split("-", 2)[2]
+    assert tags == f"py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
+    with zipfile.ZipFile(wheel) as archive:
+        assert [name for name in archive.namelist() if name.endswith((".c", ".h", "_gate.py"))] == []
+        # As an installer does it, which keeps that it is a program.
+        assert archive.getinfo(GATE).external_attr >> 16 & 0o777 == 0o755
+        gate = Path(archive.extract(GATE, tmp_path))
+    gate.chmod(0o755)
+    assert output(gate, "version").strip() == compiled.version(machine)
+
+
+def test_without_a_compiler_the_wheel_is_for_every_platform(unpacked: Path, tmp_path: Path) -> None:
+    """The README's first command would fail on a machine without one."""
+    wheel = build(tmp_path, "wheel", unpacked, {**os.environ, "CC": "/no/such/compiler"})
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert GATE not in archive.namelist()
+        assert "quarterdeck_sandbox/inside/gate.py" in archive.namelist()
+
+
+@LINUX_ONLY
+@pytest.mark.parametrize(
+    ("compiler", "is_there"), [pytest.param("", True, marks=COMPILER_ONLY), ("/no/such/compiler", False)]
+)
+def test_an_editable_install_compiles_where_it_can(
+    compiler: str, is_there: bool, unpacked: Path, tmp_path: Path
+) -> None:
+    """A developer's servers would start with interpreters; or the README's second command would fail."""
+    gate = unpacked / "sandbox" / GATE
+    gate.unlink(missing_ok=True)
+    code = f"import hatchling.build; hatchling.build.build_editable({str(tmp_path)!r})"
+    output(sys.executable, "-c", code, cwd=unpacked, env={**os.environ, "CC": compiler})
+    [wheel] = tmp_path.iterdir()
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert gate.exists() is is_there
+    gate.unlink(missing_ok=True)
+
+
+def test_where_a_gate_is_required_a_wheel_without_one_is_an_error(unpacked: Path, tmp_path: Path) -> None:
+    """A release could go out without it, and nobody would see."""
+    environ = {**os.environ, "CC": "/no/such/compiler", "QUARTERDECK_GATE": "required"}
+    made = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=unpacked, env=environ)
+    assert made.returncode != 0
+    assert "/no/such/compiler could not be run" in made.stderr
+    assert not list(tmp_path.iterdir())

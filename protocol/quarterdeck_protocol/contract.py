@@ -258,8 +258,8 @@ class LiveFleet(ServerFleet, Protocol):
     def endpoints(self) -> tuple[LiveEndpoint, ...]:
         """The present endpoints in configuration order."""
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after any change of phases or tools; returns what unregisters it."""
+    def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call `callback` after any change of a phase or of tools, with its server; returns what unregisters it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,15 +143,36 @@ class Product:
         For `settle_s` at most, from now or from `since` on, monotonic seconds.
         """
         waited_s = 0.0 if since is None else monotonic() - since
-        return await self.until(lambda: not self._starting(), max(0.0, self.settings.settle_s - waited_s))
+        return await self._until_all(self.is_presentable, max(0.0, self.settings.settle_s - waited_s))
 
     async def finished(self, within_s: float | None = None) -> None:
-        """Wait until every server has been asked and judged, or has failed: each has deadlines of its own."""
-        await self.until(lambda: all(self.is_final(row.id) for row in self.approvals.rows), within_s)
+        """Wait until every server has been asked, judged and scanned, or has failed: each has deadlines of its own."""
+        if await self._until_all(self.is_final, within_s):
+            await self.approvals.scanned()
 
     async def until(self, is_so: Callable[[], bool], within_s: float | None) -> bool:
         """Wait until it is so, looking after each change of a server or of what is trusted; whether it is."""
         return await wait_until(self.approvals.watch, is_so, within_s)
+
+    async def _until_all(self, is_done: Callable[[str], bool], within_s: float | None) -> bool:
+        """Wait until it is so of every server, those that come meanwhile included; whether it is."""
+        left = {row.id for row in self.approvals.rows if not is_done(row.id)}
+
+        def look(server: str) -> None:
+            (left.discard if is_done(server) else left.add)(server)
+
+        unwatch = self.approvals.watch_each(look)
+        try:
+            return await wait_until(self.approvals.watch, lambda: not left, within_s)
+        finally:
+            unwatch()
+
+    def status_of(self, server: str) -> EndpointStatus | None:
+        """`status` of one server; None for an unknown one."""
+        if (broken := self._broken.get(server)) is not None:
+            return broken
+        gate = self.gate.endpoint(server)
+        return (self.fleet.status_of(server) or gate.status()) if gate is not None else None
 
     def status(self) -> FleetStatus:
         """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""
@@ -236,7 +257,7 @@ class Product:
 
     def is_final(self, server: str) -> bool:
         """Whether a server has been asked and judged, or has failed, or is not there or not started."""
-        if self.approvals.launch_fault(server) is not None or all(row.id != server for row in self.approvals.rows):
+        if self.approvals.launch_fault(server) is not None or not self.approvals.has_row(server):
             return True
         return self.fleet.has_settled(server) and self.approvals.is_judged(server)
 

@@ -54,6 +54,7 @@ class Settings:
             on them.
         environ: what servers' and commands' environments are made from.
         asked: the names in it that the files were read with.
+        digests: what `digest` and `home_digest` have found out; settings that are made of these share it.
         open_port: where the deck serves HTTP without a token, on this machine's loopback; 0 for one that is not known,
             None for not at all.  Nothing that could reach it is started.
     """
@@ -78,6 +79,7 @@ class Settings:
     open_port: int | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False, compare=False)
     asked: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    digests: dict[tuple[Path, ...], str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def load(
@@ -174,7 +176,7 @@ class Settings:
         if self.is_found:
             return candidates_digest(self.candidates)
         alone = (self.native.workspace,) if self.native is not None else ()
-        return configuration_digest(self.config_paths or alone)
+        return self._digest_of(self.config_paths or alone)
 
     def home_digest(self, server: str) -> str:
         """12 hex digits that name whose directories a server has: those of its row's file, where that is the user's.
@@ -185,9 +187,16 @@ class Settings:
         origin = self.origin(server)
         if origin.path is None or origin.standing not in (Standing.NAMED, Standing.USER):
             return self.digest
-        # What is found is taken as it is: a link to another file each day is the same place.
-        name = candidates_digest if origin.standing is Standing.USER else configuration_digest
-        return name((origin.path,))
+        if origin.standing is Standing.USER:
+            # What is found is taken as it is: a link to another file each day is the same place.
+            return candidates_digest((origin.path,))
+        return self._digest_of((origin.path,))
+
+    def _digest_of(self, paths: tuple[Path, ...]) -> str:
+        """See `configuration_digest`: links are followed once, as many servers are of one file."""
+        if (known := self.digests.get(paths)) is None:
+            known = self.digests[paths] = configuration_digest(paths)
+        return known
 
     def paths_of(self, server: str) -> ServerPaths:
         """What a server has on disk."""

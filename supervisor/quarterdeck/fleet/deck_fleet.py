@@ -9,8 +9,9 @@ from collections.abc import Callable
 from contextvars import copy_context
 from types import MappingProxyType
 
+from quarterdeck.common.watchers import Told, Watchers
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
-from quarterdeck_protocol.contract import FleetStatus
+from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import ProtocolFault
 
 from .call_queue import CallQueue
@@ -35,10 +36,10 @@ class DeckFleet(SupervisedFleet):
         self._unwatch: dict[str, Callable[[], None]] = {}
         self._is_torn_down = False
         self._ends: set[asyncio.Task[None]] = set()
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers = Watchers("the fleet", _log)
         # What a shared server tells is heard in its context; what follows is this deck's.
         self._context = copy_context()
-        own.watch(self._tell)
+        own.watch_each(self._tell)
 
     async def reconfigure(self, config: BridgeConfig) -> None:
         """See `ServerFleetImpl.reconfigure`; what others hold too runs on when this deck leaves it.
@@ -56,16 +57,16 @@ class DeckFleet(SupervisedFleet):
         }
         for server in left:
             self._leave(server)
-        joined = False
+        joined: list[str] = []
         for server, wish in wishes.items():
             if wish is not None and server not in self._shared:
                 self._join(server, wish, left.get(server))
-                joined = True
+                joined.append(server)
         await self._own.reconfigure(
             BridgeConfig(servers=tuple(each for each in config.effective() if wishes[each.id] is None))
         )
-        if left or joined:
-            self._tell()
+        for server in {**left, **dict.fromkeys(joined)}:
+            self._tell(server)
 
     async def spin_up(self) -> None:
         """See `ServerFleet`; shared servers that run are left alone."""
@@ -113,6 +114,11 @@ class DeckFleet(SupervisedFleet):
             {config.id: found[config.id] for config in self._config.effective() if config.id in found}
         )
 
+    def status_of(self, server: str) -> EndpointStatus | None:
+        """See `SupervisedFleet`."""
+        shared = self._shared.get(server)
+        return self._own.status_of(server) if shared is None else shared.status()
+
     def has_settled(self, server: str) -> bool:
         """See `ServerFleetImpl.has_settled`."""
         shared = self._shared.get(server)
@@ -128,14 +134,13 @@ class DeckFleet(SupervisedFleet):
         shared = self._shared.get(server)
         return self._own.last_fault(server) if shared is None else shared.last_fault
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """See `ServerFleetImpl.watch`; `callback` runs in the context in which this fleet was made."""
-        self._watchers.append(callback)
-        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """See `SupervisedFleet`; `callback` runs in the context in which this fleet was made."""
+        return self._watchers.watch_each(callback)
 
     def _join(self, server: str, wish: Wish, replaced: SharedServer | None) -> None:
         shared = self._shared[server] = self._servers.join(self, wish, self._context, replaced)
-        self._unwatch[server] = shared.watch(self._tell)
+        self._unwatch[server] = shared.watch_each(self._tell)
 
     def _leave(self, server: str) -> None:
         self._unwatch.pop(server)()
@@ -144,12 +149,5 @@ class DeckFleet(SupervisedFleet):
             self._ends.add(end)
             end.add_done_callback(self._ends.discard)
 
-    def _tell(self) -> None:
-        self._context.copy().run(self._tell_here)
-
-    def _tell_here(self) -> None:
-        for callback in tuple(self._watchers):
-            try:
-                callback()
-            except Exception:
-                _log.exception("a watcher of the fleet failed")
+    def _tell(self, server: str) -> None:
+        self._context.copy().run(self._watchers.tell, server)

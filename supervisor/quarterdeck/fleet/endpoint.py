@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from quarterdeck.common.watchers import Watchers
 from quarterdeck.config.places.kept_state import names_of_gaps, warn_of_gaps
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
@@ -75,14 +76,13 @@ class ServerEndpointImpl:
         self._list = ToolList(config, is_wanted=lambda: self.phase is EndpointPhase.READY, on_change=self._notify)
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: Final = Watchers(config.id, _log)
         self.patience = 1
         self.is_installing = False
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of phase or tools; returns what unregisters it."""
-        self._watchers.append(callback)
-        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+        return self._watchers.watch(callback)
 
     # Opening
 
@@ -339,8 +339,7 @@ class ServerEndpointImpl:
         self.phase = TRANSITIONS[self.phase, step]
 
     def _notify(self) -> None:
-        for callback in tuple(self._watchers):
-            callback()
+        self._watchers.tell(self.config.id)
 
     def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self.config.id}: {name}")

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, Protocol, assert_never
 
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.watchers import Told, Watchers
 from quarterdeck.fleet.core import supervision
 from quarterdeck.fleet.core.member import SLOW_START, Member
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
@@ -60,8 +61,11 @@ class SupervisedFleet(ServerFleet, Protocol):
     def queue(self, server: str) -> CallQueue:
         """The calls of this server, of all who have it."""
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each change of a phase or of tools; returns what unregisters it."""
+    def status_of(self, server: str) -> EndpointStatus | None:
+        """`status` of one server; None for an unknown one."""
+
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """Call `callback` after each change of a phase or of tools, with its server; returns what unregisters it."""
 
 
 class ServerFleetImpl(SupervisedFleet):
@@ -96,7 +100,7 @@ class ServerFleetImpl(SupervisedFleet):
         self._events: deque[supervision.Event] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: Final = Watchers("the fleet", _log)
 
     # Starting and stopping
 
@@ -182,7 +186,7 @@ class ServerFleetImpl(SupervisedFleet):
         Raises:
             KeyError: the configuration has no such server.
         """
-        if server not in self._core.members:
+        if self._core.member(server) is None:
             raise KeyError(server)
         self._handle(supervision.RestartAsked(server))
 
@@ -211,6 +215,11 @@ class ServerFleetImpl(SupervisedFleet):
         """See `ServerFleet`."""
         return MappingProxyType({server: self._status(member) for server, member in self._core.members.items()})
 
+    def status_of(self, server: str) -> EndpointStatus | None:
+        """See `SupervisedFleet`."""
+        member = self._core.member(server)
+        return self._status(member) if member is not None else None
+
     def has_settled(self, server: str) -> bool:
         """Whether a server's first connect has ended, and its list with it; False for an unknown server."""
         member = self._core.member(server)
@@ -226,10 +235,9 @@ class ServerFleetImpl(SupervisedFleet):
         member = self._core.member(server)
         return member.fault if member is not None else None
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each change of a phase or of tools; returns what unregisters it."""
-        self._watchers.append(callback)
-        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """See `SupervisedFleet`."""
+        return self._watchers.watch_each(callback)
 
     def _status(self, member: Member) -> EndpointStatus:
         server = member.config.id
@@ -266,9 +274,9 @@ class ServerFleetImpl(SupervisedFleet):
             case supervision.WakeAt(at):
                 self._set_alarm(at)
             case supervision.Publish(server):
-                if server not in self._core.members:
+                if self._core.member(server) is None:
                     self._endpoints.pop(server, None)
-                self._notify()
+                self._watchers.tell(server)
             case supervision.FirstStartsDone(start):
                 if start == self._starts:
                     self._settled.set()
@@ -334,13 +342,6 @@ class ServerFleetImpl(SupervisedFleet):
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm = asyncio.get_running_loop().call_at(at, lambda: self._handle(supervision.Tick()))
-
-    def _notify(self) -> None:
-        for callback in tuple(self._watchers):
-            try:
-                callback()
-            except Exception:
-                _log.exception("a watcher of the fleet failed")
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

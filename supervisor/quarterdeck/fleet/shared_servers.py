@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.watchers import Told
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
@@ -104,7 +105,7 @@ class SharedServer:
 
     def status(self) -> EndpointStatus:
         """See `ServerFleet`."""
-        return self._fleet.status().get(self._server) or EndpointStatus(self._server, EndpointPhase.IDLE, 0)
+        return self._fleet.status_of(self._server) or EndpointStatus(self._server, EndpointPhase.IDLE, 0)
 
     @property
     def has_settled(self) -> bool:
@@ -121,9 +122,9 @@ class SharedServer:
         """See `ServerFleetImpl.last_fault`."""
         return self._fleet.last_fault(self._server)
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """See `ServerFleetImpl.watch`."""
-        return self._fleet.watch(callback)
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """See `SupervisedFleet`."""
+        return self._fleet.watch_each(callback)
 
     async def restart(self) -> None:
         """Restart it, for all who share it; one that has not begun yet is about to start."""

@@ -127,6 +127,7 @@ class RenamedSource(ToolSource):
         self._shown: tuple[ToolDescriptor, ...] = ()
         self._aliased: dict[str, tuple[ToolDescriptor, ToolDescriptor]] = {}
         self._owners: dict[str, str] = {}
+        self._fitting: set[str] = set()
 
     @property
     def can_change(self) -> bool:
@@ -173,6 +174,11 @@ class RenamedSource(ToolSource):
         return self._owners.get(name, name)
 
     def _rename(self, inner: tuple[ToolDescriptor, ...]) -> None:
+        new = {descriptor.name for descriptor in inner} - self._fitting
+        self._fitting |= {name for name in new if self.budget.fits(name)}
+        if not (self._aliased or self._owners or new - self._fitting):
+            self._shown = inner  # as it mostly is: no name has to be shortened, or was before
+            return
         names = public_names((descriptor.name for descriptor in inner), self.budget)
         before, self._aliased = self._aliased, {}
         shown = inner

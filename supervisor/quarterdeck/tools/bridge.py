@@ -4,10 +4,10 @@ It holds no connection and no state of a server: every call asks the fleet for t
 """
 
 import asyncio
-import operator
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -72,6 +72,16 @@ async def _list_tools(endpoint: LiveEndpoint) -> None:
         pass  # it stays ready and offers nothing until a list succeeds; the others are not held up
 
 
+class _Offer(NamedTuple):
+    """What one server offers, and the same under the names of the box."""
+
+    tools: tuple[RemoteTool, ...] = ()
+    named: tuple[ToolDescriptor, ...] = ()
+
+
+_NOTHING: Final = _Offer()
+
+
 class LiveBox(ToolSource):
     """The tools of a fleet as they are at each moment.
 
@@ -81,19 +91,31 @@ class LiveBox(ToolSource):
     def __init__(self, fleet: LiveFleet, *, alone: str = "") -> None:
         self._fleet = fleet
         self._alone = alone
-        self._lists: dict[str, tuple[RemoteTool, ...]] = {}
+        self._endpoints: tuple[LiveEndpoint, ...] = ()
+        self._offers: dict[str, _Offer] = {}
         self._descriptors: tuple[ToolDescriptor, ...] = ()
-        self._names: frozenset[str] = frozenset()
+        self._changed: Final[set[str]] = set()
+        fleet.watch_each(self._changed.add)
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
-        """The tools of the servers that are ready now, in configuration order, each server's in its own order."""
+        """The tools of the servers that are ready now, in configuration order, each server's in its own order.
+
+        Only servers of which the fleet has told are looked at anew.
+        """
         endpoints = self._fleet.endpoints()
-        lists = {endpoint.config.id: tools for endpoint in endpoints if (tools := endpoint.offered())}
-        # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
-        if [*lists] != [*self._lists] or not all(map(operator.is_, lists.values(), self._lists.values())):
-            self._lists = lists
-            self._descriptors = tuple(self._named(tool) for tools in lists.values() for tool in tools)
-            self._names = frozenset(descriptor.name for descriptor in self._descriptors)
+        is_other = endpoints != self._endpoints
+        if is_other:
+            self._endpoints = endpoints
+            before = self._offers
+            self._offers = {each.config.id: before.get(each.config.id, _NOTHING) for each in endpoints}
+            self._changed.update(self._offers)
+        if self._changed:
+            changed = map(self._fleet.endpoint, self._changed)
+            looked = [self._look(each) for each in changed if each is not None]
+            self._changed.clear()
+            if is_other or any(looked):
+                named = (offer.named for offer in self._offers.values())
+                self._descriptors = tuple(itertools.chain.from_iterable(named))
         return self._descriptors
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -105,7 +127,7 @@ class LiveBox(ToolSource):
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of any server's phase or tools; returns what unregisters it."""
-        return self._fleet.watch(callback)
+        return self._fleet.watch_each(lambda _: callback())
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """See `ToolSource`."""
@@ -126,15 +148,18 @@ class LiveBox(ToolSource):
         name, (endpoint, tool) = call.name, self._owner(call.name)
         if endpoint is not None and (fault := endpoint.refusal(tool)) is not None:
             return ToolResult.of_error(fault_text(name, fault))
-        if endpoint is None or not self._offers(endpoint, name):
+        if endpoint is None or all(tool != each.ref.name for each in endpoint.offered()):
             return ToolResult.of_error(unknown_name_text(name, [each.name for each in self.descriptors()]))
         return await guarded(name, cancel, lambda: _invoke(endpoint, tool, call, cancel))
 
-    def _offers(self, endpoint: LiveEndpoint, name: str) -> bool:
-        # A call looks at its own server only, as long as nothing changed there: there may be many.
-        if self._lists.get(endpoint.config.id) is not endpoint.offered():
-            self.descriptors()
-        return name in self._names
+    def _look(self, endpoint: LiveEndpoint) -> bool:
+        """Take what an endpoint offers; whether that is something else than before."""
+        tools, server = endpoint.offered(), endpoint.config.id
+        # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
+        if server not in self._offers or self._offers[server].tools is tools:
+            return False
+        self._offers[server] = _Offer(tools, tuple(map(self._named, tools)))
+        return True
 
 
 async def _invoke(endpoint: LiveEndpoint, tool: str, call: ToolCall, cancel: CancelToken) -> ToolResult:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from quarterdeck.common.watchers import Told, Watchers
 from quarterdeck.config.native_tools import NO_SETTINGS, NativeSettings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
@@ -62,7 +63,7 @@ class Approvals:
         self._running = RunningServers(home_of, redact, self._common.starts)
         self._lists = ListReview(recorder, lambda: self._states, native_names, self._common)
         self._working: set[asyncio.Task[None]] = set()
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: Final = Watchers("what is offered", _log)
         self._unwatch: Callable[[], None] = lambda: None
         self._unhear: Callable[[], None] = lambda: None
         self._is_closed = False
@@ -115,8 +116,8 @@ class Approvals:
             async with self._common.recording:
                 entry = self.book.entry(state.row.scope, state.row.id)
                 await self._record_quietly(withdrawal(state.row.scope, state.row.id, entry))
-        self._review()
-        self._tell()
+        for server in {**dict.fromkeys(state.row.id for state in gone), **states}:
+            self._on_fleet(server)
 
     async def approved_native(self, row: NativeRow, *, is_live: bool) -> NativeSettings:
         """What of the key `native` holds now: what the files say, or what was approved last while that waits."""
@@ -165,6 +166,10 @@ class Approvals:
         """All rows, in configuration order; the same tuple until they are set anew."""
         return self._rows
 
+    def has_row(self, server: str) -> bool:
+        """Whether there is a row of this id."""
+        return server in self._states
+
     def launch_fault(self, server: str) -> ProtocolFault | None:
         """Why a server is not started; None when it may be, or there is no such row."""
         state = self._states.get(server)
@@ -210,6 +215,10 @@ class Approvals:
         """Whether nothing that a server listed waits to be judged."""
         state = self._states.get(server)
         return state is None or (state.work is None and not self._is_due(state))
+
+    async def scanned(self) -> None:
+        """Wait until what was judged was looked through, too."""
+        await self._lists.scanned()
 
     @property
     def held(self) -> Mapping[str, Offer]:
@@ -265,16 +274,17 @@ class Approvals:
             if state.judged is not None:
                 state.judged = (state.judged[0], None)
             state.retry_at = 0.0  # what could not be recorded a moment ago now can
-        self._tell()
-        self._review()
+            self._watchers.tell(state.row.id)
+            self._review(state)
 
     # Watching
 
     def start(self) -> None:
         """Begin to watch the fleet, and to hear what is decided elsewhere."""
-        self._unwatch = self._fleet.watch(self._on_fleet)
+        self._unwatch = self._fleet.watch_each(self._on_fleet)
         self._unhear = self._common.hear(self.follow)
-        self._review()
+        for state in self._states.values():
+            self._review(state)
 
     async def close(self) -> None:
         """Stop watching; what is being judged is recorded before."""
@@ -282,33 +292,36 @@ class Approvals:
         self._unwatch()
         self._unhear()
         self._unhear = lambda: None
-        if under_way := (*self._working, *self._lists.stop()):
-            await asyncio.wait(under_way, timeout=CLOSE_S)
+        if self._working:
+            await asyncio.wait(self._working, timeout=CLOSE_S)
+        if scans := self._lists.stop():
+            await asyncio.wait(scans, timeout=CLOSE_S)
         await self._record_quietly(self._running.end_all())
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of the fleet or of an offer; returns what unregisters it."""
-        self._watchers.append(callback)
-        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+        return self._watchers.watch(callback)
 
-    def _on_fleet(self) -> None:
-        self._review()
-        self._tell()
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """The same, with the server that it is of."""
+        return self._watchers.watch_each(callback)
 
-    def _tell(self) -> None:
-        for callback in tuple(self._watchers):
-            try:
-                callback()
-            except Exception:
-                _log.exception("a watcher of what is offered failed")
+    def watch_one(self, server: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """The same for one server alone."""
+        return self._watchers.watch_one(server, callback)
 
-    def _review(self) -> None:
-        """Have every server judged that has something new, each in a task of its own."""
-        for state in self._states.values():
-            if not self._is_closed and state.work is None and self._is_due(state):
-                state.work = asyncio.get_running_loop().create_task(self._work(state))
-                self._working.add(state.work)
-                state.work.add_done_callback(self._working.discard)
+    def _on_fleet(self, server: str) -> None:
+        if (state := self._states.get(server)) is not None:
+            self._review(state)
+        self._watchers.tell(server)
+
+    def _review(self, state: ServerState) -> None:
+        """Have a server judged that has something new, in a task of its own."""
+        is_present = self._states.get(state.row.id) is state and not self._is_closed
+        if is_present and state.work is None and self._is_due(state):
+            state.work = asyncio.get_running_loop().create_task(self._work(state))
+            self._working.add(state.work)
+            state.work.add_done_callback(self._working.discard)
 
     def _is_due(self, state: ServerState) -> bool:
         if asyncio.get_running_loop().time() < state.retry_at:
@@ -325,16 +338,15 @@ class Approvals:
             if endpoint is not None:
                 await self._record_quietly(await self._running.events_of(state.row, endpoint))
                 await self._lists.review(state, endpoint)
-                self._lists.rescan_soon()
         except Exception:
             _log.exception("what %s offers could not be judged", state.row.id)
             state.postpone()
         finally:
             state.work = None
         if state.retry_at > loop.time():
-            loop.call_at(state.retry_at + 0.01, self._review)
-        self._tell()
-        self._review()
+            loop.call_at(state.retry_at + 0.01, self._review, state)
+        self._watchers.tell(state.row.id)
+        self._review(state)
 
     # Helpers
 

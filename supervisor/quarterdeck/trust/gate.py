@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.watchers import Told
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
@@ -57,10 +58,8 @@ class GatedFleet(LiveFleet):
         self._note = note
         self._fleet = fleet
         self._approvals = approvals
-        self._gates: dict[str, GatedEndpoint] = {}
+        self._known: dict[str, GatedEndpoint] = {}
         self._rows: tuple[ServerRow, ...] = ()
-        # First of all watchers: the others look at what this makes.
-        approvals.watch(self._renew)
 
     def endpoint(self, server: str) -> "GatedEndpoint | None":
         """The gate of this server; None when it is not configured."""
@@ -74,21 +73,22 @@ class GatedFleet(LiveFleet):
         """See `ServerFleet`."""
         return self._fleet.status()
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each change of a phase, of tools, or of what of them is trusted."""
-        return self._approvals.watch(callback)
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """Call `callback` after each change of a phase, of tools, or of what of them is trusted, with its server."""
+        return self._approvals.watch_each(callback)
 
-    def _renew(self) -> None:
-        """Have a gate for each row; one whose configuration is the same stays."""
-        if self._approvals.rows is self._rows:
-            return
-        self._rows = self._approvals.rows
-        old = self._gates
-        self._gates = {}
-        for row in self._rows:
-            gate = old.get(row.id)
-            is_same = gate is not None and gate.config == row.config
-            self._gates[row.id] = gate if gate is not None and is_same else self._gate(row)
+    @property
+    def _gates(self) -> "dict[str, GatedEndpoint]":
+        """A gate for each row; one whose configuration is the same stays."""
+        if self._approvals.rows is not self._rows:
+            self._rows = self._approvals.rows
+            old = self._known
+            self._known = {}
+            for row in self._rows:
+                gate = old.get(row.id)
+                is_same = gate is not None and gate.config == row.config
+                self._known[row.id] = gate if gate is not None and is_same else self._gate(row)
+        return self._known
 
     def _gate(self, row: ServerRow) -> "GatedEndpoint":
         return GatedEndpoint(row.config, self._fleet, self._approvals, partial(self._note, row.scope, row.id))
@@ -208,7 +208,7 @@ class GatedEndpoint(LiveEndpoint):
         held = self._approvals.launch_fault(self._config.id)
         if held is not None:
             return EndpointStatus(self._config.id, EndpointPhase.FAULTED, 0, held)
-        status = self._fleet.status().get(self._config.id)
+        status = self._fleet.status_of(self._config.id)
         return status if status is not None else EndpointStatus(self._config.id, EndpointPhase.IDLE, 0)
 
     async def open(self) -> None:
@@ -256,7 +256,7 @@ class GatedEndpoint(LiveEndpoint):
         return self._find(tool) or self._not_ready()
 
     async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:
-        await wait_until(self._approvals.watch, is_so, within_s)
+        await wait_until(partial(self._approvals.watch_one, self._config.id), is_so, within_s)
 
     def with_words(self, fault: ProtocolFault) -> ProtocolFault:
         """The fault, with a remedy whose commands find this server."""
@@ -271,7 +271,8 @@ class GatedEndpoint(LiveEndpoint):
 
     def _not_ready(self) -> ProtocolFault:
         status = self.status()
-        if status.fault is None and status.phase is EndpointPhase.IDLE and self._config.id not in self._fleet.status():
+        is_idle = status.fault is None and status.phase is EndpointPhase.IDLE
+        if is_idle and self._fleet.status_of(self._config.id) is None:
             why = f"there is no server {self._config.id!r}"
             return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
         phase = "still being installed" if status.installing else status.phase

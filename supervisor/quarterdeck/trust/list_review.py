@@ -1,25 +1,27 @@
-"""Judge what a server lists, record that, and offer what is admitted.
+"""Judge what a server lists, record that, offer what is admitted, and scan it soon after.
 
 Nothing is offered before what admits it is recorded.  Where it cannot be recorded (a full disk, a server that changes
-too often), what was approved before is offered all the same, and the rest is held.
+too often), what was approved before is offered all the same, and the rest is held.  What the scan finds holds nothing
+back, it is told and recorded: so it waits until a start is over, and looks at all lists that came meanwhile together.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent
+from quarterdeck.ledger.events.fold import ServerKey
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.link.credit import TokenBucket
 
 from .common_record import CommonRecord
-from .judge.documents import instructions_document, tool_document
+from .judge.documents import Document, instructions_document, tool_document
 from .judge.offers import (
     NOTHING,
-    Offer,
     describe_held,
     enrolments,
     offer_of,
@@ -27,15 +29,28 @@ from .judge.offers import (
     snapshot_offer,
     without_news,
 )
-from .judge.scans import ListScan, ScanCache, scan_list
+from .judge.scans import ListScan, ScanCache, bodies_of, scan_list
 from .judge.server_rows import ServerRow
 from .judge.verdicts import judge_listing
-from .scan import KnownNames
-from .scan.tool_names import NamesByServer, names_around, names_by_server
+from .scan.tool_names import (
+    NameIndex,
+    NamesByServer,
+    changed_names,
+    may_mention,
+    names_by_server,
+    names_of_servers,
+    skeleton,
+)
 from .server_state import Recorder, ServerState
 
-RESCAN_S: Final = 5.0
-"""Between two scans of everything because names have changed; the first is made at once."""
+SCAN_S: Final = 0.5
+"""After a list was judged it is scanned, when so long no other was: what a start costs comes first."""
+
+LONGEST_S: Final = 5.0
+"""How long a list may wait for that."""
+
+INLINE_BYTES: Final = 16 * 1024
+"""A longer list is hashed in a thread."""
 
 CAPACITY_BYTES: Final = 64 * 1024 * 1024
 """Of one server's changes that may be recorded, else they would fill the disk.  At once: two of the longest lists."""
@@ -66,24 +81,41 @@ class ListReview:
         self._states = states
         self._native_names = native_names
         self._common = common
-        self._caches: dict[tuple[str, str], ScanCache] = {}
+        self._known: dict[ServerKey, _KnownList] = {}
         self._names: NamesByServer = {}
+        self._index = NameIndex({})
+        self._unscanned: dict[ServerKey, None] = {}
         self._is_closed = False
-        self._rescan_timer: asyncio.TimerHandle | None = None
-        self._rescanned_at = 0.0
-        self._rescans: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits_since = self._last_at = 0.0
+        self._scanning = asyncio.Lock()
+        self._scans: set[asyncio.Task[None]] = set()
 
     async def review(self, state: ServerState, endpoint: ServerEndpointImpl) -> None:
-        """Have the state offer what its server has listed, if that was not judged yet."""
+        """Have the state offer what its server has listed, if that was not judged yet; it is scanned soon."""
         if not state.has_list(endpoint):
             return
-        listed = endpoint.tools()
-        async with self._common.reviewing(state.row.scope, state.row.id):
-            names = names_by_server(self._recorder.book)
-            scan = await asyncio.to_thread(self._scan, state.row, listed, _instructions(endpoint), names)
-            async with self._common.recording:
-                if self._states().get(state.row.id) is state:  # else another row is there, with rules of its own
-                    await self._judge(state, endpoint, listed, scan)
+        row, listed = state.row, endpoint.tools()
+        known = await self._take(row, listed, endpoint.card.instructions if endpoint.card is not None else "")
+        async with self._common.recording:
+            if self._states().get(row.id) is state:  # else another row is there, with rules of its own
+                await self._judge(state, endpoint, listed, known.documents)
+        if not known.is_scanned:
+            self._scan_soon(ServerKey(row.scope, row.id))
+
+    async def _take(self, row: ServerRow, listed: tuple[RemoteTool, ...], instructions: str) -> "_KnownList":
+        """The documents of a list, hashed once."""
+        key = ServerKey(row.scope, row.id)
+        known = self._known.get(key)
+        if known is None or known.tools is not listed or known.instructions != instructions:
+            size = sum(len(tool.descriptor.definition or b"") for tool in listed)
+            if size > INLINE_BYTES:
+                documents = await asyncio.to_thread(documents_of, listed, instructions)
+            else:
+                documents = documents_of(listed, instructions)
+            cache = known.cache if known is not None else ScanCache()
+            known = self._known[key] = _KnownList(listed, instructions, documents, cache)
+        return known
 
     async def take_snapshot(self, state: ServerState) -> None:
         """Offer what was approved last; of a server that is judged meanwhile, what that says."""
@@ -96,46 +128,82 @@ class ListReview:
         if state.judged is None:
             state.snapshot, state.offer = wanted, offer
 
-    def rescan_soon(self) -> None:
-        """Have everything scanned beside the names that are known now, where they have changed."""
+    def _scan_soon(self, key: ServerKey) -> None:
+        """Scan this server's list, once no other list comes for a moment."""
+        self._last_at = asyncio.get_running_loop().time()
+        if not self._unscanned:
+            self._waits_since = self._last_at
+        self._unscanned[key] = None
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is None and self._unscanned and not self._is_closed:
+            at = min(self._last_at + SCAN_S, self._waits_since + LONGEST_S)
+            self._timer = asyncio.get_running_loop().call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
         loop = asyncio.get_running_loop()
-        if self._rescan_timer is None and not self._is_closed and names_by_server(self._recorder.book) != self._names:
-            self._rescan_timer = loop.call_at(max(loop.time(), self._rescanned_at + RESCAN_S), self._start_rescan)
+        if loop.time() < min(self._last_at + SCAN_S, self._waits_since + LONGEST_S):
+            self._arm()
+        else:
+            self._start_scan()
+
+    def _start_scan(self) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(self._scan())
+        self._scans.add(task)
+        task.add_done_callback(self._scans.discard)
+        return task
+
+    async def scanned(self) -> None:
+        """Wait until all that was judged is scanned, and what was found recorded."""
+        await self._start_scan()
 
     def stop(self) -> tuple[asyncio.Task[None], ...]:
-        """Begin no scan any more; returns those under way."""
+        """Wait for no further list; returns the scan of what was judged."""
         self._is_closed = True
-        if self._rescan_timer is not None:
-            self._rescan_timer.cancel()
-        return tuple(self._rescans)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._unscanned:
+            self._start_scan()
+        return tuple(self._scans)
 
-    def _start_rescan(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._rescan_timer, self._rescanned_at = None, loop.time()
-        task = loop.create_task(self._rescan())
-        self._rescans.add(task)
-        task.add_done_callback(self._rescans.discard)
+    async def _scan(self) -> None:
+        """Scan the lists that wait for it, and those in which a name that came or went could stand."""
+        async with self._scanning:
+            waiting, self._unscanned = self._unscanned, {}
+            try:
+                names = names_by_server(self._recorder.book)
+                changed = changed_names(self._names, names)
+                if changed:
+                    self._names, self._index = names, await asyncio.to_thread(names_of_servers, names)
+                states = {ServerKey(state.row.scope, state.row.id): state for state in self._states().values()}
+                lists = {key: known for key in states if (known := self._known.get(key)) is not None}
+                beside = {key: known for key, known in lists.items() if key not in waiting} if changed else {}
+                touched = await asyncio.to_thread(_touched, beside, changed) if beside else set()
+                for key, known in lists.items():
+                    if key in waiting or key in touched:
+                        await self._scan_list(states[key], known)
+            except Exception:
+                _log.exception("what servers offer could not be scanned")
+        self._arm()
 
-    async def _rescan(self) -> None:
-        """Scan what all servers list, where the names around them have changed; what is offered stays."""
-        self._names = names = names_by_server(self._recorder.book)
-        try:
-            for state in tuple(self._states().values()):
-                endpoint, listed = state.judged or (None, None)
-                if endpoint is None or listed is None:
-                    continue
-                row = state.row
-                async with self._common.reviewing(row.scope, row.id):
-                    scan = await asyncio.to_thread(self._scan_again, row, listed, _instructions(endpoint), names)
-                    if scan is not None and scan.scans and self._states().get(row.id) is state:
-                        async with self._common.recording:
-                            await self._record_findings(row, scan)
-        except Exception:
-            _log.exception("what servers offer could not be scanned again")
-        self.rescan_soon()
+    async def _scan_list(self, state: ServerState, known: "_KnownList") -> None:
+        row = state.row
+        async with self._common.reviewing(row.scope, row.id):
+            scan = await asyncio.to_thread(self._look_through, row, known)
+            known.is_scanned = True
+            if scan.scans and self._states().get(row.id) is state:
+                async with self._common.recording:
+                    await self._record_findings(row, scan)
+
+    def _look_through(self, row: ServerRow, known: "_KnownList") -> ListScan:
+        """In a thread: it takes time of a server's choosing."""
+        around = self._index.around(row.id, own=known.own, native=self._native_names)
+        return scan_list(row, known.documents, around, self._recorder.book.findings.get, known.cache)
 
     async def _record_findings(self, row: ServerRow, scan: ListScan) -> None:
-        bodies = scan.bodies_of(scan.scans)
+        bodies = bodies_of(scan.documents, scan.scans)
         try:
             self._spend(row, scan.scans, bodies)
             await self._recorder.record(scan.scans, bodies)
@@ -144,36 +212,20 @@ class ListReview:
         for warning in scan.warnings:
             _log.warning("%s", warning)
 
-    def _scan(
-        self, row: ServerRow, listed: tuple[RemoteTool, ...], instructions: str, names: NamesByServer
-    ) -> ListScan:
-        """Hash and scan; in a thread, for both take time of a server's choosing."""
-        documents = [instructions_document(instructions), *map(tool_document, listed)]
-        cache = self._caches.setdefault((row.scope, row.id), ScanCache())
-        return scan_list(row, documents, self._around(row, listed, names), self._recorder.book.findings.get, cache)
-
-    def _scan_again(
-        self, row: ServerRow, listed: tuple[RemoteTool, ...], instructions: str, names: NamesByServer
-    ) -> ListScan | None:
-        """`_scan`; None where the names around the server are those that it was scanned beside."""
-        cache = self._caches.get((row.scope, row.id))
-        if cache is not None and cache.names == self._around(row, listed, names):
-            return None
-        return self._scan(row, listed, instructions, names)
-
-    def _around(self, row: ServerRow, listed: tuple[RemoteTool, ...], names: NamesByServer) -> KnownNames:
-        own = [tool.ref.name for tool in listed]
-        return names_around(names, row.scope, row.id, own=own, native=self._native_names)
-
     async def _judge(
-        self, state: ServerState, endpoint: ServerEndpointImpl, listed: tuple[RemoteTool, ...], scan: ListScan
+        self,
+        state: ServerState,
+        endpoint: ServerEndpointImpl,
+        listed: tuple[RemoteTool, ...],
+        documents: Sequence[Document],
     ) -> None:
         row = state.row
         entry = self._recorder.book.entry(row.scope, row.id)
-        judgement = judge_listing(row, entry, scan.documents)
+        judgement = judge_listing(row, entry, documents)
         offer = offer_of(listed, judgement.verdicts)
-        events = [*judgement.events, *scan.scans, *enrolments(row, entry, offer, scan.hashes)]
-        bodies = scan.bodies_of(events)
+        hashes = {document.key.name: document.hash for document in documents if document.key.name}
+        events = [*judgement.events, *enrolments(row, entry, offer, hashes)]
+        bodies = bodies_of(documents, events)
         was_unrecorded = state.is_unrecorded
         try:
             self._spend(row, events, bodies)
@@ -181,21 +233,16 @@ class ListReview:
         except LedgerWriteError as error:
             if not was_unrecorded:
                 _log.error("what %s offers is not recorded, and anything new is held: %s", row.id, error)
-            offer = offer_of(listed, without_news(judgement.verdicts, entry, scan.documents))
+            offer = offer_of(listed, without_news(judgement.verdicts, entry, documents))
             state.postpone()
             state.judged, state.is_unrecorded = (endpoint, None), True
         else:
             if was_unrecorded:
                 _log.info("what %s offers is recorded again", row.id)
             state.judged, state.is_unrecorded = (endpoint, listed), False
-        self._tell(state, offer, () if was_unrecorded else scan.warnings)
-        state.offer = offer
-
-    def _tell(self, state: ServerState, offer: Offer, warnings: Sequence[str]) -> None:
         if offer.held != state.offer.held and offer.held_tools:
             held_log.warning("%s", describe_held(state.row, offer.held))
-        for warning in warnings:
-            _log.warning("%s", warning)
+        state.offer = offer
 
     def _spend(self, row: ServerRow, events: Sequence[LedgerEvent], bodies: Mapping[str, bytes]) -> None:
         """Take the price of a record from its server's limit.
@@ -215,5 +262,43 @@ class ListReview:
             )
 
 
-def _instructions(endpoint: ServerEndpointImpl) -> str:
-    return endpoint.card.instructions if endpoint.card is not None else ""
+@dataclass(slots=True)
+class _KnownList:
+    """The last list of a server.
+
+    Attributes:
+        tools: as they were listed; another list has another tuple.
+        cache: what was found in it, and in lists before.
+        is_scanned: whether it was looked through since it came.
+    """
+
+    tools: tuple[RemoteTool, ...]
+    instructions: str
+    documents: tuple[Document, ...]
+    cache: ScanCache
+    is_scanned: bool = False
+
+    @property
+    def own(self) -> list[str]:
+        """The names of its tools."""
+        return [tool.ref.name for tool in self.tools]
+
+    def may_name(self, changed: Mapping[str, frozenset[str]], *, but: str) -> bool:
+        """Whether the scan could find something else now that these names came or went, of servers but one."""
+        names = {name for server, found in changed.items() if server != but for name in found}
+        if not names:
+            return False
+        shapes = {skeleton(name) for name in self.own}
+        return any(skeleton(name) in shapes for name in names) or any(
+            may_mention(document.body, names) for document in self.documents
+        )
+
+
+def _touched(lists: Mapping[ServerKey, _KnownList], changed: Mapping[str, frozenset[str]]) -> set[ServerKey]:
+    """Whose lists could have to do with names that came or went."""
+    return {key for key, known in lists.items() if known.may_name(changed, but=key.server)}
+
+
+def documents_of(listed: Sequence[RemoteTool], instructions: str) -> tuple[Document, ...]:
+    """What of a list can be approved, hashed."""
+    return (instructions_document(instructions), *map(tool_document, listed))

@@ -57,8 +57,8 @@ class WatchedFleet(Protocol):
         """The present endpoint of this id."""
         ...
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after any change of phases or tools; returns what unregisters it."""
+    def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call `callback` after any change of a phase or of tools, with its server; returns what unregisters it."""
         ...
 
 

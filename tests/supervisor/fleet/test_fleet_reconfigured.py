@@ -195,7 +195,7 @@ async def test_watchers_are_told_of_what_came_went_and_moved(runtime: PretendRun
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         seen: list[list[str]] = []
-        made.fleet.watch(lambda: seen.append(list(made.phases())))
+        made.fleet.watch_each(lambda _: seen.append(list(made.phases())))
         for servers in (["b", "a"], ["b", "a", "c"], ["c"]):
             seen.clear()
             await made.fleet.reconfigure(config(*servers))

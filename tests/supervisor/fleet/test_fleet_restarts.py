@@ -141,7 +141,7 @@ async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatc
             status = made.fleet.status()["a"]
             seen.append((status.phase, status.tool_count))
 
-        unwatch = made.fleet.watch(look)
+        unwatch = made.fleet.watch_each(lambda _: look())
         await made.fleet.start(config("a"))
         assert seen[-1] == (READY, 1)
         [session] = made.sessions["a"]
@@ -172,8 +172,8 @@ async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
             if made.phases().get("a") is READY and not restarted:
                 restarted.append(asyncio.ensure_future(made.fleet.restart("a")))
 
-        made.fleet.watch(fails)
-        made.fleet.watch(acts)
+        made.fleet.watch_each(lambda _: fails())
+        made.fleet.watch_each(lambda _: acts())
         await made.fleet.start(config("a"))
         await made.until(lambda: len(made.sessions["a"]) == 2 and made.phases()["a"] is READY)
         assert "a watcher's own trouble" in caplog.text

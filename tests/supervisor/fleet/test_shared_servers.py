@@ -206,11 +206,11 @@ async def test_what_a_shared_server_tells_is_told_to_all_who_hold_it_each_in_its
     async with played_decks(runtime) as at:
         one, two = at.deck("one"), at.deck("two")
         behalf: list[set[str]] = []
-        unwatch = [deck.watch(lambda: heard.append((deck_name.get(), "told"))) for deck in (one, two)]
+        unwatch = [deck.watch_each(lambda _: heard.append((deck_name.get(), "told"))) for deck in (one, two)]
         for deck in (one, two):
             await deck.reconfigure(config("a"))
             await ready(deck, "a")
-        at.shared[0].fleet.watch(lambda: behalf.append({context[deck_name] for context in on_behalf_of()}))
+        at.shared[0].fleet.watch_each(lambda _: behalf.append({context[deck_name] for context in on_behalf_of()}))
         heard.clear()
         await one.restart("a")
         await until(lambda: len(at.shared[0].sessions["a"]) == 2)
@@ -229,8 +229,8 @@ async def test_a_watcher_that_fails_harms_no_other(runtime: PretendRuntime, capl
     told: list[None] = []
     async with played_decks(runtime) as at:
         one = at.deck()
-        one.watch(lambda: 1 // 0)
-        one.watch(lambda: told.append(None))
+        one.watch_each(lambda _: 1 // 0)
+        one.watch_each(lambda _: told.append(None))
         await one.reconfigure(config("a"))
         await ready(one, "a")
         await one.tear_down()

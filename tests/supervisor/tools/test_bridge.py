@@ -58,8 +58,10 @@ def test_the_box_follows_the_fleet() -> None:
     box = LiveBox(fleet)
     assert names_of(box) == ["fs__read"]
     files.offer("read", "write")
+    fleet.tell("fs")
     assert names_of(box) == ["fs__read", "fs__write"]
     files.phase = EndpointPhase.FAULTED
+    fleet.tell("fs")
     assert names_of(box) == []
     fleet.by_id["fs"] = FakeEndpoint("fs", "stat")
     fleet.by_id["git"] = FakeEndpoint("git", "log")
@@ -82,7 +84,7 @@ def test_a_descriptor_keeps_the_servers_own_definition() -> None:
 
 def test_watchers_hear_of_changes_until_they_unregister() -> None:
     """Clients would never be told that the tools changed, or be told after they left."""
-    fleet = FakeFleet()
+    fleet = FakeFleet(FakeEndpoint("fs"))
     box = LiveBox(fleet)
     heard: list[str] = []
     forget = box.watch(lambda: heard.append("change"))

@@ -15,14 +15,15 @@ def review_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReviewGate]:
     """Open at first; see the class."""
     gate = ReviewGate()
     gate.set()
-    review = list_review.scan_list
+    review = list_review.documents_of
 
     def reviewed(*arguments: Any) -> Any:
         gate.started += 1
         assert gate.wait(PATIENCE_S)
         return review(*arguments)
 
-    monkeypatch.setattr(list_review, "scan_list", reviewed)
+    monkeypatch.setattr(list_review, "documents_of", reviewed)
+    monkeypatch.setattr(list_review, "INLINE_BYTES", 0)
     yield gate
     assert gate.is_set(), "a thread is left waiting"
 

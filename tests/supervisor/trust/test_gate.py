@@ -412,7 +412,7 @@ async def test_watchers_hear_of_every_verdict() -> None:
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         seen: list[list[tuple[str, str]]] = []
-        unwatch = at.gate.watch(lambda: seen.append(at.offered()))
+        unwatch = at.gate.watch_each(lambda _: seen.append(at.offered()))
         await at.lists(a="evil")
         assert seen[-1] == []
         await at.approve(tool_key("a"))

@@ -191,17 +191,17 @@ async def test_instructions_that_could_not_be_recorded_hold_the_approved_tools_w
 async def test_a_failure_to_judge_leaves_the_offer_and_is_tried_again(
     soon: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error in a rule of the scan would let a change in, or hold it for ever."""
+    """An error would let a change in, or hold it for ever."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
-        review, failures = module.scan_list, [ValueError("a rule failed")]
+        judge, failures = module.judge_listing, [ValueError("a rule failed")]
 
         def fails_once(*arguments: Any) -> Any:
             if failures:
                 raise failures.pop()
-            return review(*arguments)
+            return judge(*arguments)
 
-        monkeypatch.setattr(module, "scan_list", fails_once)
+        monkeypatch.setattr(module, "judge_listing", fails_once)
         at.fleet.by_id["fs"].lists(a="one", b="new")
         at.fleet.tell()
         await at.until(lambda: at.held() == {"b": "new"})
@@ -225,7 +225,7 @@ async def test_a_neighbour_is_seen_whoever_answers_first_and_whatever_is_held(
     monkeypatch: pytest.MonkeyPatch, mode: TrustMode, first: str
 ) -> None:
     """A server that shadows another's tool would only have to answer sooner, or to be configured under `strict`."""
-    monkeypatch.setattr(module, "RESCAN_S", 0.0)
+    monkeypatch.setattr(module, "SCAN_S", 0.0)
     async with bench() as at:
         servers = {
             "fs": ToldEndpoint(stdio("fs", trust=mode), a=SHADOWING),
@@ -251,7 +251,7 @@ async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
 
 async def test_a_name_that_comes_later_is_looked_for_in_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server could wait with its lie until the other one has the tool."""
-    monkeypatch.setattr(module, "RESCAN_S", 0.0)
+    monkeypatch.setattr(module, "SCAN_S", 0.0)
     async with bench() as at:
         fs, mail = ToldEndpoint(stdio("fs"), a=SHADOWING), ToldEndpoint(stdio("mail"), other="Else.")
         await at.approvals.set_rows([row(fs.config), row(mail.config)])
@@ -269,7 +269,7 @@ async def test_findings_that_cannot_be_recorded_stop_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk would end the watch over what servers offer."""
-    monkeypatch.setattr(module, "RESCAN_S", 0.0)
+    monkeypatch.setattr(module, "SCAN_S", 0.0)
     async with bench() as at:
         await at.approvals.set_rows([row(stdio("fs")), row(stdio("mail"))])
         at.replaces(ToldEndpoint(stdio("fs"), a=SHADOWING))

@@ -3,6 +3,7 @@
 # ruff: noqa: D102 - what each method means is said in `contract` and `bridge`
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -10,6 +11,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from quarterdeck.common.watchers import Told, Watchers
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult, RemoteTool
@@ -129,7 +131,8 @@ class FakeFleet:
         self.by_id = {endpoint.config.id: endpoint for endpoint in endpoints}
         self.torn_down = False
         self.coming: set[str] = set()
-        self._watchers: list[Callable[[], None]] = []
+        self._told: dict[str, None] = {}
+        self._watchers = Watchers("a fleet in memory", logging.getLogger("quarterdeck.fleet"))
         self._queues: defaultdict[str, CallQueue] = defaultdict(CallQueue)
 
     def queue(self, server: str) -> CallQueue:
@@ -153,11 +156,14 @@ class FakeFleet:
     async def tear_down(self) -> None:
         self.torn_down = True
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self._watchers.append(callback)
-        return lambda: self._watchers.remove(callback)
+    def status_of(self, server: str) -> EndpointStatus | None:
+        return self.status().get(server)
 
-    def tell(self) -> None:
-        """Tell the watchers that something changed."""
-        for callback in tuple(self._watchers):
-            callback()
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        return self._watchers.watch_each(callback)
+
+    def tell(self, *servers: str) -> None:
+        """Tell the watchers that these have changed, or any."""
+        for server in servers or tuple({**self._told, **self.by_id}):
+            self._watchers.tell(server)
+        self._told |= dict.fromkeys(self.by_id)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from quarterdeck.common.watchers import Told
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
@@ -162,8 +163,9 @@ class Bench:
         await self.judged(server)
 
     async def judged(self, server: str = "fs") -> None:
-        """Wait until nothing of the server waits to be judged."""
+        """Wait until nothing of the server waits to be judged, or scanned."""
         await self.until(lambda: self.approvals.is_judged(server))
+        await self.approvals.scanned()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Let the loop run until it is so."""
@@ -251,8 +253,19 @@ class TrustingApprovals:
         return ()
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        callback()
-        return self._fleet.watch(callback)
+        return self._fleet.watch_each(lambda _: callback())
+
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        return self._fleet.watch_each(callback)
+
+    def watch_one(self, _: str, callback: Callable[[], None]) -> Callable[[], None]:
+        return self.watch(callback)
+
+    def has_row(self, server: str) -> bool:
+        return any(row.id == server for row in self.rows)
+
+    async def scanned(self) -> None:
+        """Nothing is scanned."""
 
     def offer(self, server: str) -> Offer:
         endpoint = self._fleet.endpoint(server)

@@ -33,15 +33,18 @@ def changes_logged(product: Product) -> Iterator[None]:
     said: Callable[[str], str] = in_options if product.settings.command else str
     seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
 
-    def look() -> None:
-        for server, status in product.status().items():
-            now = (status.phase, status.fault, status.tool_count)
-            if seen.get(server) != now:
-                seen[server] = now
-                _log_status(status, said)
+    def look(server: str) -> None:
+        if (status := product.status_of(server)) is None:
+            seen.pop(server, None)
+            return
+        now = (status.phase, status.fault, status.tool_count)
+        if seen.get(server) != now:
+            seen[server] = now
+            _log_status(status, said)
 
-    look()
-    unwatch = product.approvals.watch(look)
+    for server in product.status():
+        look(server)
+    unwatch = product.approvals.watch_each(look)
     try:
         yield
     finally:

@@ -170,6 +170,7 @@ class FleetCore:
         self._draw = draw
         self._max_starting = max_starting
         self._members: dict[str, Member] = {}
+        self._waiting: dict[str, None] = {}  # the members that wait for their turn, a set in order
         self._generations: dict[str, int] = {}  # the last number given to each id, in whatever start
         self._live: dict[str, int] = {}  # the generation of each id that was minted and has not reported `Closed`
         self._closing: set[str] = set()  # of the live, those whose close was asked
@@ -262,6 +263,7 @@ class FleetCore:
         self._changed |= dict.fromkeys(self._members)
         self._slots = {}
         self._members = {}
+        self._waiting = {}
         for server_config in config.effective():
             self._put(Member(server_config, start_at=now))
         self._start += 1
@@ -283,6 +285,7 @@ class FleetCore:
             if self._unsettled is not None:
                 self._unsettled.add(server)
             self._put(Member(server_config, start_at=now))
+        self._waiting = dict.fromkeys(server for server in self._members if server in self._waiting)
         if [server for server in before if server in wanted] != [server for server in wanted if server in before]:
             self._changed |= dict.fromkeys(self._members)
 
@@ -329,16 +332,11 @@ class FleetCore:
 
     def _startable(self) -> list[Member]:
         """Who could start if it were due and a slot were free, in the order of their turns."""
-        if self._retiring:
+        if self._retiring or not self._waiting:
             return []
         is_one_leaving = not self._live.keys() <= self._members.keys()
-        waiting = (
-            member
-            for server, member in self._members.items()
-            if member.phase is MemberPhase.WAITING
-            and server not in self._live
-            and (member.generation or not is_one_leaving)
-        )
+        members = (self._members[server] for server in self._waiting if server not in self._live)
+        waiting = (member for member in members if member.generation or not is_one_leaving)
         return sorted(waiting, key=lambda member: member.start_at)
 
     def _announce(self, now: float) -> None:
@@ -363,6 +361,10 @@ class FleetCore:
         server = member.config.id
         self._members[server] = member
         self._changed[server] = None
+        if member.phase is MemberPhase.WAITING:
+            self._waiting[server] = None
+        else:
+            self._waiting.pop(server, None)
         if member.phase is not MemberPhase.STARTING:
             self._slots.pop(server, None)
         if self._unsettled is not None and member.phase in SETTLED_PHASES:

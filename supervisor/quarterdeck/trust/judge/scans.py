@@ -1,15 +1,15 @@
 """Scan the definitions that a server lists, and those that the ledger holds: hashes, and what the rules find.  Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from quarterdeck.ledger.events.events import Approved, Enrolled, LedgerEvent, Scanned, Seen, Stored, Subject
-from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.trust.scan import SCAN_VERSION, Finding, KnownNames, scan_definition
-from quarterdeck.trust.scan.tool_names import names_around, names_by_server
+from quarterdeck.trust.scan.tool_names import names_by_server, names_of_servers
 
 from .documents import Document, value_of
 from .server_rows import ServerRow
@@ -32,16 +32,12 @@ class ListScan:
     scans: tuple[Scanned, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    @property
-    def hashes(self) -> Mapping[str, str]:
-        """Of each tool's document, by its own name."""
-        return {document.key.name: document.hash for document in self.documents if document.key.name}
 
-    def bodies_of(self, events: Sequence[LedgerEvent]) -> dict[str, bytes]:
-        """The documents that `events` name, by hash."""
-        named = {event.hash for event in events if isinstance(event, Seen | Approved | Scanned)}
-        named |= {event.definition for event in events if isinstance(event, Enrolled)}
-        return {document.hash: document.body for document in self.documents if document.hash in named}
+def bodies_of(documents: Iterable[Document], events: Sequence[LedgerEvent]) -> dict[str, bytes]:
+    """Those of the documents that `events` name, by hash."""
+    named = {event.hash for event in events if isinstance(event, Seen | Approved | Scanned)}
+    named |= {event.definition for event in events if isinstance(event, Enrolled)}
+    return {document.hash: document.body for document in documents if document.hash in named}
 
 
 class ScanCache:
@@ -125,6 +121,7 @@ def scan_recorded(
     seen: set[tuple[str, str, ItemKey, str]] = set()
     beside: dict[tuple[str, str], KnownNames] = {}
     names = names_by_server(book)
+    index = names_of_servers(names)
     found: list[FoundInHistory] = []
     for stored in sightings:
         event = stored.event
@@ -136,7 +133,7 @@ def scan_recorded(
             continue
         seen.add(where)
         if where[:2] not in beside:
-            beside[where[:2]] = names_around(names, event.scope, event.server)
+            beside[where[:2]] = index.around(event.server, own=names.get(ServerKey(*where[:2]), ()))
         item = book.entry(event.scope, event.server).items.get(key)
         is_offered = item is not None and item.seen == event.hash
         found += [

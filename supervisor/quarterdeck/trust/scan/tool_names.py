@@ -4,9 +4,9 @@ What the ledger has recorded counts, held tools too: which server answered first
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Self
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Book, ServerKey
@@ -45,23 +45,85 @@ class NameOwner(NamedTuple):
     """For a sentence: `the native tool`, `a tool of another server`, `a server`."""
 
 
+class NameIndex:
+    """The names of all servers' tools, looked through once for all of them; `around` is what it says to one.
+
+    Of servers that have the same name two are kept: for each there is another.
+    """
+
+    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
+        """Take the tools of each server, by its id."""
+        self._owners: dict[str, dict[str, dict[str, NameOwner]]] = {}
+        self._qualified: dict[str, set[str]] = {}
+        self._plain: dict[str, set[str]] = {}
+        for server, tools in sorted(names.items()):
+            self._add_owner(server, NameOwner(server, "the server"))
+            for name in tools:
+                self._add_owner(server, NameOwner(name, f"a tool of the server {server}"))
+                _add(self._qualified, f"{server}{QUALIFIER}{name}", server)
+                if is_telling(name):
+                    for joint in _JOINTS:
+                        _add(self._qualified, f"{server}{joint}{name}", server)
+                    _add(self._plain, name, server)
+
+    def around(self, server: str, *, own: Collection[str], native: Collection[str] = ()) -> "KnownNames":
+        """The names that this server's definitions are held against: its own ones, native ones, and all others'."""
+        near: dict[str, list[NameOwner]] = {}
+        for name in own:
+            near.setdefault(skeleton(name), []).append(NameOwner(name, "another tool of the same server"))
+        for name in native:
+            near.setdefault(skeleton(name), []).append(NameOwner(name, _NATIVE))
+        shapes = {shape: tuple(found) for shape, found in near.items()}
+        return KnownNames(frozenset(own), frozenset(native), shapes, server, self)
+
+    def alike(self, shape: str, but: str) -> list[NameOwner]:
+        """Who has a name of this skeleton, but for one server."""
+        found = self._owners.get(shape, {}).values()
+        return [owner for owners in found for server, owner in owners.items() if server != but]
+
+    def is_qualified(self, name: str, but: str) -> bool:
+        """Whether a tool of another server than this one is called so in full, in lower case."""
+        return not self._qualified.get(name, _NOBODY) <= {but}
+
+    def is_plain(self, name: str, but: str) -> bool:
+        """Whether it is another server's own name for a tool, and no common word; in lower case."""
+        return not self._plain.get(name, _NOBODY) <= {but}
+
+    def _add_owner(self, server: str, owner: NameOwner) -> None:
+        owners = self._owners.setdefault(skeleton(owner.name), {}).setdefault(_loosely(owner.name), {})
+        if len(owners) < _KEPT:
+            owners.setdefault(server, owner)
+
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+_KEPT: Final = 2
+"""Servers of one name."""
+
+
+def _add(names: dict[str, set[str]], name: str, server: str) -> None:
+    servers = names.setdefault(name.lower(), set())
+    if len(servers) < _KEPT:
+        servers.add(server)
+
+
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """Names that a definition is held against; make it with `of`, once for all tools of a server.
+    """Names that the definitions of one server are held against; made by `NameIndex.around`.
 
     Attributes:
         own: names of the server's own tools.
         native: names of native tools.
-        owners: all other names that may be mistaken, by what they look like.
-        qualified: the qualified names of other servers' tools, and the forms that clients make of them.
-        plain: other servers' own names for their tools, those that are no common words, lower case.
+        near: both, by what they look like.
+        server: whose names in `index` do not count.
+        index: the names of all servers' tools.
     """
 
-    own: frozenset[str] = frozenset()
-    native: frozenset[str] = frozenset()
-    owners: Mapping[str, tuple[NameOwner, ...]] = field(default_factory=dict)
-    qualified: frozenset[str] = frozenset()
-    plain: frozenset[str] = frozenset()
+    own: frozenset[str]
+    native: frozenset[str]
+    near: Mapping[str, tuple[NameOwner, ...]]
+    server: str
+    index: NameIndex
 
     @classmethod
     def of(
@@ -70,36 +132,16 @@ class KnownNames:
         own: Collection[str] = (),
         native: Collection[str] = (),
         others: Mapping[str, Collection[str]] | None = None,
-    ) -> Self:
+    ) -> "KnownNames":
         """The names around a server: of its own tools and those of others, by each server's own names; `others` by
         their ids.
         """
-        owners: dict[str, list[NameOwner]] = {}
-        for name in own:
-            owners.setdefault(skeleton(name), []).append(NameOwner(name, "another tool of the same server"))
-        for name in native:
-            owners.setdefault(skeleton(name), []).append(NameOwner(name, _NATIVE))
-        qualified: set[str] = set()
-        plain: set[str] = set()
-        for server, tools in (others or {}).items():
-            owners.setdefault(skeleton(server), []).append(NameOwner(server, "the server"))
-            for name in tools:
-                owners.setdefault(skeleton(name), []).append(NameOwner(name, f"a tool of the server {server}"))
-                qualified.add(f"{server}{QUALIFIER}{name}".lower())
-                if is_telling(name):
-                    qualified |= {f"{server}{joint}{name}".lower() for joint in _JOINTS}
-                    plain.add(name.lower())
-        return cls(
-            frozenset(own),
-            frozenset(native),
-            {shape: _distinct(found) for shape, found in owners.items()},
-            frozenset(qualified),
-            frozenset(plain - {name.lower() for name in own}),
-        )
+        return NameIndex(others or {}).around("", own=own, native=native)
 
     def mistaken_for(self, name: str) -> NameOwner | None:
         """Whose name `name` looks like without being it."""
-        for owner in self.owners.get(skeleton(name), ()):
+        shape = skeleton(name)
+        for owner in _distinct([*self.near.get(shape, ()), *self.index.alike(shape, self.server)]):
             # `Read` is taken for a native `read`; among servers everyone has a case and a joint of their own.
             is_alike = _loosely(name) == _loosely(owner.name) and owner.name not in self.native
             if owner.name != name and not is_alike:
@@ -108,16 +150,17 @@ class KnownNames:
 
     def mentions(self, text: str) -> Iterator[tuple[str, int, int, bool]]:
         """Other servers' tools that `text` names: the name, where from and to, and whether it is the qualified one."""
-        if not (self.qualified or self.plain):
-            return
         for found in _IDENTIFIER.finditer(text):
             name = found[0].lower().strip(".-")
             if name.startswith("mcp"):
                 name = _CLIENT_PREFIX.sub("", name)
-            if name in self.qualified:
+            if self.index.is_qualified(name, self.server):
                 yield found[0].rstrip(".-"), *found.span(), True
-            elif name in self.plain:
+            elif self.index.is_plain(name, self.server) and not self._is_own(name):
                 yield found[0].rstrip(".-"), *found.span(), False
+
+    def _is_own(self, name: str) -> bool:
+        return any(name == owner.name.lower() and owner.name in self.own for owner in self.near.get(skeleton(name), ()))
 
 
 def _distinct(owners: Collection[NameOwner]) -> tuple[NameOwner, ...]:
@@ -126,10 +169,6 @@ def _distinct(owners: Collection[NameOwner]) -> tuple[NameOwner, ...]:
     for owner in sorted(owners):
         loose.setdefault((_loosely(owner.name), owner.what == _NATIVE), owner)
     return tuple(loose.values())[:MAX_ALIKE]
-
-
-NO_NAMES: Final = KnownNames()
-"""A server that is alone."""
 
 
 def names_by_server(book: Book) -> NamesByServer:
@@ -145,20 +184,40 @@ def names_by_server(book: Book) -> NamesByServer:
     return {key: found for key, found in names.items() if found}
 
 
-def names_around(
-    names: NamesByServer, scope: str, server: str, *, own: Collection[str] | None = None, native: Collection[str] = ()
-) -> KnownNames:
+def names_of_servers(names: NamesByServer) -> NameIndex:
+    """The index of these; a server of one id in two files is the same to a person, and to the scan."""
+    found: dict[str, list[str]] = {}
+    for key, tools in names.items():
+        found.setdefault(key.server, []).extend(tools)
+    return NameIndex(found)
+
+
+def changed_names(before: NamesByServer, after: NamesByServer) -> dict[str, frozenset[str]]:
+    """The names that came or went, by the server's id; a server that came or went is among its own."""
+    changed: dict[str, frozenset[str]] = {}
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old != new:
+            names = set(old or ()) ^ set(new or ())
+            names |= {key.server} if old is None or new is None else set()
+            changed[key.server] = changed.get(key.server, frozenset()) | names
+    return changed
+
+
+def may_mention(document: bytes, names: Iterable[str]) -> bool:
+    """Whether one of these names could stand in the texts of a JSON document; a quick look that misses none."""
+    if b"\\u" in document or not document.isascii():
+        return True  # what is escaped, or has other letters, is read by the scan itself
+    text = document.decode().lower()
+    return any(name.lower() in text for name in names)
+
+
+def names_around(names: NamesByServer, scope: str, server: str) -> KnownNames:
     """The names that one server's definitions are held against.
 
-    A server of this id in another file is the same to a person, and its names do not count.  `own` are those of its own
-    tools, by default those that are known; `native` tools are served beside it.
+    A server of this id in another file is the same to a person, and its names do not count.
     """
-    others: dict[str, list[str]] = {}
-    for key, found in names.items():
-        if key.server != server:
-            others.setdefault(key.server, []).extend(found)
-    mine = names.get(ServerKey(scope, server), ()) if own is None else own
-    return KnownNames.of(own=mine, native=native, others=others)
+    return names_of_servers(names).around(server, own=names.get(ServerKey(scope, server), ()))
 
 
 def skeleton(name: str) -> str:
@@ -185,3 +244,7 @@ def _loosely(name: str) -> str:
 def is_telling(name: str) -> bool:
     """Whether a name is its owner's alone, and no word of everyday speech."""
     return len(name) >= MIN_MENTION_CHARS and (not name.isalpha() or any(letter.isupper() for letter in name[1:]))
+
+
+NO_NAMES: Final = KnownNames.of()
+"""A server that is alone."""

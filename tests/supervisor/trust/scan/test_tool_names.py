@@ -7,6 +7,8 @@ from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEv
 from quarterdeck.ledger.events.fold import Book, ServerKey
 from quarterdeck.trust.scan.tool_names import (
     KnownNames,
+    NameIndex,
+    NameOwner,
     is_telling,
     mixes_scripts,
     names_around,
@@ -124,9 +126,19 @@ def test_a_server_is_no_neighbour_of_itself() -> None:
     names = names_by_server(
         book(seen("mail", "send_email"), seen("mail", "send_email", "/other.json"), seen("fs", "read_it"))
     )
-    known = names_around(names, SCOPE, "mail", native={"bash"})
+    known = names_around(names, SCOPE, "mail")
     assert known.own == {"send_email"}
-    assert known.native == {"bash"}
-    assert known.qualified >= {"fs__read_it"}
-    assert not any("send_email" in name for name in known.qualified)
-    assert names_around(names, SCOPE, "mail", own=["now"]).own == {"now"}
+    said = "fs__read_it mail__send_email send_email"
+    assert [name for name, *_ in known.mentions(said)] == ["fs__read_it"]
+    assert known.mistaken_for("send_emai1") == NameOwner("send_email", "another tool of the same server")
+
+
+def test_among_many_servers_of_one_name_each_has_a_neighbour() -> None:
+    """A third server's tool would not be told apart from those of the first two."""
+    index = NameIndex({server: ["send_email"] for server in ("a", "b", "c", "d")})
+    for server in ("a", "b", "c", "d"):
+        around = index.around(server, own=["send_emai1"])
+        assert around.mistaken_for("send_emai1") is not None
+        assert [name for name, *_ in around.mentions("call send_email, or b__send_email")] == (
+            ["send_email"] if server == "b" else ["send_email", "b__send_email"]
+        )

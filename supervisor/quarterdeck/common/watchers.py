@@ -1,0 +1,63 @@
+"""Who is told of changes, by server: a change costs those alone who want to hear of its server.
+
+They are told at once; one that fails is logged, and holds up no other.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+Told = Callable[[str], None]
+"""Takes the id of the server that changed."""
+
+T = TypeVar("T")
+
+
+class Watchers:
+    """Who watches one source of changes; `what` names it in the log."""
+
+    def __init__(self, what: str, log: logging.Logger) -> None:
+        self._what = what
+        self._log = log
+        self._of_any: dict[object, Callable[[], None]] = {}
+        self._of_each: dict[object, Told] = {}
+        self._of_one: dict[str, dict[object, Callable[[], None]]] = {}
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change; returns what unregisters it, which may be repeated."""
+        return _added(self._of_any, callback)
+
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """The same, with the id of the server that changed."""
+        return _added(self._of_each, callback)
+
+    def watch_one(self, server: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """The same, after changes of this server alone."""
+        forget = _added(self._of_one.setdefault(server, {}), callback)
+
+        def forget_all() -> None:
+            forget()
+            if not self._of_one.get(server, True):
+                del self._of_one[server]
+
+        return forget_all
+
+    def tell(self, server: str) -> None:
+        """This server has changed."""
+        told: list[Callable[[], object]] = [partial(each, server) for each in self._of_each.values()]
+        for callback in (*told, *self._of_one.get(server, {}).values(), *self._of_any.values()):
+            try:
+                callback()
+            except Exception:
+                self._log.exception("a watcher of %s failed", self._what)
+
+
+def _added(callbacks: dict[object, T], callback: T) -> Callable[[], None]:
+    key = object()
+    callbacks[key] = callback
+
+    def forget() -> None:
+        callbacks.pop(key, None)
+
+    return forget

@@ -43,11 +43,11 @@ class Asks:
         """When `due` must be called at the latest, monotonic seconds."""
         return self._deadlines.soonest
 
-    def receive(self, method: str, server_id: ServerId, params: Raw, now: float) -> Asked | bytes:
-        """What the caller is to answer, or the line that answers it at once."""
+    def receive(self, method: str, server_id: ServerId, params: Raw, now: float, *, may_ask: bool) -> Asked | bytes:
+        """What the caller is to answer, or the line that answers it at once; a server that may not ask may ping."""
         if method == "ping":
             return result_line(server_id, b"{}")
-        if method not in self._offers:
+        if not may_ask or method not in self._offers:
             return error_line(server_id, METHOD_NOT_FOUND, UNKNOWN_METHOD)
         key = correlation_key(server_id)
         if len(self._theirs) >= MAX_ASKS or key in self._ours:

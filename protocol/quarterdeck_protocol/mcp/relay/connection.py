@@ -99,7 +99,7 @@ class Relay:
 
     @property
     def wake_at(self) -> float:
-        """When `advance` must be called at the latest, monotonic seconds; infinite for never."""
+        """When `advance` must be called at the latest, monotonic seconds; it may be early, infinite is never."""
         return min(self._calls.soonest, self._dialogues.soonest, self._asks.soonest, self._subscription.wake_at)
 
     def take(self) -> bytes:
@@ -321,7 +321,8 @@ class Relay:
             return (events.Junk(line),)
         if self._reply_bytes > MAX_REPLY_BYTES:
             return ()
-        asked = self._asks.receive(method, server_id, message.params, now)
+        may_ask = self.server is not None and not self.server.is_modern
+        asked = self._asks.receive(method, server_id, message.params, now, may_ask=may_ask)
         if isinstance(asked, events.Asked):
             return (asked,)
         self._reply(asked)

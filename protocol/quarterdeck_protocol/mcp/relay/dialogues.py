@@ -1,6 +1,7 @@
 """Dialogues that are under way: which request each waits for, since when, and whose it is.  Pure."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from quarterdeck_protocol.link.credit import Deadlines
@@ -89,5 +90,6 @@ class Dialogues:
         return Question(wire_id, ask)
 
     def _take(self, wire_id: int) -> _Talk:
-        self._until.remove(wire_id)
+        if self._until.remove(wire_id) and not self._until:
+            self._until.soonest = inf  # else the relay's timer would ring for nothing
         return self._talks.pop(wire_id)

@@ -143,3 +143,20 @@ def acquire(
                 return False
         else:
             return True
+
+
+@contextmanager
+def holding_directory(path: Path, wait_s: float) -> Iterator[None]:
+    """Be the only one inside the block who changes files of this directory, of those who ask here.
+
+    Raises:
+        TimeoutError: another is at it for longer than `wait_s`.
+        OSError: the directory cannot be locked.
+    """
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not acquire(lock, wait_s):
+            raise TimeoutError(errno.ETIMEDOUT, "another command changes it")
+        yield
+    finally:
+        os.close(lock)

@@ -13,11 +13,14 @@ import msgspec
 
 from quarterdeck.common.identity import CLIENT_VERSION
 
-from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
+from .messages import ANSWER, Ask, DaemonStatus, HttpWish, Order, encode_request
 from .place import DroppedError, NoAnswerError, NoDaemonError, await_key, connect, process_of, read_frame
 
 ANSWER_S: Final = 10.0
 """For an answer, which takes milliseconds."""
+
+LISTEN_S: Final = 30.0
+"""For one that is to stay: it may have to listen on HTTP first, and to import what that takes."""
 
 END_S: Final = 60.0
 """For a daemon to end: calls under way, servers, native commands, each with deadlines that take less than half."""
@@ -25,8 +28,8 @@ END_S: Final = 60.0
 POLL_S: Final = 0.05
 
 
-def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
-    """What the daemon says to an order.
+def ask_daemon(directory: Path, order: Order, http: HttpWish | None = None) -> DaemonStatus:
+    """What the daemon says to an order, after it has begun to listen as `http` says.
 
     Raises:
         NoDaemonError: none runs.
@@ -35,7 +38,7 @@ def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
     deadline = time.monotonic() + ANSWER_S
     while True:
         try:
-            return _ask(directory, order)
+            return _ask(directory, order, http)
         except DroppedError:
             # Another one, or none, is there in a moment.
             if time.monotonic() > deadline:
@@ -43,17 +46,18 @@ def ask_daemon(directory: Path, order: Order) -> DaemonStatus:
             time.sleep(POLL_S)
 
 
-def _ask(directory: Path, order: Order) -> DaemonStatus:
+def _ask(directory: Path, order: Order, http: HttpWish | None) -> DaemonStatus:
+    within_s = LISTEN_S if order is Order.STAY else ANSWER_S
     try:
         with connect(directory, ANSWER_S) as connection:
-            connection.sendall(encode_request(Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order)))
-            kind, text = read_frame(connection, time.monotonic() + ANSWER_S)
+            connection.sendall(encode_request(Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order, http)))
+            kind, text = read_frame(connection, time.monotonic() + within_s)
     except (NoDaemonError, DroppedError):
         raise
     except ConnectionError as error:
         raise DroppedError(f"the daemon cannot be asked: {error.strerror or error}") from error
     except TimeoutError:
-        raise NoAnswerError(f"the daemon does not answer within {ANSWER_S:g} s") from None
+        raise NoAnswerError(f"the daemon does not answer within {within_s:g} s") from None
     except OSError as error:
         raise NoAnswerError(f"the daemon cannot be asked: {error.strerror or error}") from error
     try:

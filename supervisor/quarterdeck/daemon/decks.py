@@ -20,6 +20,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 
+from .deck_names import DeckNames, DeckNamesError
 from .messages import DeckStatus, ServeRequest
 
 LINGER_S: Final = 600.0
@@ -44,6 +45,24 @@ class Served(Protocol):
         ...
 
 
+class RefusalError(Exception):
+    """A client cannot be served, or not any more; `code` is its door's exit code."""
+
+    def __init__(self, code: int, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+
+
+ToRefusal = Callable[[Exception], RefusalError | None]
+"""What a client is told of an error; None for a bug."""
+
+
+class UnknownDeckError(LookupError):
+    """No configuration has this name."""
+
+
 OpenDeck = Callable[[ServeRequest, Mapping[str, str], Settings], AbstractAsyncContextManager[Served]]
 """Opens a deck; entered and left in one task."""
 
@@ -52,10 +71,13 @@ ReadSettings = Callable[[ServeRequest, Mapping[str, str]], Settings]
 
 
 class Deck:
-    """One open deck, in its owner task."""
+    """One open deck, in its owner task; `name` is its configuration's, empty for one that has none."""
 
-    def __init__(self, key: str, request: ServeRequest, opening: AbstractAsyncContextManager[Served]) -> None:
+    def __init__(
+        self, key: str, name: str, request: ServeRequest, opening: AbstractAsyncContextManager[Served]
+    ) -> None:
         self.key: Final = key
+        self.name: Final = name
         self.request: Final = request
         self.clients = 0
         self._since = datetime.now(UTC)
@@ -87,7 +109,7 @@ class Deck:
         ready = sum(state.phase is EndpointPhase.READY for state in states)
         since = self._since.isoformat(timespec="seconds")
         command = served.product.settings.command if served is not None else ""
-        return DeckStatus(self.key, files, native, len(states), ready, since, command)
+        return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name)
 
     async def ended(self) -> None:
         """Wait until it has ended."""
@@ -123,8 +145,16 @@ current_deck: Final[ContextVar[str]] = ContextVar("deck", default="")
 class Decks:
     """See the module."""
 
-    def __init__(self, read: ReadSettings, open_deck: OpenDeck, *, linger_s: float = LINGER_S) -> None:
+    def __init__(
+        self,
+        read: ReadSettings,
+        open_deck: OpenDeck,
+        *,
+        linger_s: float = LINGER_S,
+        names: DeckNames | None = None,
+    ) -> None:
         self._read = read
+        self._names = names
         self._open_deck = open_deck
         self._linger_s = linger_s
         self._decks: dict[str, Deck] = {}
@@ -151,11 +181,37 @@ class Decks:
         """
         settings = await asyncio.to_thread(self._read, request, environ)
         key = deck_key(request, settings)
+        name = await asyncio.to_thread(self._name, request, settings) if key not in self._decks else ""
         deck = self._decks.get(key)
         if deck is None:
-            deck = self._decks[key] = Deck(key, request, self._open_deck(request, environ, settings))
+            deck = self._decks[key] = Deck(key, name, request, self._open_deck(request, environ, settings))
             deck.on_ended(self._forget)
             self.changed.set()
+        async with self._used(deck) as served:
+            yield deck, served
+
+    @asynccontextmanager
+    async def borrow_named(self, name: str, environ: Mapping[str, str]) -> AsyncIterator[tuple[Deck, Served]]:
+        """The deck of this name, opened when nobody has it; it stays open inside the block.
+
+        Raises:
+            UnknownDeckError: no configuration has the name.
+            Exception: why it cannot be opened.
+        """
+        deck = next((each for each in self if each.name == name), None)
+        if deck is not None:
+            async with self._used(deck) as served:
+                yield deck, served
+            return
+        request = await asyncio.to_thread(self._names.find, name) if self._names is not None else None
+        if request is None:
+            raise UnknownDeckError(name)
+        async with self.borrow(request, environ) as borrowed:
+            yield borrowed
+
+    @asynccontextmanager
+    async def _used(self, deck: Deck) -> AsyncIterator[Served]:
+        """One more uses it, inside the block."""
         deck.clients += 1
         if deck.idle is not None:
             deck.idle.cancel()
@@ -166,11 +222,21 @@ class Decks:
             except Exception:
                 self._end(deck)  # the next client tries again
                 raise
-            yield deck, served
+            yield served
         finally:
             deck.clients -= 1
-            if not deck.clients and self._decks.get(key) is deck:
+            if not deck.clients and self._decks.get(deck.key) is deck:
                 deck.idle = asyncio.get_running_loop().call_later(self._linger_s, self._end, deck)
+
+    def _name(self, request: ServeRequest, settings: Settings) -> str:
+        """The name of a configuration; a `run` has none.  Blocking."""
+        if self._names is None or request.command is not None:
+            return ""
+        try:
+            return self._names.name(wanted_of(request, settings), request)
+        except DeckNamesError as error:
+            _log.error("a deck has no name: %s", error)
+            return ""
 
     async def close(self) -> None:
         """End every deck, and wait until they have."""
@@ -202,8 +268,12 @@ class Decks:
 
 def deck_key(request: ServeRequest, settings: Settings) -> str:
     """12 hex digits that name a deck: what is wanted, in which files, with which values of the environment."""
+    said = [wanted_of(request, settings), settings.digest, sorted(settings.used_environment.items())]
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:12]
+
+
+def wanted_of(request: ServeRequest, settings: Settings) -> ServeRequest:
+    """The request without a working directory that changes nothing."""
     runs_there = any(isinstance(config, StdioServerConfig) and config.cwd == request.cwd for config in settings.servers)
     uses_cwd = settings.is_found or (request.command is not None and runs_there)
-    wanted = msgspec.structs.replace(request, cwd=request.cwd if uses_cwd else "")
-    said = msgspec.json.encode([wanted, settings.digest, sorted(settings.used_environment.items())])
-    return hashlib.sha256(said).hexdigest()[:12]
+    return msgspec.structs.replace(request, cwd=request.cwd if uses_cwd else "")

@@ -130,12 +130,31 @@ class Order(StrEnum):
     """End, and leave the doors waiting: they go through the next daemon."""
 
 
+class HttpWish(msgspec.Struct, frozen=True):
+    """Where the daemon is to listen on HTTP.
+
+    Attributes:
+        address: as in `HOST:PORT`; what is left out is the default.
+        allow_remote: whether other machines may reach it.
+        allow_hosts: further names by which it may be called.
+    """
+
+    address: str = ""
+    allow_remote: bool = False
+    allow_hosts: tuple[str, ...] = ()
+
+
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """A command's order; every answer is the daemon's status."""
+    """A command's order; every answer is the daemon's status.
+
+    Attributes:
+        http: listen there first; whether it does, the answer says.
+    """
 
     key: str
     version: str
     order: Order
+    http: HttpWish | None = None
 
 
 class ClientStatus(msgspec.Struct, frozen=True):
@@ -143,11 +162,12 @@ class ClientStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         name: as it introduced itself, empty before it did; so is `version`.
-        pid: of its door; 0 where the system does not tell.
+        pid: of its door; 0 over HTTP, and where the system does not tell.
         deck: the key of its deck, empty while that is being opened.
         cwd: where its door was started.
         calls: its requests under way.
         since: ISO 8601, UTC.
+        token: the name of the token that it shows over HTTP; empty for a door.
     """
 
     name: str
@@ -157,6 +177,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
     cwd: str
     calls: int
     since: str
+    token: str = ""
 
 
 class DeckStatus(msgspec.Struct, frozen=True):
@@ -168,6 +189,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
         native: the profile of its native tools; empty without any.
         ready: how many of its `servers` are ready.
         since: ISO 8601, UTC.
+        name: of its configuration, see `deck_names`; empty for one that has none.
     """
 
     key: str
@@ -177,6 +199,26 @@ class DeckStatus(msgspec.Struct, frozen=True):
     ready: int
     since: str
     command: str = ""
+    name: str = ""
+
+
+class HttpStatus(msgspec.Struct, frozen=True):
+    """The daemon on HTTP.
+
+    Attributes:
+        url: of the deck of the user's own configuration; empty while it does not listen.
+        problem: why it does not listen as was wished; empty without one.
+        remedy: what can be done about that.
+        requests: open ones, of `max_requests` before shares count.
+        wish: what would have another daemon listen at the same place.
+    """
+
+    url: str = ""
+    problem: str = ""
+    remedy: str = ""
+    requests: int = 0
+    max_requests: int = 0
+    wish: HttpWish | None = None
 
 
 class DaemonStatus(msgspec.Struct, frozen=True):
@@ -184,6 +226,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         stays: whether it ends only when told to.
+        http: where it was to listen; None where nobody wished it.
     """
 
     pid: int
@@ -192,6 +235,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     stays: bool
     clients: tuple[ClientStatus, ...] = ()
     decks: tuple[DeckStatus, ...] = ()
+    http: HttpStatus | None = None
 
 
 class BadHandoverError(ValueError):

@@ -25,7 +25,8 @@ from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_cli
 
 from .client_names import client_of
 from .connection import Door, DoorError, NobodyError
-from .decks import Deck, Decks, current_deck
+from .decks import Deck, Decks, RefusalError, ToRefusal, current_deck
+from .http_listening import HttpListening
 from .messages import ACCEPTED, ANSWER, REFUSED, Ask, ClientStatus, DaemonStatus, Handover, Order, frame
 from .session_memory import NoMemoryError, SessionMemory
 
@@ -38,22 +39,11 @@ PAUSE_S: Final = 0.2
 _log = logging.getLogger("quarterdeck.daemon")
 
 
-class RefusalError(Exception):
-    """A client cannot be served, or not any more; `code` is its door's exit code."""
-
-    def __init__(self, code: int, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.remedy = remedy
-
-
 class DoorServer:
     """See the module; `run` accepts until it is cancelled.
 
     Attributes:
         changed: set whenever a client came or went, or an order came.
-        stays: whether the daemon ends only when told to.
         order: `END` or `REPLACE` once that was asked for.
     """
 
@@ -62,7 +52,8 @@ class DoorServer:
         listener: socket.socket,
         key: str,
         decks: Decks,
-        to_refusal: Callable[[Exception], RefusalError | None],
+        to_refusal: ToRefusal,
+        http: HttpListening | None = None,
     ) -> None:
         """Accept nothing yet.
 
@@ -70,8 +61,10 @@ class DoorServer:
             listener: borrowed.
             key: what a door has to know.
             decks: what clients are served from.
-            to_refusal: what a client is told of an error; None for a bug.
+            to_refusal: what a client is told of an error.
+            http: where clients come that are no doors; None for nowhere.
         """
+        self._http = http
         listener.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._listener = listener
         self._key = key
@@ -83,8 +76,13 @@ class DoorServer:
         self._attending: set[asyncio.Task[None]] = set()
         self._sessions: set[_Session] = set()
         self.changed = asyncio.Event()
-        self.stays = False
+        self._is_told_to_stay = False
         self.order: Order | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether the daemon ends only when told to; one that HTTP clients may find at any time does."""
+        return self._is_told_to_stay or (self._http is not None and self._http.is_there)
 
     @property
     def is_idle(self) -> bool:
@@ -128,9 +126,11 @@ class DoorServer:
 
     def status(self) -> DaemonStatus:
         """Who is connected, and what runs."""
-        clients = sorted((session.status() for session in self._sessions), key=lambda client: client.since)
+        doors = (session.status() for session in self._sessions)
+        guests, http = (self._http.clients(), self._http.status) if self._http is not None else ((), None)
+        clients = sorted((*doors, *guests), key=lambda client: client.since)
         decks = tuple(deck.status() for deck in self._decks)
-        return DaemonStatus(os.getpid(), CLIENT_VERSION, _iso(self._since), self.stays, tuple(clients), decks)
+        return DaemonStatus(os.getpid(), CLIENT_VERSION, _iso(self._since), self.stays, tuple(clients), decks, http)
 
     def _take_in(self, accepted: socket.socket) -> None:
         if len(self._attending) >= MAX_DOORS:
@@ -168,6 +168,10 @@ class DoorServer:
             if isinstance(request, Ask):
                 if door.has_left():
                     return  # it gave up waiting, and has done something else since
+                if request.order is Order.STAY:
+                    self.obey(Order.STAY)
+                    if self._http is not None:
+                        await self._http.began(request.http)
                 await door.tell(ANSWER, msgspec.json.encode(self.status()).decode())
                 self.obey(request.order)
             else:
@@ -176,7 +180,7 @@ class DoorServer:
     def obey(self, order: Order) -> None:
         """Do what a command, or a signal, wants."""
         if order is Order.STAY:
-            self.stays = True
+            self._is_told_to_stay = True
         elif order is not Order.STATUS:
             self.order = order
         self.changed.set()

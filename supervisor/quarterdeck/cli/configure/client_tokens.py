@@ -3,6 +3,7 @@
 A token is printed once, when it is made; what is kept cannot be shown to anybody as one.
 """
 
+import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
+    from quarterdeck.daemon.deck_names import DeckNames
     from quarterdeck.host.http.grants import Grant, Rate
 
 Name = Annotated[str, Argument(metavar="NAME", help="Whose it is: the ledger names calls by it.", show_default=False)]
@@ -27,6 +29,16 @@ _REPAIR: Final = "make it a file of your own that nobody else may read; without 
 
 def create(
     name: Name,
+    deck: Annotated[
+        list[str] | None,
+        Option(
+            "--deck",
+            metavar="NAME|FOLDER|FILE",
+            help="Not your own configuration but this deck of the daemon, as quarterdeck status names it, "
+            "or that of a project or a file; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     server: Annotated[
         list[str] | None,
         Option(
@@ -62,7 +74,7 @@ def create(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Make a token for one client of serve --http, and print it, this once."""
+    """Make a token for one client over HTTP, and print it, this once."""
     from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
     from quarterdeck.host.http.grants import Grant, check_name, check_patterns, parse_rate, parse_span
     from quarterdeck.host.http.token_file import TokensError, add_grant
@@ -73,6 +85,10 @@ def create(
         servers, tools = check_patterns(server or ()), check_patterns(tool or ())
         limit = parse_rate(rate) if rate is not None else None
         until = now + parse_span(expires) if expires is not None else None
+    path = tokens_path()
+    with as_command_error(UnsafePathError, OSError, remedy=_REPAIR):
+        make_private_dir(path.parent)
+    decks = tuple(dict.fromkeys(_deck_name(each) for each in deck or ()))
 
     def make(digest: str) -> Grant:
         return Grant(
@@ -84,14 +100,13 @@ def create(
             profile=profile.in_deck if profile is not None else "",
             rate=limit,
             expires_at=until,
+            decks=decks,
         )
 
-    path = tokens_path()
     with (
-        as_command_error(TokensError, UnsafePathError, OSError, remedy=_REPAIR),
+        as_command_error(TokensError, OSError, remedy=_REPAIR),
         as_command_error(ValueError, remedy=f"choose another name, or end that one: quarterdeck token revoke {name}"),
     ):
-        make_private_dir(path.parent)
         token = add_grant(path, make, now)
     if json:
         print_json({"token": token, **_view(make(""), now)})
@@ -102,6 +117,7 @@ def create(
 
 def list_(json: options.Json = False) -> None:
     """Show the tokens of clients: what each allows, and until when; those that ended for 30 days more."""
+    from quarterdeck.host.http.admission import USER_DECK
     from quarterdeck.host.http.token_file import TokensError, load_grants
 
     now = time.time()
@@ -114,6 +130,7 @@ def list_(json: options.Json = False) -> None:
             [
                 Cell(each.name, "cyan"),
                 Cell(each.state(now).value, STATE_STYLES[each.state(now)]),
+                Cell(", ".join(each.decks) or USER_DECK),
                 Cell(", ".join(each.servers) or "all"),
                 Cell(", ".join(each.tools) or "all"),
                 Cell(_profile(each) or "-"),
@@ -122,7 +139,7 @@ def list_(json: options.Json = False) -> None:
             ]
             for each in grants
         ]
-        print_table(("NAME", "STATE", "SERVERS", "TOOLS", "PROFILE", "RATE", "EXPIRES"), rows)
+        print_table(("NAME", "STATE", "DECKS", "SERVERS", "TOOLS", "PROFILE", "RATE", "EXPIRES"), rows)
     else:
         print_line("there are no tokens of clients: make one with quarterdeck token create NAME", stderr=True)
 
@@ -145,6 +162,51 @@ def revoke(name: Name, json: options.Json = False) -> None:
         print_line(f"{name} is revoked: its sessions end, and it opens nothing any more", "green")
 
 
+def deck_names() -> "DeckNames":
+    """The names of the daemon's decks, of which those that tokens have are kept."""
+    from quarterdeck.config.places.paths import state_dir
+    from quarterdeck.daemon.deck_names import NAMES_NAME, DeckNames
+    from quarterdeck.host.http.token_file import TokensError, load_grants
+
+    def bound() -> set[str]:
+        try:
+            return {name for grant in load_grants(tokens_path()).grants for name in grant.decks}
+        except TokensError:
+            return set()
+
+    return DeckNames(state_dir() / NAMES_NAME, bound)
+
+
+def _deck_name(text: str) -> str:
+    """The name of a deck that is called so, or has this folder or file."""
+    from quarterdeck.daemon.deck_names import DeckNamesError
+    from quarterdeck.daemon.messages import ServeRequest
+
+    names = deck_names()
+    with as_command_error(DeckNamesError, remedy="make it a file of your own; removed, decks get their names anew"):
+        if os.sep not in text and text not in {os.curdir, os.pardir}:
+            if names.find(text) is not None:
+                return text
+            raise UsageError(
+                f"there is no deck {text!r}",
+                "quarterdeck status names those that are open; one that was never opened is named by its folder: "
+                f"--deck ./{text}",
+            )
+        path = os.path.realpath(os.path.expanduser(text))
+        if os.path.isdir(path):
+            request = wanted = ServeRequest(cwd=path)
+        elif os.path.isfile(path):
+            request, wanted = (
+                ServeRequest(cwd=os.path.dirname(path), config=(path,)),
+                ServeRequest(cwd="", config=(path,)),
+            )
+        else:
+            raise UsageError(f"{text} is neither a folder nor a file", "name a project's folder, or a configuration")
+        if name := names.name(wanted, request):
+            return name
+    raise UsageError("too many decks have names that tokens are bound to", "revoke tokens: quarterdeck token list")
+
+
 def tokens_path() -> Path:
     """The file of the tokens of clients."""
     from quarterdeck.config.places.paths import state_dir
@@ -159,6 +221,7 @@ def _view(grant: "Grant", now: float) -> dict[str, object]:
     return {
         "name": grant.name,
         "state": grant.state(now).value,
+        "decks": list(grant.decks),
         "servers": list(grant.servers),
         "tools": list(grant.tools),
         "profile": _profile(grant) or None,

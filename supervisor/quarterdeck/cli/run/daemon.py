@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from quarterdeck.app import COMMAND_WAIT_S, Product, Shared, make_holder, open_quarterdeck
+from quarterdeck.cli.configure.client_tokens import deck_names
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
 from quarterdeck.cli.trust.lock import locked as read_lock
@@ -31,8 +32,9 @@ from quarterdeck.config.places.paths import UnsafePathError, configuration_diges
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.server import answering, open_control
 from quarterdeck.daemon.decisions import Decisions
-from quarterdeck.daemon.decks import LINGER_S, Decks, current_deck
-from quarterdeck.daemon.messages import Order, ServeRequest
+from quarterdeck.daemon.decks import LINGER_S, Decks, RefusalError, current_deck
+from quarterdeck.daemon.http_listening import HttpListening
+from quarterdeck.daemon.messages import HttpWish, Order, ServeRequest
 from quarterdeck.daemon.place import (
     KEY_NAME,
     SOCKET_NAME,
@@ -43,7 +45,7 @@ from quarterdeck.daemon.place import (
     start_lock,
     tell_process,
 )
-from quarterdeck.daemon.server import DoorServer, RefusalError
+from quarterdeck.daemon.server import DoorServer
 from quarterdeck.daemon.start import log_path
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.fleet.shared_servers import on_behalf_of
@@ -54,6 +56,7 @@ from quarterdeck.trust.lock.lockfile import DeckLock
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
 
+from .daemon_http import first_wish, keep_wish, make_options
 from .request import read_found, read_request
 from .serve_watch import changes_logged, following, serve_locked
 
@@ -213,22 +216,38 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
         assert isinstance(recorder, LedgerWriter)
         shared = Shared(recorder)
         stack.push_async_callback(carried_through, shared.servers.close)
-        decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s)
+        decks = Decks(read_found, partial(_open_deck, shared, log), linger_s=linger_s, names=deck_names())
         stack.push_async_callback(carried_through, decks.close)
+        http = HttpListening(decks, partial(make_options, log.withhold), to_refusal, partial(keep_wish, directory))
+        stack.push_async_callback(carried_through, http.close)
         await stack.enter_async_context(answering(runtime.directory, Decisions(recorder, shared.common).answer))
-        server = DoorServer(entrance.listener, read_key(directory / KEY_NAME), decks, to_refusal)
-        server.stays = entrance.is_managed
+        server = DoorServer(entrance.listener, read_key(directory / KEY_NAME), decks, to_refusal, http)
+        if entrance.is_managed:
+            server.obey(Order.STAY)
         log.follow(server)
         mark = socket_mark(directory) if not entrance.is_lent else None
         _on_signal(partial(server.obey, Order.END))
         serving = asyncio.create_task(server.run())
         _log.info("the daemon listens in %s (pid %d)", directory, os.getpid())
+        opening_http = asyncio.create_task(_listen_first(server, http, directory))
         try:
             while not (await _is_wanted_no_more(server, decks) and await _has_left(server, directory, mark, leaving)):
                 pass
         finally:
+            opening_http.cancel()
             serving.cancel()
-            await carried_through(partial(asyncio.wait, [serving]))
+            await carried_through(partial(asyncio.wait, [serving, opening_http]))
+
+
+async def _listen_first(server: DoorServer, http: HttpListening, directory: Path) -> None:
+    """Listen where nobody has to say so."""
+    wish: HttpWish | RefusalError | None
+    try:
+        wish = await asyncio.to_thread(first_wish, directory)
+    except ConfigFileError as error:
+        wish = RefusalError(ExitCode.USAGE, str(error), "correct that file: quarterdeck config check says more")
+    await http.begin(wish)
+    server.changed.set()  # it may stay now
 
 
 async def _is_wanted_no_more(server: DoorServer, decks: Decks) -> bool:

@@ -1,7 +1,7 @@
 """`quarterdeck up`, `down` and `status`: the daemon that all clients of a user share."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -9,13 +9,13 @@ from typing import Annotated, Final
 import msgspec
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import duration, printable
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
-from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, Order
+from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, HttpStatus, HttpWish, Order
 from quarterdeck.daemon.place import (
     SOCKET_NAME,
     NoAnswerError,
@@ -26,8 +26,9 @@ from quarterdeck.daemon.place import (
     service_dir,
 )
 from quarterdeck.daemon.start import log_path, start_daemon
+from quarterdeck.host.http.admission import DECKS_PATH, PATH
 
-CLIENTS: Final = ("CLIENT", "VERSION", "PID", "CALLS", "SINCE", "DECK", "FOLDER")
+CLIENTS: Final = ("CLIENT", "VERSION", "PID OR TOKEN", "CALLS", "SINCE", "DECK", "FOLDER")
 
 DECKS: Final = ("DECK", "READY", "NATIVE", "SINCE", "FILES")
 
@@ -37,22 +38,44 @@ def up(
         bool,
         Option("--replace", help="Start a new daemon in place of the one that runs; its clients stay connected."),
     ] = False,
+    http: Annotated[
+        bool, Option("--http", help="Listen on HTTP, too, at HOST:PORT or 127.0.0.1:8808, for every deck.")
+    ] = False,
+    address: Annotated[
+        str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
+    ] = None,
+    allow_remote: Annotated[
+        bool, Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        Option("--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Start the daemon, and have it stay until `quarterdeck down`; one that runs stays from now on.
 
     Without this, it starts with the first client and ends some minutes after the last one.
     """
+    if not http and (address or allow_remote or allow_host):
+        raise UsageError("HOST:PORT, --allow-remote and --allow-host need --http", "add --http, or leave them out")
+    wish = HttpWish(_checked(address or ""), allow_remote, tuple(allow_host or ())) if http else None
     before = _end(Order.REPLACE) if replace else None
+    if before is not None and before.http is not None and (wish is None or wish == HttpWish()):
+        wish = before.http.wish or wish  # as it listened before
     with as_command_error(
         StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
     ):
         directory = start_daemon(daemon_dir(), os.environ)
     # A new daemon lives as the one that it replaces did.
-    stays = before is None or before.stays
-    status = _ask(directory, Order.STAY if stays else Order.STATUS)
+    stays = before is None or before.stays or wish is not None
+    status = _ask(directory, Order.STAY if stays else Order.STATUS, wish)
     if status is None:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
+    if wish is not None and status.http is None:
+        raise CommandError(ExitCode.NO_ANSWER, "the daemon cannot serve", f"its log says why: {log_path()}")
+    if status.http is not None and status.http.problem:
+        raise CommandError(ExitCode.USAGE, f"the daemon runs without HTTP: {status.http.problem}", status.http.remedy)
     if json:
         print_json(msgspec.structs.replace(status, stays=stays or status.stays))
         return
@@ -66,6 +89,10 @@ def up(
         print_line(
             "It stays until some minutes after its last client, as the one before; `quarterdeck up` has it stay."
         )
+    if status.http is not None:
+        print_line(f"It listens at {status.http.url}, for clients that send a bearer token:")
+        print_line("  `quarterdeck link CLIENT --http` writes both into a client's file;")
+        print_line("  `quarterdeck token create NAME` makes a token for any other.")
 
 
 def down(json: options.Json = False) -> None:
@@ -93,21 +120,44 @@ def status(json: options.Json = False) -> None:
         return
     stays = "until `quarterdeck down`" if found.stays else "until some minutes after its last client"
     print_line(f"The daemon runs for {_age(found.since)}, {stays} (process {found.pid}, {printable(found.version)}).")
+    if found.http is not None:
+        _print_http(found.http)
     print_line()
     _print_rows(DECKS, [_deck_row(deck) for deck in found.decks])
     print_line()
-    _print_rows(CLIENTS, [_client_row(client) for client in found.clients])
+    names = {deck.key: deck.name or deck.key for deck in found.decks}
+    _print_rows(CLIENTS, [_client_row(client, names) for client in found.clients])
+
+
+def _print_http(http: HttpStatus) -> None:
+    if http.url:
+        open_now = f"{http.requests} of {http.max_requests} requests are open"
+        print_line(f"It listens at {http.url}; a deck is at {http.url.removesuffix(PATH)}{DECKS_PATH}NAME{PATH}.")
+        print_line(f"Over HTTP {open_now}.")
+    if http.problem:
+        print_line(f"HTTP: {printable(http.problem)}", "yellow")
+        print_line(f"  fix: {printable(http.remedy)}", "yellow")
+
+
+def _checked(address: str) -> str:
+    from quarterdeck.host.http.options import split_address
+
+    with as_command_error(ValueError, remedy="for example 127.0.0.1:8808, or [::1]:8808"):
+        split_address(address)
+    return address
 
 
 def _deck_row(deck: DeckStatus) -> tuple[str, ...]:
     servers = f"{deck.ready} of {deck.servers}"
     what = ", ".join(deck.files) or (f"run: {deck.command}" if deck.command else "-")
-    return deck.key, servers, deck.native or "-", _age(deck.since), printable(what)
+    return deck.name or deck.key, servers, deck.native or "-", _age(deck.since), printable(what)
 
 
-def _client_row(client: ClientStatus) -> tuple[str, ...]:
+def _client_row(client: ClientStatus, decks: Mapping[str, str]) -> tuple[str, ...]:
     who = printable(client.name) or "-", printable(client.version) or "-"
-    return *who, str(client.pid), str(client.calls), _age(client.since), client.deck or "opening", printable(client.cwd)
+    how = f"token {client.token}" if client.token else str(client.pid)
+    deck = decks.get(client.deck, client.deck) or "opening"
+    return *who, how, str(client.calls), _age(client.since), deck, printable(client.cwd) or "-"
 
 
 def _print_rows(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
@@ -117,9 +167,9 @@ def _print_rows(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> No
         print_line(f"{headers[0]}S: none")
 
 
-def _ask(directory: Path, order: Order) -> DaemonStatus | None:
+def _ask(directory: Path, order: Order, http: HttpWish | None = None) -> DaemonStatus | None:
     try:
-        return ask_daemon(directory, order)
+        return ask_daemon(directory, order, http)
     except NoDaemonError:
         return None
     except NoAnswerError as error:

@@ -141,6 +141,7 @@ def serve(
             allow_remote=allow_remote,
             needs_token=not no_token,
             announce=json,
+            request=request,
         )
     raise_open_files_limit()
     plan = Plan(request, settings, http_plan, deck_lock, withhold)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from quarterdeck.cli.configure.client_tokens import tokens_path
+from quarterdeck.cli.configure.client_tokens import deck_names, tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.output import print_json
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
+    from quarterdeck.daemon.messages import ServeRequest
     from quarterdeck.host.http.options import HttpOptions
     from quarterdeck.host.provider import ProviderHostImpl
 
@@ -46,6 +47,7 @@ def plan_http(
     allow_remote: bool,
     needs_token: bool,
     announce: bool,
+    request: "ServeRequest",
 ) -> "tuple[Settings, HttpPlan]":
     """Judge what HTTP is to be, and listen, before anything is started: clients that come early wait.
 
@@ -71,6 +73,7 @@ def plan_http(
         tokens=tokens_path(),
         allow_remote=allow_remote,
         hosts=tuple(hosts),
+        deck=_deck_of(request, settings),
     )
     try:
         return settings, HttpPlan(wanted, listen(wanted), announce)
@@ -78,6 +81,18 @@ def plan_http(
         if is_taken(fault) and read_holder(directory()) is not None:
             return settings, HttpPlan(wanted, None, announce)  # by the serve with the ledger, which says how to join it
         raise cannot_serve(fault) from None
+
+
+def _deck_of(request: "ServeRequest", settings: "Settings") -> str:
+    """What the daemon would call the deck that is served; empty for one that no token can be bound to."""
+    from quarterdeck.daemon.deck_names import DeckNamesError
+    from quarterdeck.daemon.decks import wanted_of
+
+    try:
+        return deck_names().called(wanted_of(request, settings))
+    except DeckNamesError as error:
+        _log.error("tokens that are bound to decks open nothing: %s", error)
+        return ""
 
 
 def _check_networks(settings: "Settings", port: int) -> None:

@@ -6,6 +6,7 @@
     {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native_tools`; alone or beside servers
     {"trust": "strict"}                                ours: what rows get that do not say it themselves
     {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
+    {"http": "127.0.0.1:8808"}                         ours: where the daemon listens, see `http_key`
 
 Keys of other clients may stand beside them.  Pure.
 """
@@ -33,7 +34,9 @@ TRUST_KEY: Final = "trust"
 
 NATIVE_KEY: Final = "native"
 
-OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY)
+HTTP_KEY: Final = "http"
+
+OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY, HTTP_KEY)
 """Each may be there once."""
 
 _MAX_TOLD: Final = 8

@@ -11,6 +11,7 @@ from typing import Final
 
 from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.load.document import (
+    HTTP_KEY,
     NATIVE_KEY,
     TRUST_KEY,
     DocumentError,
@@ -24,6 +25,7 @@ from quarterdeck.config.load.document import (
     read_trust,
     rows_of,
 )
+from quarterdeck.config.load.http_key import read_http
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import Origin, Standing, home_of
 from quarterdeck.config.load.problems import Problem, Problems, RowError
@@ -176,6 +178,8 @@ class _Loading:
         allowed_env: frozenset[str] = frozenset()
         with self._top.kept():
             allowed_env = read_allowed_env(self._document)
+        with self._top.kept():
+            read_http(self._document)
         for row in rows_of(self._document):
             self._load_row(row)
         loaded = LoadedConfig(
@@ -200,12 +204,14 @@ class _Loading:
         native, problems = examine_native(value, self._variables) if value is not None else (None, ())
         for problem in self._top:
             self._warn(f"ignored: {problem}")
+        if self._standing is not Standing.USER and self._document.get(HTTP_KEY) is not None:
+            self._warn(f"{HTTP_KEY}: ignored: only your own file, which is found, says where the daemon listens")
         row = value if isinstance(value, JsonObject) else JsonObject()
         return replace(loaded, native=native, native_problems=problems, native_row=row, allowed_env=allowed_env)
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
         """Without what only a file of the user's may say."""
-        for key in (NATIVE_KEY, ALLOW_KEY):
+        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
         if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):

@@ -8,18 +8,27 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from quarterdeck.config.load.document import NATIVE_KEY
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.policy import FrozenModel
 
-from .document import SERVER_KEYS, TRUST_KEY
+from .document import HTTP_KEY, NATIVE_KEY, OUR_KEYS, SERVER_KEYS, TRUST_KEY
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 _REFERENCE: Final = {"type": "string", "pattern": r"\$\{.+\}", "description": "A text with a variable in it."}
+
+_HTTP: Final = {
+    "type": "object",
+    "properties": {
+        "address": {"type": "string"},
+        "allow_remote": {"type": "boolean"},
+        "allow_hosts": {"type": "array", "items": {"type": "string"}},
+    },
+    "additionalProperties": False,
+}
 
 _SCALAR: Final = {"type": ["string", "number", "boolean", "null"]}
 
@@ -86,8 +95,12 @@ def config_schema() -> dict[str, object]:
                 "items": {"type": "string", "pattern": "^[^=]+$"},
                 "description": "Variables that projects' files may use; only in a file of your own.",
             },
+            HTTP_KEY: {
+                "anyOf": [{"type": ["boolean", "string", "null"]}, _HTTP],
+                "description": "Where the daemon listens, true for the usual address; only in your own file.",
+            },
         },
-        "anyOf": [{"required": [key]} for key in (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY)],
+        "anyOf": [{"required": [key]} for key in OUR_KEYS],
         "$defs": definitions,
     }
 

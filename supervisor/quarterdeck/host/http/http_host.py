@@ -6,6 +6,8 @@ request and says which host it is for.  Several hosts share one listener, and wh
 
 import asyncio
 import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -14,6 +16,7 @@ from mcp.server.session import ServerSession
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT, StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import Implementation
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
@@ -21,6 +24,7 @@ from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import connection_of
 from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck.host.raw_calls import ClientInfo
 from quarterdeck_protocol.tools import Client
 
 from .connection import MAX_HELD_BYTES
@@ -28,6 +32,24 @@ from .options import MAX_BODY_BYTES
 from .request_limit import RequestLimit
 from .sessions import SessionManager
 from .short_way import HttpShortWay
+
+
+@dataclass(frozen=True, slots=True)
+class HttpClient:
+    """A client that is there.
+
+    Attributes:
+        name: as it introduced itself, empty before it did; so is `version`.
+        token: the name of the one that it shows.
+        calls: its requests under way.
+        since: ISO 8601, UTC.
+    """
+
+    name: str
+    version: str
+    token: str
+    calls: int
+    since: str
 
 
 class HttpHost:
@@ -66,6 +88,8 @@ class HttpHost:
         )
         self.requests.past = self.short_way
         server.on_opened = self._open
+        self._in_flight = in_flight
+        self._sessions: dict[str, tuple[Client, Implementation | None, datetime]] = {}
         self._told_to_end = asyncio.Event()
         self._is_ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -89,8 +113,22 @@ class HttpHost:
         self._told_to_end.set()
 
     async def ready(self) -> None:
-        """Wait until requests can be served."""
+        """Wait until requests can be served.
+
+        Raises:
+            ConnectionError: it has ended.
+        """
         await asyncio.shield(self._is_ready)
+
+    def clients(self) -> tuple[HttpClient, ...]:
+        """Who is there: each legacy session, and of clients without sessions those that were here lately."""
+        legacy = (self._view(*session) for session in self._sessions.values())
+        return (*legacy, *(self._view(*guest) for guest in self.short_way.guests()))
+
+    def _view(self, client: Client, info: Implementation | ClientInfo | None, since: datetime) -> HttpClient:
+        name, version = (info.name, info.version) if info is not None else ("", "")
+        calls = self._in_flight.of(client.key)
+        return HttpClient(name, version, client.name, calls, since.isoformat(timespec="seconds"))
 
     @property
     def has_ended(self) -> bool:
@@ -114,7 +152,9 @@ class HttpHost:
                 tasks.cancel_scope.cancel()
         finally:
             self.end()
-            self._is_ready.cancel()
+            if not self._is_ready.done():
+                self._is_ready.set_exception(ConnectionError("the deck has ended"))
+                self._is_ready.exception()  # nobody may wait
 
     def _open(self, session: ServerSession, client: Client) -> None:
         """Open the short way for a session of the SDK's."""
@@ -122,6 +162,10 @@ class HttpHost:
         # Private, but the only way to its transport (mcp 2.3).
         transport = manager._server_instances.get(connection.session_id or "")  # noqa: SLF001
         if connection.session_id is not None and transport is not None:
+            params = session.client_params
+            introduced = params.client_info if params is not None else None
+            self._sessions[connection.session_id] = client, introduced, datetime.now(UTC)
+            connection.exit_stack.callback(self._sessions.pop, connection.session_id, None)
             holder = _Holder(manager, connection.session_id, transport)
             self.short_way.opened(connection.session_id, client, holder, connection.exit_stack)
 

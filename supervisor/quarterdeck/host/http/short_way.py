@@ -6,9 +6,12 @@ envelope, under the same version header, from the same client.  Everything else 
 ids in use, headers that mirror arguments, large bodies, and whatever comes while serving ends.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache, partial
+from time import monotonic
 from typing import Any, Final, Protocol
 
 import anyio
@@ -20,6 +23,7 @@ from quarterdeck.host.calls import Drain
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
 from quarterdeck.host.raw_calls import (
+    ClientInfo,
     ClientMessage,
     Envelope,
     Key,
@@ -29,6 +33,7 @@ from quarterdeck.host.raw_calls import (
     envelope_of,
     read_call,
     read_cancellation,
+    read_introduction,
     read_message,
 )
 from quarterdeck.host.wire_call import WireCall
@@ -52,6 +57,11 @@ MAX_ENVELOPES: Final = 256
 
 MAX_ENVELOPE_BYTES: Final = 4096
 """Of one that is remembered: a name, a version and capabilities take some hundred."""
+
+GUEST_S: Final = 60.0
+"""How long a client without sessions counts as being there after its last request."""
+
+MAX_GUESTS: Final = 256
 
 REQUEST_CANCELLED: Final = -32800
 """What the SDK answers a legacy request with that was cancelled."""
@@ -106,6 +116,16 @@ class _Session:
         self.holder = holder
         self.gate: RawCallGate[_HttpCall] = RawCallGate()
         self.gate.open()
+
+
+@dataclass(slots=True)
+class _Guest:
+    """A client without sessions; `seen_at` is monotonic."""
+
+    client: Client
+    info: ClientInfo | None
+    since: datetime
+    seen_at: float = 0.0
 
 
 class _HttpCall:
@@ -193,6 +213,7 @@ class HttpShortWay:
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, _Session] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
+        self._guests: dict[str, _Guest] = {}
         drain.ending.on_cancel(self._end_all)
 
     def opened(self, session_id: str, client: Client, holder: Holder, stack: AsyncExitStack) -> None:
@@ -276,6 +297,7 @@ class HttpShortWay:
         return None
 
     def _take_modern(self, head: Head, message: ClientMessage, scope: Scope, exchange: Exchange) -> RawAnswer | None:
+        self._meet(head.client, message)
         # By version, too: the SDK compared the header with the envelope when it accepted both.
         place = head.who, head.version
         accepted = self._envelopes.get(place, {})
@@ -314,6 +336,23 @@ class HttpShortWay:
         accepted[envelope] = None
         if len(accepted) > MAX_ENVELOPES:
             del accepted[next(iter(accepted))]
+
+    def guests(self) -> Iterator[tuple[Client, ClientInfo | None, datetime]]:
+        """The clients without sessions that were here within `GUEST_S`: who each is, and since when."""
+        until = monotonic() - GUEST_S
+        for key, guest in tuple(self._guests.items()):
+            if guest.seen_at < until and not self._in_flight.of(key):
+                del self._guests[key]
+            else:
+                yield guest.client, guest.info, guest.since
+
+    def _meet(self, client: Client, message: ClientMessage) -> None:
+        guest = self._guests.get(client.key)
+        if guest is None:
+            if len(self._guests) >= MAX_GUESTS:
+                del self._guests[next(iter(self._guests))]
+            guest = self._guests[client.key] = _Guest(client, read_introduction(message), datetime.now(UTC))
+        guest.seen_at = monotonic()
 
     def _closed(self, key: bytes, session: _Session) -> None:
         self._sessions.pop(key, None)

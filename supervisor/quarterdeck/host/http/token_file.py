@@ -4,7 +4,6 @@ It is in the state directory, for its owner alone.  Blocking.
 """
 
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.file_changes import replace_file
-from quarterdeck.common.locks import acquire
+from quarterdeck.common.locks import holding_directory
 from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
 from quarterdeck_protocol.plain_words import plain_words
 
@@ -135,17 +134,12 @@ def _look(path: Path) -> tuple[int, ...] | None:
 def _changing(path: Path) -> Iterator[Grants]:
     """What the file says, while nobody else changes it."""
     try:
-        lock = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise TokensError(f"{path.parent} cannot be used: {plain_words(error)}") from error
-    try:
-        if not acquire(lock, LOCK_S):
-            raise TokensError(f"another command changes {path}")
-        yield load_grants(path)
+        with holding_directory(path.parent, LOCK_S):
+            yield load_grants(path)
+    except TimeoutError:
+        raise TokensError(f"another command changes {path}") from None
     except OSError as error:
         raise TokensError(f"{path} cannot be written: {plain_words(error)}") from error
-    finally:
-        os.close(lock)
 
 
 def _write(path: Path, grants: Grants) -> None:

@@ -32,7 +32,7 @@ def test_a_token_is_printed_once_and_listed_without_itself(state: Path, capsys: 
     assert token.startswith("qd_")
     out, _ = said(capsys, "list")
     assert token not in out
-    assert out.splitlines()[1].split()[:6] == ["ci", "live", "fs", "fs__*", "read-only", "20/s"]
+    assert out.splitlines()[1].split()[:7] == ["ci", "live", "user", "fs", "fs__*", "read-only", "20/s"]
     [row] = json.loads(said(capsys, "list", "--json")[0])
     assert (row["name"], row["state"], row["servers"], row["tools"]) == ("ci", "live", ["fs"], ["fs__*"])
     assert (row["profile"], row["rate"], row["revoked_at"]) == ("read-only", "20/s", None)
@@ -96,3 +96,18 @@ def test_a_damaged_file_is_told_and_kept(state: Path, capsys: pytest.CaptureFixt
     for words in (("create", "x"), ("list",), ("revoke", "x")):
         assert "tokens.json is not a file of tokens" in said(capsys, *words, code=2)[1]
     assert (state / "tokens.json").read_text() == "{"
+
+
+def test_a_token_is_bound_to_decks_by_folder_and_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that works on one project could use every other; or a typo give it what comes to be called so."""
+    folder, file = tmp_path / "api", tmp_path / "tools.json"
+    folder.mkdir()
+    file.write_text("{}")
+    _, err = said(capsys, "create", "ci", "--deck", "api", code=2)
+    assert "there is no deck 'api'" in err
+    said(capsys, "create", "ci", "--deck", f"{folder}/", "--deck", str(file))
+    said(capsys, "create", "other", "--deck", "api", "--deck", "user")
+    rows = json.loads(said(capsys, "list", "--json")[0])
+    assert [row["decks"] for row in rows] == [["api", "tools"], ["api", "user"]]
+    _, err = said(capsys, "create", "third", "--deck", f"{folder}/nothing", code=2)
+    assert "is neither a folder nor a file" in err

@@ -1,0 +1,199 @@
+"""Names for decks, by which people and HTTP clients call them, and the file that keeps whose each is.
+
+A name is that of the project's folder, or of the configuration's file or folder, with digits behind it where two have
+the same.  It stays its configuration's: a token for `api` must never open another project that is called so, too.
+"""
+
+import hashlib
+import re
+import time
+import unicodedata
+from collections.abc import Callable, Collection
+from pathlib import Path, PurePath
+from typing import Final, Literal
+
+import msgspec
+
+from quarterdeck.common.file_changes import replace_file
+from quarterdeck.common.locks import holding_directory
+from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
+from quarterdeck.host.http.admission import USER_DECK
+
+from .messages import ServeRequest
+
+NAMES_NAME: Final = "decks.json"
+"""In the state directory, for its owner alone."""
+
+MAX_KNOWN: Final = 256
+"""One more takes the place of the one used longest ago, of those that no token is bound to."""
+
+MAX_NAME_CHARS: Final = 40
+
+MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+
+LOCK_S: Final = 5.0
+"""For another process to have written."""
+
+USED_S: Final = 86_400.0
+"""How exactly it is kept when a deck was used last."""
+
+_GENERIC: Final = frozenset({"mcp", "config", "servers", "settings", "quarterdeck", "deck"})
+"""What any project calls its file: its folder tells more."""
+
+
+class DeckNamesError(Exception):
+    """The file of names cannot be used; the message says why."""
+
+
+class KnownDeck(msgspec.Struct, frozen=True):
+    """A configuration that has a name.
+
+    Attributes:
+        identity: of what is wanted, see `identity_of`.
+        request: by which its deck is opened.
+        used_at: seconds since the epoch, within `USED_S`.
+    """
+
+    name: str
+    identity: str
+    request: ServeRequest
+    used_at: float
+
+
+class KnownDecks(msgspec.Struct, frozen=True):
+    """All that have a name, the one used longest ago first."""
+
+    decks: tuple[KnownDeck, ...] = ()
+    version: Literal[1] = 1
+
+    def find(self, name: str) -> KnownDeck | None:
+        """The one of this name."""
+        return next((each for each in self.decks if each.name == name), None)
+
+    def of(self, identity: str) -> KnownDeck | None:
+        """The one of this identity."""
+        return next((each for each in self.decks if each.identity == identity), None)
+
+    def used(self, identity: str, request: ServeRequest, now: float, bound: Collection[str]) -> "KnownDecks":
+        """With this one used now; one that is new gets a name, unless there are too many.
+
+        Args:
+            identity: of the request.
+            request: what is wanted.
+            now: seconds since the epoch.
+            bound: the names that tokens have; they are kept.
+        """
+        known = self.of(identity)
+        if known is not None:
+            rest = tuple(each for each in self.decks if each is not known)
+            return KnownDecks((*rest, msgspec.structs.replace(known, used_at=now)))
+        kept = self.decks
+        if len(kept) >= MAX_KNOWN:
+            spare = next((each for each in kept if each.name not in bound), None)
+            if spare is None:
+                return self
+            kept = tuple(each for each in kept if each is not spare)
+        name = _free_name(base_name(request), identity, {each.name for each in self.decks})
+        return KnownDecks((*kept, KnownDeck(name, identity, request, now)))
+
+
+def identity_of(wanted: ServeRequest) -> str:
+    """16 hex digits that name what is wanted, whoever wants it."""
+    # Without what says nothing: a later version, which can be asked for more, finds the same.
+    plain = ServeRequest(cwd="")
+    said = {
+        name: value for name in wanted.__struct_fields__ if (value := getattr(wanted, name)) != getattr(plain, name)
+    }
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
+
+
+def base_name(request: ServeRequest) -> str:
+    """What a deck is called unless another is called so: letters, digits and single dashes."""
+    if request.config:
+        path = PurePath(request.config[0])
+        stem = path.name.removeprefix(".").partition(".")[0]
+        folder = next((part for part in reversed(path.parent.parts) if not part.startswith(".")), "")
+        found = folder if stem.lower() in _GENERIC else stem
+    else:
+        native = request.native
+        found = PurePath(native.workspace if native is not None else request.cwd).name
+    plain = unicodedata.normalize("NFKD", found).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_NAME_CHARS].strip("-") or "deck"
+
+
+def _free_name(base: str, identity: str, taken: Collection[str]) -> str:
+    """`base`, or with as many digits of the identity behind it as make it another than all others."""
+    names = (base, *(f"{base}-{identity[:digits]}" for digits in range(4, len(identity) + 1, 4)))
+    return next(name for name in names if name not in taken and name != USER_DECK)
+
+
+class DeckNames:
+    """The file of names; blocking."""
+
+    def __init__(self, path: Path, bound: Callable[[], Collection[str]] = tuple) -> None:
+        """Over the file at `path`, in a directory that is there; `bound` gives the names that tokens have."""
+        self._path = path
+        self._bound = bound
+        # Where no project's file lies: what is found from there is the user's own.
+        self._own = ServeRequest(cwd=str(path.parent))
+
+    def find(self, name: str) -> ServeRequest | None:
+        """By what the deck of this name is opened; None where no configuration has it.
+
+        Raises:
+            DeckNamesError: the file cannot be used.
+        """
+        if name == USER_DECK:
+            return self._own
+        known = self.known().find(name)
+        return known.request if known is not None else None
+
+    def known(self) -> KnownDecks:
+        """What the file says; nothing where there is none.
+
+        Raises:
+            DeckNamesError: it cannot be used.
+        """
+        try:
+            text = read_text(self._path, MAX_FILE_BYTES, private=True).text
+            return msgspec.json.decode(text, type=KnownDecks)
+        except MissingFileError:
+            return KnownDecks()
+        except TextFileError as error:
+            raise DeckNamesError(f"{self._path} {error}") from error
+        except (msgspec.DecodeError, ValueError) as error:
+            raise DeckNamesError(f"{self._path} is not a file of decks' names: {error}") from error
+
+    def called(self, wanted: ServeRequest) -> str:
+        """What this configuration is called; empty where it has no name.
+
+        Raises:
+            DeckNamesError: the file cannot be used.
+        """
+        known = self.known().of(identity_of(wanted))
+        return known.name if known is not None else ""
+
+    def name(self, wanted: ServeRequest, request: ServeRequest) -> str:
+        """The name of this configuration, which has one from now on; empty where there are too many.
+
+        Args:
+            wanted: what of the request tells it from others.
+            request: by which its deck can be opened.
+
+        Raises:
+            DeckNamesError: the file cannot be used.
+        """
+        if request == self._own:
+            return USER_DECK
+        identity, now = identity_of(wanted), time.time()
+        known = self.known().of(identity)
+        if known is not None and now - known.used_at < USED_S:
+            return known.name
+        try:
+            with holding_directory(self._path.parent, LOCK_S):
+                names = self.known().used(identity, request, now, self._bound())
+                replace_file(self._path, msgspec.json.format(msgspec.json.encode(names), indent=1) + b"\n")
+        except OSError as error:
+            raise DeckNamesError(f"{self._path} cannot be written: {error.strerror or error}") from error
+        known = names.of(identity)
+        return known.name if known is not None else ""

@@ -1,0 +1,155 @@
+"""The decks as HTTP clients reach them: each taken up when somebody asks for it, and let go when nobody has.
+
+Above it the listener, which asks for decks by name; below it `decks`, which opens and closes them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from typing import Final
+
+from quarterdeck.host.http.http_host import HttpHost
+from quarterdeck.host.http.serve import HttpFace, NoHostError
+
+from .deck_names import DeckNamesError
+from .decks import Deck, Decks, Served, ToRefusal, UnknownDeckError, current_deck
+
+IDLE_S: Final = 30.0
+"""How long a deck is kept at which nobody has a session or a request; then it lingers as after its last door."""
+
+LOOK_S: Final = 5.0
+"""Between two looks at that."""
+
+_log = logging.getLogger("quarterdeck.daemon")
+
+
+class HttpDecks:
+    """See the module; the `Hosts` of the daemon's listener."""
+
+    def __init__(self, decks: Decks, face: HttpFace, environ: Mapping[str, str], to_refusal: ToRefusal) -> None:
+        """None is taken up yet.
+
+        Args:
+            decks: what clients are served from.
+            face: what all have in common.
+            environ: with which a deck is opened that nobody has open.
+            to_refusal: what a client is told of an error.
+        """
+        self._decks = decks
+        self._face = face
+        self._environ = environ
+        self._to_refusal = to_refusal
+        self._taken: dict[str, _TakenDeck] = {}
+        self._owners: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def __iter__(self) -> "Iterator[tuple[Deck, HttpHost]]":
+        """Those that are taken up."""
+        found = [(taken.deck, taken.host) for taken in self._taken.values()]
+        return iter([(deck, host) for deck, host in found if deck is not None and host is not None])
+
+    def present(self, deck: str) -> HttpHost | None:
+        """See `Hosts`."""
+        taken = self._taken.get(deck)
+        return taken.host if taken is not None and taken.serves else None
+
+    async def find(self, deck: str) -> HttpHost:
+        """See `Hosts`."""
+        taken = self._taken.get(deck)
+        if taken is None or (taken.host is not None and not taken.serves):
+            if self._is_closed:
+                raise NoHostError(503, "the daemon is about to end")
+            taken = self._taken[deck] = _TakenDeck()
+            owner = asyncio.create_task(self._own(deck, taken), name=f"HTTP deck {deck}")
+            self._owners.add(owner)
+            owner.add_done_callback(self._owners.discard)
+        return await asyncio.shield(taken.opened)
+
+    async def close(self) -> None:
+        """See `Hosts`."""
+        self._is_closed = True
+        for taken in self._taken.values():
+            taken.end()
+        while self._owners:
+            await asyncio.wait(tuple(self._owners))
+
+    async def _own(self, name: str, taken: "_TakenDeck") -> None:
+        """Have a deck, from its taking up to its end."""
+        try:
+            async with AsyncExitStack() as stack:
+                deck, served = await stack.enter_async_context(self._decks.borrow_named(name, self._environ))
+                current_deck.set(deck.key)
+                await self._serve(taken, deck, served)
+        except Exception as error:
+            refused = self._refused(name, error)
+            if taken.opened.done():
+                _log.warning("the deck %s ended for its HTTP clients: %s", name, refused)
+            else:
+                taken.opened.set_exception(refused)
+        finally:
+            if not taken.opened.done():
+                taken.opened.set_exception(NoHostError(503, "the daemon is about to end"))
+            taken.opened.exception()  # who waits is told; nobody may
+            if self._taken.get(name) is taken:
+                del self._taken[name]
+
+    async def _serve(self, taken: "_TakenDeck", deck: Deck, served: Served) -> None:
+        host = self._face.host(served.product.create_host(portable_schemas=deck.request.portable_schemas))
+        taken.deck, taken.host = deck, host
+        deck.on_ended(lambda _: host.end())
+        if taken.is_told_to_end:
+            return
+        running = asyncio.ensure_future(served.guard(self._face.run_host(host)))
+        try:
+            await host.ready()
+            taken.opened.set_result(host)
+            unused_s = 0.0
+            while not (await asyncio.wait([running], timeout=LOOK_S))[0]:
+                unused_s = unused_s + LOOK_S if host.is_idle else 0.0
+                if unused_s >= IDLE_S:
+                    host.end()
+        finally:
+            host.end()
+            await asyncio.wait([running])
+        await running
+
+    def _refused(self, name: str, error: Exception) -> NoHostError:
+        match error:
+            case NoHostError():
+                return error
+            case UnknownDeckError():
+                return NoHostError(404, f"there is no deck {name!r}: `quarterdeck status` shows their names")
+            case DeckNamesError():
+                return NoHostError(503, str(error))
+        refusal = self._to_refusal(error)
+        if refusal is not None:
+            why = f"{refusal.message}; {refusal.remedy}" if refusal.remedy else refusal.message
+            return NoHostError(503, f"the deck {name!r} cannot be served: {why}")
+        _log.exception("the deck %s could not be served", name)
+        return NoHostError(500, f"the deck {name!r} cannot be served: {error}; quarterdeck logs --daemon says more")
+
+
+class _TakenDeck:
+    """One deck that is taken up, or about to be.
+
+    Attributes:
+        opened: its host, or why there is none.
+    """
+
+    def __init__(self) -> None:
+        self.opened: Final[asyncio.Future[HttpHost]] = asyncio.get_running_loop().create_future()
+        self.deck: Deck | None = None
+        self.host: HttpHost | None = None
+        self.is_told_to_end = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether requests can be served."""
+        return self.opened.done() and self.host is not None and not self.host.has_ended
+
+    def end(self) -> None:
+        """Have its owner end."""
+        self.is_told_to_end = True
+        if self.host is not None:
+            self.host.end()

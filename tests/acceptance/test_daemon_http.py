@@ -1,0 +1,219 @@
+"""The daemon on HTTP: many decks at one address, by path and by token, and what becomes of sessions when one ends."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from support.config.places import row, write_config, write_document
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.leftovers import no_leftovers
+from support.waiting import eventually, eventually_async
+
+from quarterdeck.cli.configure.secret import read_token, token_path
+from quarterdeck.daemon.client import ask_daemon
+from quarterdeck.daemon.messages import DaemonStatus, Order
+from quarterdeck.daemon.place import NoDaemonError, daemon_dir
+
+pytestmark = pytest.mark.anyio
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+
+
+@pytest.fixture
+def folder(own_directories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home with a configuration, and a project's file beside it; no daemon is left at the end."""
+    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
+    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
+    write_config(own_file(tmp_path), mine=row("echo"))
+    write_config(tmp_path / "api" / "mcp.json", theirs=row("echo"))
+    with no_leftovers(DEADLINE_S):
+        try:
+            yield tmp_path
+        finally:
+            try:
+                ask_daemon(daemon_dir(), Order.END)
+            except NoDaemonError:
+                pass
+            eventually(lambda: not daemon_dir().exists(), DEADLINE_S)
+
+
+def own_file(folder: Path) -> Path:
+    return folder / "home" / ".config" / "quarterdeck" / "mcp.json"
+
+
+def url_of_up(*words: str) -> str:
+    url = quarterdeck_json_forked("up", "--http", "127.0.0.1:0", *words, "--json")["http"]["url"]
+    assert isinstance(url, str)
+    return url
+
+
+def token(name: str, *limits: str) -> str:
+    made = quarterdeck_json_forked("token", "create", name, *limits)["token"]
+    assert isinstance(made, str)
+    return made
+
+
+@asynccontextmanager
+async def connected(url: str, shown: str, mode: str = "legacy") -> AsyncIterator[Client]:
+    """The SDK's client with this token."""
+    async with (
+        create_mcp_http_client(headers={"Authorization": f"Bearer {shown}"}) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
+    ):
+        yield client
+
+
+async def servers_of(client: Client) -> set[str]:
+    return {tool.name.partition("__")[0] for tool in (await client.list_tools()).tools}
+
+
+def posted(url: str, shown: str, **headers: str) -> httpx2.Response:
+    """The answer to a request of a client that shows this."""
+    given = {"Authorization": f"Bearer {shown}", "Accept": "application/json, text/event-stream", **headers}
+    return httpx2.post(url, json=LIST, headers=given, timeout=DEADLINE_S)
+
+
+def status() -> DaemonStatus:
+    return ask_daemon(daemon_dir(), Order.STATUS)
+
+
+async def test_decks_are_reached_by_path_and_by_token_and_each_by_its_own_alone(folder: Path) -> None:
+    """Every project would need a port and a process of its own; or a token for one would open them all."""
+    url, owner = url_of_up(), read_token(token_path())
+    config = folder / "api" / "mcp.json"
+    bound, free = token("ci", "--deck", str(config)), token("free")
+    by_path = url.replace("/mcp", "/decks/api/mcp")
+    for mode in ("legacy", "auto"):
+        for where, shown, server in (
+            (url, owner, "mine"),
+            (by_path, owner, "theirs"),
+            (url, bound, "theirs"),
+            (by_path, bound, "theirs"),
+            (url, free, "mine"),
+        ):
+            async with connected(where, shown, mode) as client:
+                assert await servers_of(client) == {server}
+                for _ in range(2):  # the long way, then the short one
+                    result = await client.call_tool(f"{server}__echo", {"text": where})
+                    assert result.content[0].text == where  # type: ignore[union-attr]
+
+    def refusal(path: str, shown: str) -> tuple[int, str]:
+        answer = posted(url.replace("/mcp", path), shown)
+        return answer.status_code, answer.json()["error"]
+
+    assert refusal("/decks/user/mcp", bound) == (403, "the token 'ci' may not use the deck 'user'")
+    assert refusal("/decks/api/mcp", free) == (403, "the token 'free' may not use the deck 'api'")
+    assert refusal("/decks/none/mcp", free)[0] == 403
+    assert refusal("/decks/none/mcp", owner)[0] == 404
+    assert "quarterdeck status" in refusal("/decks/none/mcp", owner)[1]
+
+    async with connected(by_path, bound) as client:
+        await client.list_tools()
+        [shown_client] = [each for each in status().clients if each.calls == 0 and each.token == "ci"][-1:]
+        decks = {deck.key: deck.name for deck in status().decks}
+        assert (decks[shown_client.deck], shown_client.pid) == ("api", 0)
+        assert sorted(decks.values()) == ["api", "user"]
+    words = quarterdeck_forked("status").stdout
+    assert url in words
+    assert "token ci" in words
+
+
+async def test_a_revoked_token_ends_what_it_opened_and_a_changed_file_is_followed(folder: Path) -> None:
+    """A program that was shut out would go on; or every session would have to be opened anew after a change."""
+    write_config(own_file(folder), mine=row("echo"), more=row("echo"))
+    url = url_of_up()
+    kept, ended = token("kept"), token("ended")
+    async with connected(url, kept) as client:
+        assert await servers_of(client) == {"mine", "more"}
+        write_config(own_file(folder), mine=row("echo"))
+        await eventually_async(lambda: {deck.servers for deck in status().decks} == {1}, DEADLINE_S)
+        assert await servers_of(client) == {"mine"}
+        session = await opened(url, ended)
+        under_way = asyncio.create_task(asyncio.to_thread(posted_call, url, ended, session))
+        await eventually_async(lambda: [each for each in status().clients if each.calls and each.token == "ended"])
+        assert quarterdeck_forked("token", "revoke", "ended").returncode == 0
+        answer = await under_way
+        assert "was revoked" in answer.text
+        assert posted(url, ended, **session).status_code == 401
+        assert not (await client.call_tool("mine__echo", {"text": "still"})).is_error
+
+
+async def opened(url: str, shown: str) -> dict[str, str]:
+    """The header of a session of a client that is not the SDK's."""
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    headers = {"Authorization": f"Bearer {shown}", "Accept": "application/json, text/event-stream"}
+    async with httpx2.AsyncClient(headers=headers, timeout=DEADLINE_S) as http:
+        session = {"Mcp-Session-Id": (await http.post(url, json=hello)).headers["mcp-session-id"]}
+        greeted = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await http.post(url, json=greeted, headers=session)).status_code == 202
+    return session
+
+
+def posted_call(url: str, shown: str, session: dict[str, str]) -> httpx2.Response:
+    """The answer to a call that nobody answers before something ends."""
+    call: dict[str, Any] = {"name": "mine__slow", "arguments": {"seconds": 60}}
+    body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": call}
+    headers = {"Authorization": f"Bearer {shown}", "Accept": "application/json, text/event-stream", **session}
+    return httpx2.post(url, json=body, headers=headers, timeout=DEADLINE_S)
+
+
+async def test_what_ends_is_said_and_who_comes_back_is_served(folder: Path) -> None:
+    """A client would wait for ever for its answer, or be told nothing that it can act upon."""
+    url, owner = url_of_up(), read_token(token_path())
+    session = await opened(url, owner)
+    under_way = asyncio.create_task(asyncio.to_thread(posted_call, url, owner, session))
+    await eventually_async(lambda: [each for each in status().clients if each.calls])
+    assert quarterdeck_forked("up", "--replace").returncode == 0
+    answer = await under_way
+    assert "shutting down" in answer.text
+    assert '"delivery":"unknown"' in answer.text.replace(" ", "")
+    replaced = status()
+    assert replaced.stays
+    assert replaced.http is not None
+    assert replaced.http.url == url
+    own_file(folder).unlink()
+    away = posted(url, owner, **session)
+    assert away.status_code == 503
+    assert "the deck 'user' cannot be served: no configuration is given, and none is found" in away.json()["error"]
+    write_config(own_file(folder), mine=row("echo"))
+    gone = posted(url, owner, **session)
+    assert gone.status_code == 404
+    assert "Session not found" in gone.text
+    async with connected(url, owner) as client:
+        assert await servers_of(client) == {"mine"}
+
+
+def test_what_keeps_the_daemon_from_listening_is_said(folder: Path) -> None:
+    """A person would believe that it listens, and look for the mistake in each client."""
+    url = url_of_up()
+    port = url.split(":")[2].partition("/")[0]
+    elsewhere = quarterdeck_forked("up", "--http", "127.0.0.1:1")
+    assert (elsewhere.returncode, f"it listens at {url} already" in elsewhere.stderr) == (2, True)
+    assert quarterdeck_forked("down").returncode == 0
+    with socket.create_server(("127.0.0.1", int(port))):
+        taken = quarterdeck_forked("up", "--http", f"127.0.0.1:{port}")
+        assert (taken.returncode, "another program listens on this port" in taken.stderr) == (2, True)
+        assert "another program" in quarterdeck_forked("status").stdout
+    assert url_of_up().startswith("http://127.0.0.1:")
+    assert quarterdeck_forked("up", "--http", "nowhere:x").returncode == 2
+    quarterdeck_forked("down")
+
+    write_document(own_file(folder), mcpServers={}, http={"adress": "127.0.0.1:1"})
+    broken = quarterdeck_forked("up")
+    assert broken.returncode == 2
+    assert "did you mean 'address'" in broken.stderr
+    quarterdeck_forked("down")
+    write_document(own_file(folder), mcpServers={}, http=f"127.0.0.1:{port}")
+    listening = quarterdeck_json_forked("up")
+    assert (listening["stays"], listening["http"]["url"]) == (True, url)

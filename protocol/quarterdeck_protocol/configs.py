@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from .link.frames import MAX_RESULT_BYTES
 from .names import is_server_id
 from .policy import FrozenModel, SandboxPolicy, Text, VariableName
 
@@ -24,12 +25,6 @@ LIST_TIMEOUT_S: Final = 30.0
 
 CALL_TIMEOUT_S: Final = 300.0
 """One tool call; a client's shorter wish wins."""
-
-CLOSE_GRACE_S: Final = 2.0
-"""Each of the three steps of a stop: stdin closed, TERM, KILL."""
-
-MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
-"""One line of a server, so one result; more ends the server with `result_too_large`."""
 
 
 class TransportKind(StrEnum):

@@ -6,7 +6,7 @@ from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
     from quarterdeck.app import open_quarterdeck as open_quarterdeck
-    from quarterdeck.common.identity import __version__ as __version__
+    from quarterdeck_protocol.identity import __version__ as __version__
     from quarterdeck.config.settings import Settings as Settings
     from quarterdeck.embedding.product import Quarterdeck as Quarterdeck
     from quarterdeck.embedding.product import SyncQuarterdeck as SyncQuarterdeck

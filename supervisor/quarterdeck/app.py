@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
 from quarterdeck.config.load.file import BrokenRow
@@ -49,6 +48,7 @@ from quarterdeck.trust.package import has_to_install
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.secrets import Redactor
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
-    from quarterdeck.common.identity import CLIENT_NAME as CLIENT_NAME, CLIENT_VERSION as CLIENT_VERSION
+    from quarterdeck_protocol.identity import CLIENT_NAME as CLIENT_NAME, CLIENT_VERSION as CLIENT_VERSION
     from quarterdeck.fleet.endpoint import (
         ServerEndpointImpl as ServerEndpointImpl,
         create_server_endpoint as create_server_endpoint,

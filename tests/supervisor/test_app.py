@@ -20,7 +20,6 @@ from support.servers.real_endpoints import hostile, pretend
 from support.tools.native_decks import DeckMaker, PlayedDeck
 
 from quarterdeck import Settings, open_quarterdeck
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
 from quarterdeck.config.native_tools import NativeWish
@@ -34,6 +33,7 @@ from quarterdeck.tools import session
 from quarterdeck.trust.configured_servers import read_exposure
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
+from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
 GIVEN_UP_S: Final = 1.0

@@ -1,6 +1,6 @@
 """A worker over a server that a test plays: its run, its calls and its lists."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -12,13 +12,12 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import Arrived
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.server_run import ServerRun
-from quarterdeck_worker.tool_calls import Ended
+from quarterdeck_worker.server import Done, ServerRun
 from quarterdeck_worker.worker import Worker
 
 EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3))
 NO_COMMAND = FaultRecord(FaultKind.SPAWN_FAILED, "no such command", "command_not_found", Delivery.NOT_SENT)
-ORDER = frames.OpenOrder("{}", {"A": "1"}, "/home")
+ORDER = frames.OpenOrder(env={"A": "1"}, home="/home")
 
 
 class PlayedServer:
@@ -26,13 +25,12 @@ class PlayedServer:
 
     def __init__(self) -> None:
         self.card = CARD
-        self.calls = self
         self.orders: list[frames.OpenOrder] = []
-        self.begun: dict[int, tuple[frames.Call, bytes, Callable[[Ended], None]]] = {}
+        self.begun: dict[int, tuple[frames.Call, bytes, Done]] = {}
         self.cancelled: list[tuple[int, str]] = []
         self.opens_by_itself = True
         self.unfit: FaultRecord | None = None
-        self.tools: bytes | Exception | None = b"[]"
+        self.tools: bytes | FaultRecord | None = b"[]"
         self.is_dying = anyio.Event()
         self.fault: Exception | None = None
         self.ended: list[str] = []
@@ -72,30 +70,26 @@ class PlayedServer:
         self.run.on_open(self)  # type: ignore[arg-type]
 
     def refusal(self) -> FaultRecord | None:
-        """See `OpenServer`."""
+        """See `Server`."""
         return self.unfit
 
-    async def list_tools(self) -> bytes:
-        """See `OpenServer`."""
-        if self.tools is None:
-            await anyio.sleep_forever()
-        if isinstance(self.tools, Exception):
-            raise self.tools
-        assert self.tools is not None
-        return self.tools
+    def list_tools(self, request_id: int, done: Done) -> None:
+        """See `Server`."""
+        if self.tools is not None:
+            done(SplitResult(self.tools) if isinstance(self.tools, bytes) else self.tools)
 
-    def begin(self, call: frames.Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
-        """See `CallPath`."""
+    def call(self, call: frames.Call, arguments: bytes, done: Done) -> None:
+        """See `Server`."""
         self.begun[call.request_id] = call, arguments, done
 
     def cancel(self, request_id: int, reason: str) -> bool:
-        """See `CallPath`."""
+        """See `Server`."""
         self.cancelled.append((request_id, reason))
         return True
 
     def answers(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
         """End a call."""
-        self.begun[request_id][2](Ended(outcome))
+        self.begun[request_id][2](outcome)
 
 
 class Stage:

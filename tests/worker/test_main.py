@@ -20,13 +20,26 @@ from support.waiting import PATIENCE_S, until
 
 from quarterdeck.fleet.router import SOCKET_NAME, Router
 from quarterdeck_protocol.faults import Dossier
+from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Greeted, LinkEvent, Replied, Side
-from quarterdeck_protocol.link.frames import INLINE_BYTES, Answer, Close, Open, OpenOrder, Reply, SpawnOrder
+from quarterdeck_protocol.link.frames import (
+    INLINE_BYTES,
+    Answer,
+    Close,
+    Open,
+    OpenOrder,
+    Reply,
+    SpawnOrder,
+    StdioServer,
+)
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker import main as main_module
-from quarterdeck_worker.main import EXIT_LINK_LOST, VERSION, Dealer
-from quarterdeck_worker.server_run import OpenServer, ServerRun
+from quarterdeck_worker.main import EXIT_LINK_LOST, Dealer
+from quarterdeck_worker.server import RunServer, ServerRun
+from quarterdeck_worker.stdio import run as stdio
+
+from .served import PlayedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +52,7 @@ class PlayedSupervisor:
     def __init__(self, folder: str) -> None:
         self.router = Router(Path(folder) / SOCKET_NAME)
         self.way = self.router.expect(TOKEN, lambda parts: self.driver.receive(parts), pytest.fail)  # noqa: PLW0108
-        link = Link(Side.SUPERVISOR, token=TOKEN, version=VERSION, now=asyncio.get_running_loop().time())
+        link = Link(Side.SUPERVISOR, token=TOKEN, version=CLIENT_VERSION, now=asyncio.get_running_loop().time())
         self._events: asyncio.Queue[LinkEvent] = asyncio.Queue()
         self.driver = LinkDriver(link, self.way, self._events.put_nowait)
 
@@ -55,8 +68,15 @@ class PlayedSupervisor:
         return event.reply, event.body
 
 
+async def never(_: OpenOrder, run: ServerRun) -> None:
+    """A server that is never asked for."""
+    raise AssertionError
+
+
 @asynccontextmanager
-async def working(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[PlayedSupervisor, "asyncio.Task[int]"]]:
+async def working(
+    monkeypatch: pytest.MonkeyPatch, run_server: RunServer = never
+) -> AsyncIterator[tuple[PlayedSupervisor, "asyncio.Task[int]"]]:
     """A worker that serves its link, and whoever it serves."""
     swept: list[float] = []
 
@@ -67,7 +87,7 @@ async def working(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Played
     with short_folder() as folder:
         supervisor = PlayedSupervisor(str(folder))
         order = SpawnOrder(1, supervisor.router.address, TOKEN.hex())
-        task = asyncio.ensure_future(main_module._serve(order, None))
+        task = asyncio.ensure_future(main_module._serve(order, run_server, None))
         try:
             assert isinstance(await supervisor.next(), Greeted)
             yield supervisor, task
@@ -85,12 +105,12 @@ async def test_a_worker_lives_one_servers_life_and_leaves_in_good_order(monkeypa
 
     async def live(order: OpenOrder, run: ServerRun) -> None:
         lived.append(order)
-        run.on_open(OpenServer(CARD, None, None))  # type: ignore[arg-type]
+        server = PlayedServer()
+        run.on_open(server)  # type: ignore[arg-type]
         await run.stop.wait()
 
-    monkeypatch.setattr(main_module, "run_server", live)
-    async with working(monkeypatch) as (supervisor, task):
-        order = OpenOrder("{}", {"A": "1"}, "/home", "/log", "era")
+    async with working(monkeypatch, live) as (supervisor, task):
+        order = OpenOrder(StdioServer("x"), env={"A": "1"}, home="/home", log_path="/log", era="era")
         supervisor.driver.request(Open(1, 30.0), msgspec.json.encode(order))
         reply, body = await supervisor.reply()
         assert reply == Answer(1, CARD.era)
@@ -126,12 +146,12 @@ def test_a_worker_serves_where_the_kernel_lets_it_adopt_nothing(monkeypatch: pyt
     def refuse() -> None:
         raise OSError(errno.EINVAL, "prctl 36")
 
-    async def serve(order: SpawnOrder, owner_fd: int | None) -> int:
+    async def serve(order: SpawnOrder, run_server: RunServer, owner_fd: int | None) -> int:
         return 7
 
     monkeypatch.setattr(main_module, "adopt_orphans", refuse)
     monkeypatch.setattr(main_module, "_serve", serve)
-    assert main_module.work(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)) == 7
+    assert main_module.work(SpawnOrder(1, "ipc:///nowhere", "ab" * 16), never) == 7
 
 
 def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,13 +159,15 @@ def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pyte
     order = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
     taken: list[tuple[SpawnOrder, int]] = []
 
-    def work(given: SpawnOrder, owner_fd: int) -> int:
+    def work(given: SpawnOrder, run_server: RunServer, owner_fd: int) -> int:
+        assert run_server is stdio.run_server
         taken.append((given, owner_fd))
         return 5
 
     reading, writing = os.pipe()
     os.write(writing, msgspec.json.encode(order) + b"\n")
     monkeypatch.setattr(main_module, "work", work)
+    monkeypatch.setattr(sys, "argv", ["main", "stdio"])
     with os.fdopen(reading) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(SystemExit) as caught:
@@ -164,6 +186,7 @@ def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back
     monkeypatch.setattr(main_module, "raise_oom_score", done.append)
     monkeypatch.setattr(main_module, "give_back_large_blocks", lambda: done.append("memory"))
     monkeypatch.setattr(main_module, "work", lambda *_: 0)
+    monkeypatch.setattr(sys, "argv", ["main", "stdio"])
     (tmp_path / "order").write_bytes(msgspec.json.encode(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)))
     with (tmp_path / "order").open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)

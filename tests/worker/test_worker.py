@@ -1,9 +1,9 @@
 """A worker's side of a link over a played server: every request has one reply, whatever ends first."""
 
-import mcp_types as types
+from dataclasses import replace
+
 import msgspec
 import pytest
-from mcp.shared.exceptions import MCPError
 from support.fleet.workers import CARD
 from support.waiting import turns
 
@@ -11,7 +11,6 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link.events import Arrived, Expired
 from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Failed, List, ListChanged, Open, Reply, Request
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.sdk_requests import ListingError
 
 from .served import NO_COMMAND, ORDER, opened, stage
 
@@ -176,7 +175,6 @@ async def test_a_list_is_answered_with_all_tools() -> None:
         played.server.tools = b'[{"name":"a"}]'
         await played.hears(List(2, 30.0))
         assert played.replies[2] == (Answer(2, CARD.era), b'[{"name":"a"}]')
-        assert played.worker._scopes == {}
 
 
 async def test_a_list_makes_later_changes_news_again() -> None:
@@ -190,23 +188,30 @@ async def test_a_list_makes_later_changes_news_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "code"),
+    "fault",
     [
-        (ListingError("too_many_pages", "no end"), FaultKind.PROTOCOL, "too_many_pages"),
-        (MCPError(code=-32601, message="no"), FaultKind.PROTOCOL, "reply_error"),
-        (MCPError(code=types.CONNECTION_CLOSED, message="closed"), FaultKind.PROTOCOL, "server_lost"),
+        FaultRecord(FaultKind.PROTOCOL, "no end", "too_many_pages", Delivery.ANSWERED),
+        FaultRecord(FaultKind.TOOL_ERROR, "no (JSON-RPC error -32601)", "reply_error", Delivery.ANSWERED),
     ],
 )
-async def test_a_list_that_fails_says_why_and_costs_nothing_else(error: Exception, kind: FaultKind, code: str) -> None:
+async def test_a_list_that_fails_says_why_and_costs_nothing_else(fault: FaultRecord) -> None:
     """A server that cannot list would be ended."""
     async with opened() as played:
-        played.server.tools = error
+        played.server.tools = fault
         await played.hears(List(2, 30.0))
-        assert (played.fault(2).kind, played.fault(2).code) == (kind, code)
+        assert played.fault(2) == replace(fault, kind=FaultKind.PROTOCOL)
         assert not played.worker.finished.is_set()
         played.server.tools = b"[]"
         await played.hears(List(3, 30.0))
         assert isinstance(played.replies[3][0], Answer)
+
+
+async def test_a_server_that_cannot_be_written_to_is_not_listed() -> None:
+    """A list would wait for its deadline in the worker's memory."""
+    async with opened() as played:
+        played.server.unfit = FaultRecord(FaultKind.TOOL_ERROR, "it does not read", "busy", Delivery.NOT_SENT)
+        await played.hears(List(2, 30.0))
+        assert (played.fault(2).kind, played.fault(2).code) == (FaultKind.TOOL_ERROR, "busy")
 
 
 async def test_a_cancelled_list_stops_listing() -> None:
@@ -216,13 +221,4 @@ async def test_a_cancelled_list_stops_listing() -> None:
         await played.hears(List(2, 30.0))
         await played.hears(Cancel(2, "enough"))
         assert played.fault(2).code == "cancelled"
-        assert played.worker._scopes == {}
-
-
-async def test_a_list_cancelled_before_it_began_is_answered_once() -> None:
-    """The link would be misused by a second reply, and the worker die of it."""
-    async with opened() as played:
-        played.worker.on_event(Arrived(List(2, 30.0), b""))
-        played.worker.on_event(Arrived(Cancel(2, "at once"), b""))
-        await turns()
-        assert played.fault(2).code == "cancelled"
+        assert played.server.cancelled == [(2, "enough")]

@@ -8,7 +8,7 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind
 from quarterdeck_protocol.link.events import Expired, Greeted, LinkEvent, Overdue, Replied, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Call, Close, Failed, List, Lost
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.server_run import ServerFault, ServerRun
+from quarterdeck_worker.server import ServerFault, ServerRun
 
 from .served import EXITED, NO_COMMAND, opened, stage
 

@@ -19,7 +19,7 @@ from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck.fleet.placement import INHERITED, isolated
-from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder
+from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder, WorkerKind
 from quarterdeck_worker import zygote as zygote_module
 
 pytestmark = LINUX_ONLY
@@ -72,7 +72,7 @@ def running_zygote() -> Iterator[Zygote]:
     ours, theirs = socket.socketpair()
     ours.settimeout(PATIENCE_S)
     with theirs:
-        process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+        process = isolated("quarterdeck_worker.zygote", "stdio", str(theirs.fileno()), pass_fds=[theirs.fileno()])
     zygote = Zygote(ours, process)
     try:
         assert zygote.report() == Forked(0, process.pid)
@@ -135,7 +135,7 @@ OWNER = """
 import socket, sys
 from quarterdeck.fleet.placement import isolated
 ours, theirs = socket.socketpair()
-process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+process = isolated("quarterdeck_worker.zygote", "stdio", str(theirs.fileno()), pass_fds=[theirs.fileno()])
 theirs.close()
 ours.makefile("rb").readline()
 print(process.pid, flush=True)
@@ -169,10 +169,10 @@ def test_a_zygote_whose_owner_left_early_ends_without_a_word(monkeypatch: pytest
     """A command that ends quickly would end with a traceback on the user's terminal."""
     ours, theirs = socket.socketpair()
     ours.close()
-    monkeypatch.setattr(zygote_module, "serve", lambda control: control.sendall(b"that it can fork"))
+    monkeypatch.setattr(zygote_module, "serve", lambda control, _: control.sendall(b"that it can fork"))
     monkeypatch.setattr(zygote_module, "_sweep", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["zygote", str(theirs.detach())])
+    monkeypatch.setattr(sys, "argv", ["zygote", "stdio", str(theirs.detach())])
     zygote_module.main()
 
 
@@ -190,7 +190,9 @@ def test_one_that_is_told_to_end_while_it_starts_leaves_nothing(
     with (
         ours,
         theirs,
-        ended(isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])) as process,
+        ended(
+            isolated("quarterdeck_worker.zygote", "stdio", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+        ) as process,
     ):
         while not list(tmp_path.iterdir()):
             if select.select([ours], [], [], 0)[0]:
@@ -216,4 +218,4 @@ def test_a_zygote_gives_the_memory_of_large_results_back_and_its_workers_with_it
     monkeypatch.setattr(zygote_module, "give_back_large_blocks", give_back)
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(DoneError):
-        zygote_module.serve(theirs)
+        zygote_module.serve(theirs, WorkerKind.STDIO)

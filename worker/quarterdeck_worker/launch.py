@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
-from quarterdeck_protocol.policy_values import LimitValues
+from quarterdeck_protocol.policy_values import LimitValues, PolicyValues
 from quarterdeck_sandbox import (
     ConfinedProcess,
     LaunchError,
@@ -27,12 +26,12 @@ Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
 """Start a plan, confined or not; raises `LaunchError`."""
 
 
-def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
-    """The launcher that confines by the server's own policy."""
+def sandboxed(policy: PolicyValues, order: OpenOrder) -> Launcher:
+    """The launcher that confines by the server's own `policy`."""
 
     async def launch(plan: LaunchPlan) -> ConfinedProcess:
         try:
-            _empty_if_over(Path(order.tmp), config.sandbox.values.limits)
+            _empty_if_over(Path(order.tmp), policy.limits)
         except OSError as error:
             why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
             raise LaunchError("directory_unusable", why) from error
@@ -41,7 +40,7 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
         requester = Requester(
             places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
         )
-        return await start(confine(plan, config.sandbox.values, requester))
+        return await start(confine(plan, policy, requester))
 
     return launch
 

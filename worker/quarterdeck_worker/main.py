@@ -1,12 +1,11 @@
 """The program of a worker process: token, channel, link, one server, exit status.
 
 Entered by a fork of the zygote, or as a program of its own where fork does not serve: `boot.py …
-quarterdeck_worker.main`, the order as one JSON line on stdin.
+quarterdeck_worker.main KIND`, the order as one JSON line on stdin.
 """
 
 import asyncio
 import gc
-import importlib.metadata
 import logging
 import os
 import socket
@@ -18,14 +17,16 @@ from typing import Final
 import anyio
 import msgspec
 
+from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver, OnEnd, OnMessage
 from quarterdeck_protocol.link.events import LinkTerms, Side
-from quarterdeck_protocol.link.frames import SpawnOrder, WireLimits
+from quarterdeck_protocol.link.frames import SpawnOrder, WireLimits, WorkerKind
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_sandbox import OomScore, adopt_orphans, give_back_large_blocks, kill_descendants, raise_oom_score
 
-from .server_run import run_server
+from .kinds import load
+from .server import RunServer
 from .worker import Worker
 
 RETRY_S: Final = 0.1
@@ -46,19 +47,18 @@ LINGER_S: Final = 1.0
 SWEEP_S: Final = 2.0
 """How long what the server left behind may resist."""
 
-VERSION: Final = importlib.metadata.version("quarterdeck")
 
-
-def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
+def work(order: SpawnOrder, run_server: RunServer, owner_fd: int | None = None) -> int:
     """Serve the link until there is nothing left to serve; the exit status.
 
     Args:
         order: generation, address and token of this worker.
+        run_server: what it is for.
         owner_fd: closes when our owner dies; a fork has none, the kernel tells it in a harder way.
     """
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a server leaves behind goes to init then
         adopt_orphans()
-    return asyncio.run(_serve(order, owner_fd))
+    return asyncio.run(_serve(order, run_server, owner_fd))
 
 
 def be_quiet() -> None:
@@ -67,12 +67,11 @@ def be_quiet() -> None:
     warnings.simplefilter("ignore")
 
 
-async def _serve(order: SpawnOrder, owner_fd: int | None) -> int:
+async def _serve(order: SpawnOrder, run_server: RunServer, owner_fd: int | None) -> int:
     loop = asyncio.get_running_loop()
     terms = LinkTerms(patience_s=SUPERVISOR_PATIENCE_S)
-    link = Link(
-        Side.WORKER, token=bytes.fromhex(order.token), version=VERSION, now=loop.time(), terms=terms, pid=os.getpid()
-    )
+    token = bytes.fromhex(order.token)
+    link = Link(Side.WORKER, token=token, version=CLIENT_VERSION, now=loop.time(), terms=terms, pid=os.getpid())
     async with anyio.create_task_group() as tasks:
         worker = Worker(tasks, run_server, loop.time)
         dealer = Dealer(
@@ -127,14 +126,15 @@ class Dealer(Channel):
 
 
 def main() -> None:
-    """The program."""
+    """The program: `main KIND`."""
+    run_server = load(WorkerKind(sys.argv[1])).run_server
     gc.freeze()
     gc.enable()
     be_quiet()
     raise_oom_score(OomScore.WORKER)
     give_back_large_blocks()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
-    sys.exit(work(order, sys.stdin.fileno()))
+    sys.exit(work(order, run_server, sys.stdin.fileno()))
 
 
 if __name__ == "__main__":

@@ -4,26 +4,21 @@ Knows no socket and no process: it is given a driver and a function that runs a 
 the same code in its own process for a session that somebody else made.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol, assert_never
 
 import anyio
 import anyio.abc
 import msgspec
-from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link import events, frames
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.secrets import Redactor
 
 from .notifications import Notifier
-from .sdk_requests import ListingError, fault_of_error
-from .server_run import OpenServer, ServerFault, ServerRun
-from .tool_calls import Ended
-
-RunServer = Callable[[frames.OpenOrder, ServerRun], Awaitable[None]]
-"""`run_server`, or its in-process twin."""
+from .server import RunServer, Server, ServerFault, ServerRun
 
 NOT_CONNECTED: Final = FaultRecord(
     FaultKind.NOT_CONNECTED, "the server is not ready", "not_connected", Delivery.NOT_SENT
@@ -53,9 +48,8 @@ class Worker:
         self._clock = clock
         self._run: ServerRun | None = None
         self._run_scope = anyio.CancelScope()
-        self._server: OpenServer | None = None
+        self._server: Server | None = None
         self._requests: dict[int, frames.Open | frames.List | frames.Call | frames.Close] = {}
-        self._scopes: dict[int, anyio.CancelScope] = {}
         self._redactor = Redactor(())
         self.finished = anyio.Event()
         self.link_lost: str | None = None
@@ -78,8 +72,7 @@ class Worker:
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._serve, request, body)
             case events.Arrived(frame=frames.List() as request):
-                self._requests[request.request_id] = request
-                self._tasks.start_soon(self._list, request)
+                self._list(request)
             case events.Arrived(frame=frames.Close() as request):
                 self._close(request)
             case events.Expired(request_id=request_id):
@@ -93,37 +86,54 @@ class Worker:
             case _:
                 assert_never(event)
 
-    # Calls
+    # Requests of a server that is open
 
     def _call(self, call: frames.Call, arguments: bytes) -> None:
-        self._requests[call.request_id] = call
-        server = self._server
+        server = self._ready_for(call)
         if server is None:
-            self._fail(call.request_id, NOT_CONNECTED)
-            return
-        if (refusal := server.refusal()) is not None:
-            self._fail(call.request_id, refusal)
             return
 
-        def done(ended: Ended) -> None:
-            if isinstance(ended.outcome, FaultRecord):
-                self._fail(call.request_id, ended.outcome)
+        def done(outcome: SplitResult | FaultRecord) -> None:
+            if isinstance(outcome, FaultRecord):
+                self._fail(call.request_id, outcome)
             else:
-                result = ended.outcome
-                answer = frames.Answer(call.request_id, server.card.era, result.result_type, result.is_error)
-                self._answer(answer, result.body)
+                answer = frames.Answer(call.request_id, server.card.era, outcome.result_type, outcome.is_error)
+                self._answer(answer, outcome.body)
 
-        server.calls.begin(call, arguments, done)
+        server.call(call, arguments, done)
+
+    def _list(self, request: frames.List) -> None:
+        server = self._ready_for(request)
+        if server is None:
+            return
+
+        def done(outcome: SplitResult | FaultRecord) -> None:
+            if isinstance(outcome, FaultRecord):
+                self._fail(request.request_id, replace(outcome, kind=FaultKind.PROTOCOL))
+            else:
+                self._answer(frames.Answer(request.request_id, server.card.era), outcome.body)
+
+        assert self._run is not None
+        self._run.notifier.listing()
+        server.list_tools(request.request_id, done)
+
+    def _ready_for(self, request: frames.Call | frames.List) -> Server | None:
+        """The server, if it can be asked; if not, the request has failed."""
+        self._requests[request.request_id] = request
+        server = self._server
+        refusal = NOT_CONNECTED if server is None else server.refusal()
+        if refusal is None:
+            return server
+        self._fail(request.request_id, refusal)
+        return None
 
     def _give_up(self, request_id: int, reason: str, record: FaultRecord) -> None:
         """Stop a request of any kind, and answer it with `record`."""
         request = self._requests.get(request_id)
         match request:
-            case frames.Call():
+            case frames.Call() | frames.List():
                 if self._server is not None:
-                    self._server.calls.cancel(request_id, reason)
-            case frames.List() if (scope := self._scopes.get(request_id)) is not None:
-                scope.cancel()
+                    self._server.cancel(request_id, reason)
             case frames.Open():
                 self._run_scope.cancel()
             case _:
@@ -152,7 +162,7 @@ class Worker:
         self._redactor = Redactor(order.secrets)
         notifier = Notifier(self._end.post, self._clock)
 
-        def on_open(server: OpenServer) -> None:
+        def on_open(server: Server) -> None:
             self._server = server
             self._answer(frames.Answer(request.request_id, server.card.era), msgspec.json.encode(server.card))
 
@@ -183,8 +193,6 @@ class Worker:
 
     def _fail_all(self, fault: FaultRecord) -> None:
         """End everything that is asked of the server; only a `Close` still gets its answer."""
-        for scope in self._scopes.values():
-            scope.cancel()
         at_call = replace(fault, kind=FaultKind.TOOL_ERROR)
         for request in list(self._requests.values()):
             if not isinstance(request, frames.Close):
@@ -199,26 +207,6 @@ class Worker:
             self._run_scope.cancel()
         else:
             self._run.stop.set()
-
-    async def _list(self, request: frames.List) -> None:
-        scope = self._scopes[request.request_id] = anyio.CancelScope()
-        with scope:
-            if (server := self._server) is None:
-                self._fail(request.request_id, NOT_CONNECTED)
-                return
-            assert self._run is not None
-            self._run.notifier.listing()
-            try:
-                tools = await server.list_tools()
-                self._answer(frames.Answer(request.request_id, server.card.era), tools)
-            except ListingError as error:
-                record = FaultRecord(FaultKind.PROTOCOL, str(error), error.code, Delivery.ANSWERED)
-                self._fail(request.request_id, record)
-            except MCPError as error:
-                record = replace(fault_of_error(error), kind=FaultKind.PROTOCOL)
-                self._fail(request.request_id, record)
-            finally:
-                del self._scopes[request.request_id]
 
     def stop(self, reason: str) -> None:
         """End the server and finish: the supervisor is gone."""

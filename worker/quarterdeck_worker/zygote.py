@@ -5,11 +5,9 @@ the first fork.  It runs no untrusted input: its one control socket carries orde
 reports (`Forked`, `Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left
 behind, is killed.
 
-Before the first fork it runs one session with a scripted server in memory, so that no worker has to load, build or
-learn it again: the SDK builds much on first use, six private megabytes in each worker (measured).
+It forks workers of one kind (`kinds`), whose imports are all that it loads.
 """
 
-import asyncio
 import gc
 import os
 import select
@@ -19,17 +17,12 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-import anyio
-import mcp_types as types
 import msgspec
 import psutil
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client.session import ClientSession
-from mcp.shared.message import SessionMessage
 
-from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
+from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import (
     Machine,
     OomScore,
@@ -42,9 +35,9 @@ from quarterdeck_sandbox import (
     set_process_name,
 )
 
+from .kinds import load
 from .main import EXIT_FAILED, be_quiet, work
-from .sdk_requests import greet, list_tools, request_envelope
-from .server_run import CLIENT, SERVER_CONFIG
+from .server import RunServer
 
 TRIALS_S: Final = 1.0
 """What is being tried takes a tenth of it."""
@@ -53,7 +46,7 @@ SWEEP_S: Final = 2.0
 """How long the last sweep may take before we leave the rest to init."""
 
 
-def serve(control: socket.socket) -> None:
+def serve(control: socket.socket, kind: WorkerKind) -> None:
     """Fork on request until the control socket closes.
 
     Raises:
@@ -66,6 +59,7 @@ def serve(control: socket.socket) -> None:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
         machine = pool.submit(known_machine)
         signal.signal(signal.SIGTERM, lambda *_: _leave(machine))
+        run_server, warm_up = load(kind)
         warm_up()
         own_code()
         machine.result()
@@ -110,7 +104,7 @@ def serve(control: socket.socket) -> None:
                 os.close(wake_r)
                 os.close(wake_w)
                 control.close()
-                _become_worker(order)
+                _become_worker(order, run_server)
             workers[pid] = order.generation
             control.sendall(_line(Forked(order.generation, pid)))
     ballast.clear()
@@ -131,7 +125,7 @@ def _fill_holes() -> list[bytes]:
     return [bytes(size) for size in range(1, 480, 16) for _ in range(300)]
 
 
-def _become_worker(order: SpawnOrder) -> NoReturn:
+def _become_worker(order: SpawnOrder, run_server: RunServer) -> NoReturn:
     status = EXIT_FAILED
     try:
         parent = os.getppid()
@@ -144,7 +138,7 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         raise_oom_score(OomScore.WORKER)
         if os.getppid() == parent:
             gc.enable()
-            status = work(order)
+            status = work(order, run_server)
     except BaseException as error:
         sys.stderr.write(f"quarterdeck worker: {type(error).__name__}: {error}\n")
     finally:
@@ -189,58 +183,12 @@ def _line(report: Forked | Died) -> bytes:
     return msgspec.json.encode(report) + b"\n"
 
 
-# One session before the first fork
-
-_ANSWERS: Final[dict[str, dict[str, Any]]] = {
-    "initialize": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {"listChanged": True}},
-        "serverInfo": {"name": "warm-up", "version": "1"},
-    },
-    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]},
-}
-
-
-def warm_up() -> None:
-    """Greet and list a scripted server in both ways that a real one is greeted."""
-    SERVER_CONFIG.validate_json('{"id": "warm-up", "kind": "stdio", "command": "true"}')
-    asyncio.run(_run_session())
-
-
-async def _run_session() -> None:
-    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](1)
-    from_session, to_server = anyio.create_memory_object_stream[SessionMessage](1)
-    async with to_session, from_server, from_session, to_server, anyio.create_task_group() as tasks:
-        tasks.start_soon(_script_server, to_server, to_session)
-        async with ClientSession(from_server, from_session, client_info=CLIENT) as session:
-            card = await greet(session, "")
-            request_envelope(card.era, CLIENT)
-            await list_tools(session)
-        tasks.cancel_scope.cancel()
-
-
-async def _script_server(
-    requests: MemoryObjectReceiveStream[SessionMessage], answers: MemoryObjectSendStream[SessionMessage | Exception]
-) -> None:
-    async for item in requests:
-        request = item.message
-        item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        if not isinstance(request, types.JSONRPCRequest):
-            continue
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
-        if request.method in _ANSWERS:
-            reply["result"] = _ANSWERS[request.method]
-        else:
-            reply["error"] = {"code": types.METHOD_NOT_FOUND, "message": "unknown"}
-        await answers.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply, by_name=False)))
-
-
 def main() -> None:
-    """The program: `zygote CONTROL_FD`."""
+    """The program: `zygote KIND CONTROL_FD`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(fileno=int(sys.argv[1])) as control:
+    with socket.socket(fileno=int(sys.argv[2])) as control:
         try:
-            serve(control)
+            serve(control, WorkerKind(sys.argv[1]))
         except ConnectionError:
             pass  # the owner is gone: the same end, heard in another way
         finally:

@@ -9,14 +9,23 @@ part 1   a large body, alone, so that a socket can pass it without a copy
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import StrEnum
+from typing import Final, Literal
 
 import msgspec
 
 from quarterdeck_protocol.faults import FaultRecord
+from quarterdeck_protocol.policy_values import PolicyValues
 
 LINK_VERSION: Final = 2
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
+
+
+CLOSE_GRACE_S: Final = 2.0
+"""Each of the three steps of a stop: stdin closed, TERM, KILL."""
+
+MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
+"""One line of a server, so one result, where its row says nothing; more ends the server with `result_too_large`."""
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -167,11 +176,35 @@ Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Condemn | Reply | N
 # Bodies.
 
 
+class StdioServer(msgspec.Struct, frozen=True, tag="stdio"):
+    """A server that is a child process; see `StdioServerConfig`, which was judged by then."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    cwd: str | None = None
+    sandbox: PolicyValues = PolicyValues()
+
+
+class RemoteServer(msgspec.Struct, frozen=True, tag="remote"):
+    """A server behind a URL.
+
+    Attributes:
+        headers: go to that URL's origin only.
+        transports: those that are tried, in this order.
+    """
+
+    url: str
+    headers: dict[str, str] = {}
+    transports: tuple[Literal["streamable_http", "sse"], ...] = ("streamable_http",)
+
+
 class OpenOrder(msgspec.Struct, frozen=True):
     """What a worker needs to start a server.
 
     Attributes:
-        config: the server's configuration as its JSON text.
+        server: what is started, or connected to; of a session that others made, nothing.
+        protocol: the one protocol revision that is spoken; what both know best when absent.
+        max_result_bytes: the largest result that is taken.
         env: the whole environment of a stdio server, ready to use.
         home: its private home, which exists; also where it runs when `cwd` is absent.
         log_path: where its stderr is kept; empty for nowhere.
@@ -187,7 +220,9 @@ class OpenOrder(msgspec.Struct, frozen=True):
         secrets: what no fault, log or record may repeat of what the server was given.
     """
 
-    config: str
+    server: StdioServer | RemoteServer = StdioServer()
+    protocol: str | None = None
+    max_result_bytes: int = MAX_RESULT_BYTES
     env: dict[str, str] = {}
     home: str = ""
     log_path: str = ""
@@ -252,6 +287,13 @@ class ServerCard(msgspec.Struct, frozen=True):
 
 
 # Between supervisor and zygote: orders in, reports out, one JSON line each.  No secret of a server.
+
+
+class WorkerKind(StrEnum):
+    """What a worker drives its server by; a zygote forks workers of one kind."""
+
+    STDIO = "stdio"
+    REMOTE = "remote"
 
 
 class SpawnOrder(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ def _run(arguments: list[str]) -> int:
             print_program_help()
             return ExitCode.OK if rest else ExitCode.USAGE
         case ["--version", *_]:
-            from quarterdeck.common.identity import CLIENT_VERSION
+            from quarterdeck_protocol.identity import CLIENT_VERSION
 
             sys.stdout.write(f"quarterdeck {CLIENT_VERSION}\n")
             return ExitCode.OK

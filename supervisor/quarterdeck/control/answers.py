@@ -21,9 +21,10 @@ from quarterdeck.trust.configured_servers import command_options
 from quarterdeck.trust.judge.offers import describe_held
 from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
-from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import Limits

@@ -17,10 +17,10 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from quarterdeck.app import Product
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.local_socket import MAX_KEY_BYTES, make_key, peer_of
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from .answers import answer
 from .protocol import (

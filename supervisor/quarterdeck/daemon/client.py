@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from .messages import ANSWER, Ask, DaemonStatus, HttpWish, Order, encode_request
 from .place import DroppedError, NoAnswerError, NoDaemonError, await_key, connect, process_of, read_frame

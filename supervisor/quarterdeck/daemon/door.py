@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.host.stdio.early_reply import FirstLine, refuse_client
+from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import wait

@@ -18,10 +18,10 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.raw_calls import Interrupted
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
+from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from .client_names import client_of
 from .connection import Door, DoorError, NobodyError

@@ -13,15 +13,16 @@ from typing import Final
 import anyio
 from mcp.client.session import ClientSession
 
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import OpenOrder
 from quarterdeck_protocol.link.session import Link
-from quarterdeck_worker.connection_faults import root_cause
-from quarterdeck_worker.server_run import ServerFault, ServerRun, adopt_session
+from quarterdeck_worker.remote.faults import root_cause
+from quarterdeck_worker.remote.run import adopt_session
+from quarterdeck_worker.server import ServerFault, ServerRun
 from quarterdeck_worker.worker import Worker
 
 from .handle import WorkerHandle, WorkerListener
@@ -86,7 +87,7 @@ class EmbeddedSession(Session):
 
     def order(self) -> OpenOrder:
         """See `Session`."""
-        return OpenOrder(self._config.model_dump_json())
+        return OpenOrder(max_result_bytes=self._config.max_result_bytes)
 
     async def end(self) -> None:
         """See `Session`."""

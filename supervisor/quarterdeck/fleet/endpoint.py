@@ -17,7 +17,7 @@ import msgspec
 from quarterdeck.common.watchers import Watchers
 from quarterdeck.config.places.kept_state import names_of_gaps, warn_of_gaps
 from quarterdeck.config.places.trusted_files import trusted_files
-from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import (
     TRANSITIONS,
     EndpointPhase,
@@ -28,7 +28,7 @@ from quarterdeck_protocol.contract import (
     is_terminal_phase,
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Close, Log, Open, ServerCard, ServerStart
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Close, Log, Open, ServerCard, ServerStart
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
 

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder
+from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import is_stopped, open_files_of_children
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
@@ -83,13 +83,15 @@ class Placement(Protocol):
 class ZygotePlacement:
     """One zygote process and its forks."""
 
-    def __init__(self, on_lost: Callable[[], None]) -> None:
+    def __init__(self, kind: WorkerKind, on_lost: Callable[[], None]) -> None:
         """Start the zygote without waiting for it; `on_lost` is told when it dies unasked, and owes a `close`."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+            self._process = isolated(
+                "quarterdeck_worker.zygote", kind, str(theirs.fileno()), pass_fds=[theirs.fileno()]
+            )
         ours.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._control = ours
         self._starting: dict[int, tuple[asyncio.Future[SpawnedWorker], OnExit]] = {}
@@ -303,13 +305,14 @@ class PidHandle:
 class FreshPlacement:
     """A fresh interpreter for each worker: about two seconds and fifty megabytes more than a fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: WorkerKind) -> None:
+        self._kind = kind
         self._workers: dict[int, tuple[subprocess.Popen[bytes], asyncio.Task[None]]] = {}
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """See `Placement`."""
         # Not in a thread: cancelled there, an unknown process would be started.
-        process = isolated("quarterdeck_worker.main", stdin=subprocess.PIPE)
+        process = isolated("quarterdeck_worker.main", self._kind, stdin=subprocess.PIPE)
         assert process.stdin is not None
         # Left open: it closes when we die, and the worker hears of that.
         owner = process.stdin

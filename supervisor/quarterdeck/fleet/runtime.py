@@ -15,15 +15,14 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory, sweep_stale
-from quarterdeck_protocol.configs import MAX_RESULT_BYTES
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
-from quarterdeck_protocol.link.frames import SpawnOrder
+from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, SpawnOrder, WorkerKind
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
@@ -45,7 +44,7 @@ class Runtime:
         self._users = 0
         self._generation = 0
         self._router = Router(directory.socket_path(SOCKET_NAME))
-        self._source: Placement | None = None
+        self._sources: dict[WorkerKind, Placement] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._monitor: TreeMonitor | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -84,8 +83,7 @@ class Runtime:
             if self._users:
                 return
             del _runtimes[loop]
-            if self._source is not None:
-                await self._source.close()
+            await asyncio.gather(*(source.close() for source in self._sources.values()))
             if self._watching is not None:
                 self._watching.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -93,9 +91,13 @@ class Runtime:
             await asyncio.to_thread(self.directory.close)
 
     async def start_worker(
-        self, name: str, listener: WorkerListener, max_result_bytes: int = MAX_RESULT_BYTES
+        self,
+        name: str,
+        listener: WorkerListener,
+        kind: WorkerKind = WorkerKind.STDIO,
+        max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> WorkerHandle:
-        """A new worker that has proved itself, and may send results of at most so many bytes.
+        """A new worker of this kind that has proved itself, and may send results of at most so many bytes.
 
         Raises:
             ProtocolFault: `spawn_failed`, when none could be started or it died first.
@@ -116,7 +118,7 @@ class Runtime:
         handle.forget = lambda: self._router.forget(token, way)
         try:
             order = SpawnOrder(self._generation, self._router.address, token.hex())
-            worker = await self._spawn(order, handle.on_exit)
+            worker = await self._spawn(kind, order, handle.on_exit)
             handle.pid, handle.kill = worker.pid, worker.kill
             driver.expect(partial(waited_s, worker.pid))
             await handle.greeted
@@ -132,28 +134,27 @@ class Runtime:
             raise
         return handle
 
-    async def _spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
+    async def _spawn(self, kind: WorkerKind, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         try:
-            return await self._workers().spawn(order, on_exit)
+            return await self._workers(kind).spawn(order, on_exit)
         except OSError as error:
             # The zygote died since it was last needed: nothing was started, and another one is.
             _log.debug("starting another zygote: %s", error)
-            return await self._workers().spawn(order, on_exit)
+            return await self._workers(kind).spawn(order, on_exit)
 
-    def _workers(self) -> Placement:
-        if self._source is None:
+    def _workers(self, kind: WorkerKind) -> Placement:
+        """What starts workers of this kind, itself started for the first of them."""
+        if kind not in self._sources:
             if os.environ.get(SPAWN_VARIABLE) == "fresh" or sys.platform == "darwin":
                 # Apple's frameworks do not survive a fork without exec.
-                self._source = FreshPlacement()
+                self._sources[kind] = FreshPlacement(kind)
             else:
-                self._source = ZygotePlacement(self._zygote_lost)
-        return self._source
+                self._sources[kind] = ZygotePlacement(kind, partial(self._zygote_lost, kind))
+        return self._sources[kind]
 
-    def _zygote_lost(self) -> None:
-        _log.error("the zygote died; its workers died with it, and a new one is started when one is needed")
-        lost, self._source = self._source, None
-        if lost is not None:
-            self._start(lost.close())
+    def _zygote_lost(self, kind: WorkerKind) -> None:
+        _log.error("a zygote died (%s); its workers died with it, and a new one is started when one is needed", kind)
+        self._start(self._sources.pop(kind).close())
 
     @property
     def monitor(self) -> TreeMonitor:
@@ -164,8 +165,8 @@ class Runtime:
         return self._monitor
 
     def warm_up(self) -> None:
-        """Start the zygote now, so that its imports run beside ours."""
-        self._workers()
+        """Start the zygote of most servers now, so that its imports run beside ours."""
+        self._workers(WorkerKind.STDIO)
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -16,10 +16,23 @@ from quarterdeck.config.environment import server_environment, user_environment
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, server_paths, state_dir
 from quarterdeck.config.places.trusted_files import trusted_files, with_announced
 from quarterdeck.config.secrets.masking import secrets_of
-from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import (
+    Revision,
+    ServerConfig,
+    SseServerConfig,
+    StdioServerConfig,
+    StreamableHttpServerConfig,
+)
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
+from quarterdeck_protocol.link.frames import (
+    CLOSE_GRACE_S,
+    OpenOrder,
+    RemoteServer,
+    ServerStart,
+    StdioServer,
+    WorkerKind,
+)
 from quarterdeck_sandbox import (
     LaunchError,
     Machine,
@@ -130,24 +143,27 @@ class WorkerSession(Session):
             self._runtime = await Runtime.acquire()
         except UnsafePathError as error:
             raise _no_directory(error) from error
-        self._handle = await self._runtime.start_worker(self._config.id, listener, self._config.max_result_bytes)
+        kind = WorkerKind.STDIO if isinstance(self._config, StdioServerConfig) else WorkerKind.REMOTE
+        self._handle = await self._runtime.start_worker(self._config.id, listener, kind, self._config.max_result_bytes)
         return self._handle
 
     def order(self) -> OpenOrder:
         """See `Session`."""
         assert self._runtime is not None
         era = self._runtime.eras.get(self._key(), "")
-        config = self._config.model_dump_json()
-        if not isinstance(self._config, StdioServerConfig):
-            return OpenOrder(config, era=era, secrets=self._withheld())
+        config = self._config
+        agreed = (config.protocol, config.max_result_bytes)
+        if not isinstance(config, StdioServerConfig):
+            return OpenOrder(_remote(config), *agreed, era=era, secrets=self._withheld())
         try:
-            self._claim(self._config.id)
-            paths = server_paths(self._digest or self._runtime.directory.digest, self._config.id).create()
+            self._claim(config.id)
+            paths = server_paths(self._digest or self._runtime.directory.digest, config.id).create()
         except UnsafePathError as error:
             raise _no_directory(error) from error
-        env = server_environment(self._config, self._environ, paths.home, paths.tmp)
+        env = server_environment(config, self._environ, paths.home, paths.tmp)
         return OpenOrder(
-            config,
+            StdioServer(config.command, config.args, config.cwd, config.sandbox.values),
+            *agreed,
             env,
             home=str(paths.home),
             log_path=str(paths.log),
@@ -207,6 +223,16 @@ class WorkerSession(Session):
 
     def _key(self) -> str:
         return self._config.model_dump_json()
+
+
+def _remote(config: SseServerConfig | StreamableHttpServerConfig) -> RemoteServer:
+    match config:
+        case StreamableHttpServerConfig():
+            return RemoteServer(config.url, dict(config.headers))
+        case SseServerConfig(legacy_only=True):
+            return RemoteServer(config.url, dict(config.headers), ("sse",))
+        case SseServerConfig():
+            return RemoteServer(config.url, dict(config.headers), ("streamable_http", "sse"))
 
 
 def _no_directory(error: UnsafePathError) -> ProtocolFault:

@@ -32,8 +32,10 @@ from quarterdeck_protocol.link.frames import (
     ServerCard,
     ServerStart,
     Started,
+    StdioServer,
     Welcome,
 )
+from quarterdeck_protocol.policy_values import PolicyValues
 
 from .frame_strategies import FRAMES
 
@@ -172,7 +174,13 @@ def test_frames_are_frozen(frame: Frame) -> None:
 
 def test_an_order_a_start_and_a_card_survive_json() -> None:
     """They are bodies, and cross as JSON."""
-    order = OpenOrder('{"kind":"stdio"}', {"PATH": "/bin", "Ü": "\U0001f4a5"}, "/home", "/log", "2025-11-25", "/tmp")
+    order = OpenOrder(
+        StdioServer("x", ("a",), "/cwd", PolicyValues(read=("/r",), network=("a.example:443",))),
+        "2025-11-25",
+        env={"PATH": "/bin", "Ü": "\U0001f4a5"},
+        home="/home",
+        tmp="/tmp",
+    )
     start = ServerStart(7, 5, 6, "/bin/ü", "/w", ("/s",), ("/tmp",), ("memory_bytes",), '{"tier":"limits"}', ("gap",))
     card = ServerCard("2026-07-28", 42, "name", "1.0", "be nice", announces_tools=True)
     assert msgspec.json.decode(msgspec.json.encode(order), type=OpenOrder) == order

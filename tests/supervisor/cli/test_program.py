@@ -328,7 +328,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def program_version() -> str:
-    from quarterdeck.common.identity import CLIENT_VERSION
+    from quarterdeck_protocol.identity import CLIENT_VERSION
 
     return CLIENT_VERSION
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from quarterdeck.common.identity import CLIENT_NAME
 from quarterdeck.common.tool_names import (
     CLIENT_PREFIXES,
     DEFAULT_LIMIT,
@@ -18,6 +17,7 @@ from quarterdeck.common.tool_names import (
     public_names,
 )
 from quarterdeck.tools.catalogue import capability_ids
+from quarterdeck_protocol.identity import CLIENT_NAME
 from quarterdeck_protocol.names import (
     MAX_SERVER_ID_CHARS,
     QUALIFIER,

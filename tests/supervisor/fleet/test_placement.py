@@ -31,7 +31,7 @@ from quarterdeck.fleet.placement import (
     ZygoteSilence,
     isolated,
 )
-from quarterdeck_protocol.link.frames import Died, Forked
+from quarterdeck_protocol.link.frames import Died, Forked, WorkerKind
 
 pytestmark = pytest.mark.anyio
 
@@ -344,7 +344,7 @@ async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, mo
     """Where fork does not serve nothing would start, or be left behind."""
     made = PlayedInterpreter()
     monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: made)
-    placement = FreshPlacement()
+    placement = FreshPlacement(WorkerKind.STDIO)
     exits: list[int | None] = []
     assert (await placement.spawn(ORDER, exits.append)).pid == 4711
     assert made.written == msgspec.json.encode(ORDER) + b"\n"

@@ -13,15 +13,15 @@ import pytest
 from support.config.places import short_folder
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
 from quarterdeck.fleet import runtime as runtime_module
 from quarterdeck.fleet.placement import SpawnedWorker
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import LinkTerms, Side
-from quarterdeck_protocol.link.frames import Log, SpawnOrder
+from quarterdeck_protocol.link.frames import Log, SpawnOrder, WorkerKind
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker.main import Dealer
 
@@ -55,7 +55,8 @@ class PlayedPlacement:
     greets = True
     pid = 0
 
-    def __init__(self, on_lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, kind: WorkerKind, on_lost: Callable[[], None] = lambda: None) -> None:
+        self.kind = kind
         self.on_lost = on_lost
         self.orders: list[SpawnOrder] = []
         self.exits: list[Callable[[int | None], None]] = []
@@ -200,6 +201,24 @@ async def test_a_zygote_found_dead_is_replaced_for_the_same_order(placements: li
     await runtime.release()
     assert placements[1].closed == 1
     handle.driver.close()
+
+
+async def test_the_loss_of_one_zygote_loses_only_its_workers(placements: list[PlayedPlacement]) -> None:
+    """Every server that is a process here would be restarted because a library for remote ones crashed."""
+    runtime = await Runtime.acquire()
+    owners = Owner(), Owner()
+    kinds = WorkerKind.STDIO, WorkerKind.REMOTE
+    handles = [await runtime.start_worker("a", owner, kind) for owner, kind in zip(owners, kinds, strict=True)]
+    assert [placement.kind for placement in placements] == [*kinds]
+    placements[1].on_lost()
+    handles.append(await runtime.start_worker("b", Owner(), WorkerKind.STDIO))
+    handles.append(await runtime.start_worker("c", Owner(), WorkerKind.REMOTE))
+    assert [placement.closed for placement in placements] == [0, 1, 0]
+    assert [len(placement.orders) for placement in placements] == [2, 1, 1]
+    await runtime.release()
+    assert [placement.closed for placement in placements] == [1, 1, 1]
+    for handle in handles:
+        handle.driver.close()
 
 
 async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(

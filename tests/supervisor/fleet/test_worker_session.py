@@ -17,9 +17,9 @@ from quarterdeck.config.places.paths import UnsafePathError, runtime_dir
 from quarterdeck.fleet import worker_session as seats_module
 from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck.fleet.worker_session import WorkerSession
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import Condemn, ServerStart
+from quarterdeck_protocol.link.frames import Condemn, RemoteServer, ServerStart, StdioServer, WorkerKind
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.run.monitor import TreeMonitor
@@ -38,6 +38,7 @@ class PretendRuntime:
     eras: dict[str, str] = field(default_factory=dict)
     doubted: set[str] = field(default_factory=set)
     noted: list[str] = field(default_factory=list)
+    kinds: list[WorkerKind] = field(default_factory=list)
     workers: list[PlayedWorker] = field(default_factory=list)
     directory: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(digest="abcdefabcdef"))
     monitor: TreeMonitor = field(default_factory=TreeMonitor)
@@ -51,8 +52,11 @@ class PretendRuntime:
         """See `Runtime`."""
         self.noted.append("released")
 
-    async def start_worker(self, name: str, listener: WorkerListener, max_result_bytes: int) -> WorkerHandle:
+    async def start_worker(
+        self, name: str, listener: WorkerListener, kind: WorkerKind, max_result_bytes: int
+    ) -> WorkerHandle:
         """See `Runtime`."""
+        self.kinds.append(kind)
         self.noted.append(f"hired for {name}")
         if self.fault is not None:
             raise self.fault
@@ -108,7 +112,9 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
     assert (order.env["HOME"], order.env["TMPDIR"]) == (str(home / "home"), str(home / "tmp"))
     assert (order.env["OWN"], order.env["WANTED"]) == ("1", "yes")
     assert "SECRET_TOKEN" not in order.env
-    assert StdioServerConfig.model_validate_json(order.config) == STDIO
+    assert order.server == StdioServer(STDIO.command, STDIO.args, STDIO.cwd, STDIO.sandbox.values)
+    assert order.max_result_bytes == STDIO.max_result_bytes
+    assert runtime.kinds == [WorkerKind.STDIO]
     await session.end()
 
 
@@ -215,7 +221,8 @@ async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRunt
     session = await taken(REMOTE)
     order = session.order()
     assert (order.env, order.home, order.log_path) == ({}, "", "")
-    assert StreamableHttpServerConfig.model_validate_json(order.config) == REMOTE
+    assert order.server == RemoteServer(REMOTE.url, dict(REMOTE.headers))
+    assert runtime.kinds == [WorkerKind.REMOTE]
     assert os.listdir(tmp_path) == []
     await session.end()
 
@@ -283,4 +290,21 @@ async def test_a_server_that_breaks_its_era_is_greeted_in_the_older_one_and_that
     session.remember_era("2026-07-28")
     assert not session.try_older_era()
     assert session.order().era == "2026-07-28"
+    await session.end()
+
+
+@pytest.mark.parametrize(
+    ("config", "transports"),
+    [
+        (REMOTE, ("streamable_http",)),
+        (SseServerConfig(id="a", url="http://localhost/sse"), ("streamable_http", "sse")),
+        (SseServerConfig(id="a", url="http://localhost/sse", legacy_only=True), ("sse",)),
+    ],
+)
+async def test_a_remote_server_is_reached_by_the_transports_of_its_row(
+    runtime: PretendRuntime, config: ServerConfig, transports: tuple[str, ...]
+) -> None:
+    """An old server could not be reached, or a new one in the wrong way."""
+    session = await taken(config)
+    assert session.order().server == RemoteServer(config.url, dict(config.headers), transports)  # type: ignore[union-attr, arg-type]
     await session.end()

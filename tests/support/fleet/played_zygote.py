@@ -14,7 +14,7 @@ import pytest
 
 from quarterdeck.fleet import placement as placement_module
 from quarterdeck.fleet.placement import SpawnedWorker, ZygotePlacement
-from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
+from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder, WorkerKind
 from support.waiting import PATIENCE_S
 
 ORDER = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
@@ -71,15 +71,15 @@ class Stage:
     """A placement on a played zygote, and what it told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def isolated(module: str, fd: str, *, pass_fds: list[int]) -> PlayedZygote:
-            assert (module, [int(fd)]) == ("quarterdeck_worker.zygote", pass_fds)
+        def isolated(module: str, kind: str, fd: str, *, pass_fds: list[int]) -> PlayedZygote:
+            assert (module, kind, [int(fd)]) == ("quarterdeck_worker.zygote", "stdio", pass_fds)
             self.zygote = PlayedZygote(int(fd))
             return self.zygote
 
         monkeypatch.setattr(placement_module, "isolated", isolated)
         self.lost = 0
         self.exits: list[int | None] = []
-        self.placement = ZygotePlacement(self._on_lost)
+        self.placement = ZygotePlacement(WorkerKind.STDIO, self._on_lost)
 
     def _on_lost(self) -> None:
         self.lost += 1

@@ -177,7 +177,7 @@ class PlayedSession:
 
     def order(self) -> frames.OpenOrder:
         """See `Session`."""
-        return frames.OpenOrder("{}")
+        return frames.OpenOrder()
 
     def remember_era(self, era: str) -> None:
         """See `Session`."""

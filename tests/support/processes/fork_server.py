@@ -21,8 +21,9 @@ from typing import Any, Final, NoReturn
 
 from quarterdeck import cli
 from quarterdeck.fleet import placement
+from quarterdeck_protocol.link.frames import WorkerKind
 from quarterdeck_worker import zygote
-from quarterdeck_worker.zygote import warm_up
+from quarterdeck_worker.kinds import load
 from support.processes.programs import SERVERS
 from support.processes.zygotes import ZYGOTE, forked_from
 
@@ -197,7 +198,8 @@ def main() -> None:
     """The program."""
     for name in IMPORTED:
         importlib.import_module(name)
-    warm_up()
+    for kind in WorkerKind:
+        load(kind).warm_up()
     # What all have in common is not looked at, and so not copied, by each one's collector.
     gc.collect()
     gc.freeze()

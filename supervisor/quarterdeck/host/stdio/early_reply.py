@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.ledger.errors import TransferError
+from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from .chain import BrokenRowError, ChainRow, Checker, Head
 from .events import Checkpoint, LedgerEvent

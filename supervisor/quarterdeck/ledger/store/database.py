@@ -25,7 +25,6 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.file_changes import replace_file, sync_directory
-from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem
 from quarterdeck.ledger.errors import (
     BrokenChainError,
@@ -41,6 +40,7 @@ from quarterdeck.ledger.errors import (
     UnusableLedgerError,
 )
 from quarterdeck.ledger.events.chain import Head
+from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from . import migrations
 

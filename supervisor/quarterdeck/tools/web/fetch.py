@@ -15,8 +15,8 @@ import anyio.to_thread
 import httpcore2
 from httpx2 import URL, create_ssl_context
 
-from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.config.web_policy import FetchPolicy, allowed_by, refusal
+from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_sandbox import own_addresses
 
 from .decoding import ACCEPTED, CodingError, Decoder, Media, decoder_for, parse_media

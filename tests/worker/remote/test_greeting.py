@@ -1,7 +1,6 @@
 """Finding a common era: with servers of each, with silent ones, and with ones that share none."""
 
 import anyio
-import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
@@ -17,8 +16,8 @@ from support.servers.scripted_session import (
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.link.frames import ServerCard
-from quarterdeck_worker import sdk_requests
-from quarterdeck_worker.sdk_requests import MAX_INSTRUCTIONS_CHARS, greet, is_modern, request_envelope
+from quarterdeck_worker.remote import requests as sdk_requests
+from quarterdeck_worker.remote.requests import MAX_INSTRUCTIONS_CHARS, greet
 
 pytestmark = pytest.mark.anyio
 
@@ -141,21 +140,6 @@ async def test_what_a_server_says_of_itself_is_cut() -> None:
         card = await greet(session, LEGACY)
         assert (len(card.name), len(card.version), len(card.instructions)) == (200, 200, MAX_INSTRUCTIONS_CHARS)
         assert not card.announces_tools
-
-
-async def test_the_envelope_is_the_eras() -> None:
-    """Modern servers would refuse calls, older ones would see keys that they do not know."""
-    client = types.Implementation(name="us", version="1")
-    assert request_envelope(LEGACY, client) == {}
-    assert request_envelope("", client) == {}
-    assert request_envelope(MODERN, client) == {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientInfo": {"name": "us", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/logLevel": "info",
-    }
-    assert is_modern(MODERN)
-    assert not is_modern(LEGACY)
 
 
 @pytest.mark.parametrize("forced", ["2025-03-26", LEGACY, MODERN])

@@ -6,20 +6,20 @@ import os
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
-from support.servers.scripted_session import INITIALIZED, LEGACY, JsonObject
-from support.waiting import PATIENCE_S, turns
+from support.servers.scripted_session import INITIALIZED, JsonObject
+from support.waiting import turns
 
-from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
+from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_worker import launch
 from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.server_run import ServerFault, ServerRun, run_server
+from quarterdeck_worker.server import ServerFault, ServerRun
+from quarterdeck_worker.stdio.run import run_server
 
-from .server_process import PlayedProcess
-from .sessions import ANSWERS, ordered, stage
+from .played_process import PlayedProcess
+from .sessions import ANSWERS, stage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
@@ -33,10 +33,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 )
 async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, cwd: str, code: str) -> None:
     """A typing error would be told as a lost server."""
-    config = StdioServerConfig(id="a", command=command, cwd=cwd)
+    order = OpenOrder(StdioServer(command, cwd=cwd), env={"PATH": "/usr/bin:/bin"}, home="/")
     run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     with pytest.raises(ServerFault) as caught:
-        await run_server(ordered(config, env={"PATH": "/usr/bin:/bin"}, home="/"), run)
+        await run_server(order, run)
     record = caught.value.record
     assert (record.kind, record.code, record.delivery) == (FaultKind.SPAWN_FAILED, code, Delivery.NOT_SENT)
 
@@ -49,7 +49,7 @@ async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
 
     run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     with pytest.raises(ServerFault, match="no namespaces") as caught:
-        await run_server(ordered(StdioServerConfig(id="a", command="sh"), env={}, home="/"), run, refuses)
+        await run_server(OpenOrder(StdioServer("sh"), home="/"), run, refuses)
     assert caught.value.record.code == "sandbox_refused"
 
 
@@ -63,7 +63,7 @@ async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_
 
     monkeypatch.setattr(launch, "_empty_if_over", no_room)
     run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
-    order = ordered(StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", tmp="/tmp/x")
+    order = OpenOrder(StdioServer("/bin/sh"), home="/", tmp="/tmp/x")
     with pytest.raises(ServerFault, match=r"No space left on device: /tmp/x.*make room there") as caught:
         await run_server(order, run)
     assert caught.value.record.code == "directory_unusable"
@@ -179,9 +179,7 @@ async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp
         return process
 
     run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
-    order = ordered(
-        StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", log_path=str(tmp_path / "missing" / "err.log")
-    )
+    order = OpenOrder(StdioServer("/bin/sh"), home="/", log_path=str(tmp_path / "missing" / "err.log"))
     try:
         with pytest.raises(ServerFault, match="make room there") as caught:
             await run_server(order, run, launch)
@@ -191,16 +189,3 @@ async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp
     finally:
         process.dies(0)
         process.close_fds()
-
-
-# Remote servers
-
-
-async def test_a_remote_server_that_cannot_be_reached_is_a_transport_fault_with_its_url() -> None:
-    """A user would not know which address is wrong."""
-    config = StreamableHttpServerConfig(id="a", url="http://127.0.0.1:9/mcp")
-    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
-    with anyio.fail_after(PATIENCE_S), pytest.raises(ServerFault, match=r"127\.0\.0\.1:9") as caught:
-        await run_server(ordered(config, era=LEGACY), run)
-    record = caught.value.record
-    assert (record.kind, record.code, record.delivery) == (FaultKind.TRANSPORT, "connect_failed", Delivery.NOT_SENT)

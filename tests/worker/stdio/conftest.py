@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck_worker import server_process as server_module
+from quarterdeck_worker.stdio import process as server_module
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import anyio
 from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
 
-from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_protocol.policy_values import NetworkMode, Tier
+from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.machine import Machine
@@ -25,7 +24,7 @@ UNCONFINED = Confinement(
     required=(),
     gaps=(),
     view=View(),
-    limits=SandboxPolicy().limits,
+    limits=LimitValues(),
     rlimits=(),
     seccomp=b"",
     identity=None,

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 
 
 def test_we_announce_ourselves_by_the_installed_version() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import TypeAdapter, ValidationError
+from support.fleet.workers import CARD
 from support.servers.scripted_session import (
     LEGACY,
     MODERN,
@@ -20,15 +22,15 @@ from support.servers.scripted_session import (
     ScriptedServer,
     scripted_session,
 )
+from support.waiting import turns
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_worker import sdk_requests
 from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.sdk_requests import ListingError, PageDispatcher, SdkCalls, list_tools
-from quarterdeck_worker.tool_calls import Ended
+from quarterdeck_worker.remote import requests as sdk_requests
+from quarterdeck_worker.remote.requests import ListingError, PageDispatcher, SdkServer, list_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -38,20 +40,23 @@ OK: JsonObject = {"result": {"content": [{"type": "text", "text": "ä", "x-own":
 class Desk:
     """A caller: begins calls and waits for their ends."""
 
-    def __init__(self, calls: SdkCalls) -> None:
-        self.calls = calls
+    def __init__(self, server: SdkServer) -> None:
+        self.server = server
         self.ended: dict[int, SplitResult | FaultRecord] = {}
         self._moved = anyio.Event()
 
     def begin(self, request_id: int, arguments: bytes = b"{}", *, progress: bool = False, meta: bytes = b"") -> None:
         """Begin a call of `echo`."""
+        self.server.call(Call(request_id, 30.0, "echo", progress, meta), arguments, partial(self._done, request_id))
 
-        def done(ended: Ended) -> None:
-            assert request_id not in self.ended, "a call ended twice"
-            self.ended[request_id] = ended.outcome
-            self._moved.set()
+    def lists(self, request_id: int) -> None:
+        """Begin to list."""
+        self.server.list_tools(request_id, partial(self._done, request_id))
 
-        self.calls.begin(Call(request_id, 30.0, "echo", progress, meta), arguments, done)
+    def _done(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
+        assert request_id not in self.ended, "a request ended twice"
+        self.ended[request_id] = outcome
+        self._moved.set()
 
     async def end_of(self, request_id: int) -> SplitResult | FaultRecord:
         """How it ended."""
@@ -64,7 +69,7 @@ class Desk:
 
 @asynccontextmanager
 async def open_calls(
-    answer: Answer, era: str = LEGACY, max_bytes: int = 10_000
+    answer: Answer, era: str = LEGACY, max_bytes: int = 10_000, listed: Answer = None
 ) -> AsyncIterator[tuple[Desk, ScriptedServer, list[Progress | Log | ListChanged]]]:
     """Calls to a scripted server, and the news that it gives."""
     news: list[Progress | Log | ListChanged] = []
@@ -73,9 +78,12 @@ async def open_calls(
         news.append(frame)
         return True
 
-    async with scripted_session({"tools/call": answer}, era) as (session, server), anyio.create_task_group() as tasks:
+    async with (
+        scripted_session({"tools/call": answer, "tools/list": listed}, era) as (session, server),
+        anyio.create_task_group() as tasks,
+    ):
         notifier = Notifier(post, lambda: 0.0)
-        yield Desk(SdkCalls(session, tasks, notifier, max_bytes=max_bytes)), server, news
+        yield Desk(SdkServer(CARD, session, tasks, notifier, max_bytes=max_bytes)), server, news
         tasks.cancel_scope.cancel()
 
 
@@ -161,21 +169,21 @@ async def test_a_cancelled_call_is_called_off_and_the_others_go_on() -> None:
     async with open_calls(lambda params: OK if params["arguments"] else None) as (desk, server, _):
         desk.begin(1)
         await server.until("tools/call")
-        assert desk.calls.cancel(1, "enough")
+        assert desk.server.cancel(1, "enough")
         note = await server.until("notifications/cancelled")
         assert note["params"]["requestId"] == server.asked[0]["id"]
         desk.begin(2, b'{"now":1}')
         assert isinstance(await desk.end_of(2), SplitResult)
         assert 1 not in desk.ended
-        assert not desk.calls.cancel(1, "again")
-        assert not desk.calls.cancel(2, "late")
+        assert not desk.server.cancel(1, "again")
+        assert not desk.server.cancel(2, "late")
 
 
 async def test_a_call_cancelled_before_its_task_ran_is_never_sent() -> None:
     """The server would be asked for what nobody wants any more."""
     async with open_calls(OK) as (desk, server, _):
         desk.begin(1)
-        assert desk.calls.cancel(1, "at once")
+        assert desk.server.cancel(1, "at once")
         desk.begin(2)
         await desk.end_of(2)
         assert server.methods == ["tools/call"]
@@ -340,3 +348,34 @@ def test_errors_are_told_in_one_line() -> None:
         TypeAdapter(dict[str, int]).validate_python({"a": "x", "b": "y"})
     assert plain_words(caught.value) == "a: must be a whole number"
     assert plain_words(ValueError("one\ntwo")) == "one"
+
+
+async def test_a_list_is_a_request_like_another() -> None:
+    """A remote server's tools could not be had."""
+    async with open_calls(None, listed=page(tool("a"))) as (desk, _, _):
+        desk.lists(1)
+        outcome = await desk.end_of(1)
+        assert isinstance(outcome, SplitResult)
+        assert json.loads(outcome.body) == [tool("a")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [({"result": {}}, "bad_output"), ({"error": {"code": -1, "message": "not now"}}, "reply_error")],
+)
+async def test_a_list_without_a_result_ends_as_a_fault(answer: JsonObject, code: str) -> None:
+    """Whoever asked would wait for the deadline."""
+    async with open_calls(None, listed=answer) as (desk, _, _):
+        desk.lists(1)
+        fault = await desk.end_of(1)
+        assert isinstance(fault, FaultRecord)
+        assert (fault.code, fault.delivery) == (code, Delivery.ANSWERED)
+
+
+async def test_a_list_cancelled_before_it_began_ends_for_nobody() -> None:
+    """A request would be answered twice."""
+    async with open_calls(None, listed=page()) as (desk, server, _):
+        desk.lists(1)
+        assert desk.server.cancel(1, "at once")
+        await turns()
+        assert (desk.ended, server.asked) == ({}, [])

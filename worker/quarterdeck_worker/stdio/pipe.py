@@ -30,6 +30,7 @@ class ServerPipe:
         *,
         max_line_bytes: int,
         on_line: Callable[[bytes], None],
+        on_drain: Callable[[], None],
         on_end: Callable[[LineTooLongError | None], None],
     ) -> None:
         """Begin to read.
@@ -39,21 +40,22 @@ class ServerPipe:
             stdout_fd: where lines are read.
             max_line_bytes: a longer line ends the pipe.
             on_line: called with each line; must not raise.
+            on_drain: called when the server has read all that had to wait for it.
             on_end: called once: nothing more will be read, because the server closed its end (None) or broke the limit.
         """
         self._in = stdin_fd
         self._out = stdout_fd
         self._lines = LineBuffer(max_line_bytes)
         self._on_line = on_line
+        self._on_drain = on_drain
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._queue = bytearray()
         self._writing = False
         self._written_at = 0.0
-        self._reading = False
         self._ended = False
         self.bytes_read = 0
-        self.resume()
+        self._loop.add_reader(self._out, self._readable)
 
     @property
     def is_heard(self) -> bool:
@@ -63,7 +65,7 @@ class ServerPipe:
     @property
     def waits_for_a_line(self) -> bool:
         """Whether a line was begun, and its end is up to the server."""
-        return self._reading and self._lines.pending_bytes > 0
+        return not self._ended and self._lines.pending_bytes > 0
 
     @property
     def can_write(self) -> bool:
@@ -90,18 +92,6 @@ class ServerPipe:
             self._queue += memoryview(line)[written:]
             self._watch_writable()
 
-    def pause(self) -> None:
-        """Stop reading: the kernel's pipe fills, the server waits."""
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._out)
-
-    def resume(self) -> None:
-        """Read again."""
-        if not self._reading and not self._ended:
-            self._reading = True
-            self._loop.add_reader(self._out, self._readable)
-
     def stop_writing(self) -> None:
         """Forget the server's stdin; its descriptor may be closed now."""
         if self._writing:
@@ -113,8 +103,9 @@ class ServerPipe:
     def close(self) -> None:
         """Leave the loop; nothing is read or written afterwards, `on_end` is not called."""
         self.stop_writing()
-        self.pause()
-        self._ended = True
+        if not self._ended:
+            self._ended = True
+            self._loop.remove_reader(self._out)
 
     def _end_turn(self) -> None:
         if self._queue and not self._writing:
@@ -142,7 +133,7 @@ class ServerPipe:
             except LineTooLongError as error:
                 self._end(error)
                 return
-            if not self._reading or len(data) < READ_BYTES:
+            if len(data) < READ_BYTES:
                 return
 
     def _end(self, error: LineTooLongError | None) -> None:
@@ -174,3 +165,4 @@ class ServerPipe:
         if not self._queue:
             self._loop.remove_writer(self._in)
             self._writing = False
+            self._on_drain()

@@ -11,8 +11,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest
 from support.waiting import PATIENCE_S
 
-from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
-from quarterdeck_worker.remote_connection import MOST_EXPANSION, EndNotice, StatusRecorder, dial
+from quarterdeck_protocol.link.frames import RemoteServer
+from quarterdeck_worker.remote.connection import MOST_EXPANSION, EndNotice, StatusRecorder, dial
 
 pytestmark = pytest.mark.anyio
 
@@ -51,9 +51,9 @@ async def test_a_good_answer_does_not_hide_the_bad_one_before() -> None:
 
 async def test_dialling_streamable_http_sends_nothing() -> None:
     """A server would be asked before anybody is ready to hear its answer."""
-    config = StreamableHttpServerConfig(id="a", url="http://127.0.0.1:9/mcp")
+    server = RemoteServer("http://127.0.0.1:9/mcp")
     recorder = StatusRecorder()
-    async with dial(config, recorder, legacy=False) as (read, write):
+    async with dial(server, 1_000_000, recorder, legacy=False) as (read, write):
         assert read is not write
     assert recorder.status is None
 
@@ -80,8 +80,8 @@ async def test_a_body_without_an_end_is_an_error_and_not_all_of_our_memory(heade
     """One remote server could fill the machine's memory within the deadline of a call."""
     server = await asyncio.start_server(endless(*headers), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    config = StreamableHttpServerConfig(id="a", url=f"http://127.0.0.1:{port}/mcp", max_result_bytes=1_000_000)
-    async with server, dial(config, StatusRecorder(), legacy=False) as (read, write):
+    place = RemoteServer(f"http://127.0.0.1:{port}/mcp")
+    async with server, dial(place, 1_000_000, StatusRecorder(), legacy=False) as (read, write):
         with anyio.fail_after(PATIENCE_S):
             await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
             answer = await read.receive()
@@ -94,9 +94,9 @@ async def test_a_legacy_server_that_does_not_listen_is_an_error_at_once() -> Non
     """A wrong port would be tried until the deadline."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
-        config = SseServerConfig(id="a", url=f"http://127.0.0.1:{reserved.getsockname()[1]}/sse")
+        server = RemoteServer(f"http://127.0.0.1:{reserved.getsockname()[1]}/sse")
         with pytest.raises(httpx2.ConnectError):
-            async with dial(config, StatusRecorder(), legacy=True):
+            async with dial(server, 1_000_000, StatusRecorder(), legacy=True):
                 pass
 
 

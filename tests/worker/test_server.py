@@ -4,7 +4,7 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S
 
-from quarterdeck_worker.server_process import first_of
+from quarterdeck_worker.server import first_of
 
 pytestmark = pytest.mark.anyio
 

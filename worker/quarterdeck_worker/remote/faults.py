@@ -1,8 +1,7 @@
 """Map the end of a connection, by what was seen of it, to one fault for each site.  Starts and stops nothing.
 
-The SDK's exceptions arrive in nested groups, without the exit status or the stderr of a dead process and without the
-HTTP status that explains them: all of it is put together here.  Of a URL only its origin is told: the rest may be a
-key.
+The SDK's exceptions arrive in nested groups, without the HTTP status that explains them: all of it is put together
+here.  Of a URL only its origin is told: the rest may be a key.
 """
 
 import errno
@@ -16,8 +15,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Remote
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
 
-from .remote_connection import StatusRecorder
-from .server_process import ServerProcess
+from .connection import StatusRecorder
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -25,22 +23,6 @@ def root_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
-    """A process that did not complete the handshake."""
-    if server.lines.is_echo:
-        code, message = "not_mcp", "the program sent our own request back, as `cat` does: it is no MCP server"
-    elif server.lines.overflow is not None:
-        code, message = "bad_output", str(server.lines.overflow)
-    elif server.lines.ended.is_set():
-        code = server.code_of_end("handshake_failed" if server.returncode is None else "exited_at_handshake")
-        message = f"{server.describe_end()} before it answered the handshake"
-        if server.returncode == 0:
-            message += "; an MCP server runs until its stdin is closed, so this is probably none"
-    else:
-        code, message = "handshake_failed", f"the handshake failed: {_told(cause)}"
-    return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, _cause(cause), server.dossier())
 
 
 def unreachable(url: str, cause: BaseException, recorder: StatusRecorder) -> FaultRecord:

@@ -9,11 +9,9 @@ import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.link.frames import RemoteServer
 
-from .sdk_requests import is_modern
-
-RemoteConfig = SseServerConfig | StreamableHttpServerConfig
+from .requests import is_modern
 
 CONNECT_S: Final = 15.0
 """To reach a host; what the server then does with a request has the call's own deadline."""
@@ -87,11 +85,14 @@ class BoundedBody(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def dial(config: RemoteConfig, recorder: StatusRecorder, *, legacy: bool) -> AsyncIterator[tuple[Any, Any]]:
-    """The stream pair of a connection to `config.url`; nothing was sent yet on streamable HTTP.
+async def dial(
+    server: RemoteServer, max_bytes: int, recorder: StatusRecorder, *, legacy: bool
+) -> AsyncIterator[tuple[Any, Any]]:
+    """The stream pair of a connection to `server.url`; nothing was sent yet on streamable HTTP.
 
     Args:
-        config: whose URL and headers are used; headers go to that origin only (the SDK follows no other redirect).
+        server: its headers go to its origin only (the SDK follows no other redirect).
+        max_bytes: of one body, and of one event of a stream.
         recorder: learns of bad statuses.
         legacy: dial the SSE transport of 2024-11-05.
 
@@ -104,8 +105,7 @@ async def dial(config: RemoteConfig, recorder: StatusRecorder, *, legacy: bool) 
             return  # without an end; each event is bounded
         is_plain = response.headers.get("content-encoding", "identity").lower() == "identity"
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        max_bytes = config.max_result_bytes // (1 if is_plain else MOST_EXPANSION)
-        response.stream = BoundedBody(response.stream, max_bytes)
+        response.stream = BoundedBody(response.stream, max_bytes // (1 if is_plain else MOST_EXPANSION))
 
     def client(
         headers: dict[str, str] | None = None,
@@ -113,19 +113,19 @@ async def dial(config: RemoteConfig, recorder: StatusRecorder, *, legacy: bool) 
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
-            headers={"Accept-Encoding": "identity", **config.headers, **(headers or {})},
+            headers={"Accept-Encoding": "identity", **server.headers, **(headers or {})},
             timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
             auth=auth,
             event_hooks={"response": [recorder.listen, bound]},
         )
 
     if legacy:
-        async with sse_client(config.url, httpx_client_factory=client) as (read, write):
+        async with sse_client(server.url, httpx_client_factory=client) as (read, write):
             yield read, write
     else:
         async with (
             client() as http,
-            streamable_http_client(config.url, http_client=http, max_sse_event_size=config.max_result_bytes) as (
+            streamable_http_client(server.url, http_client=http, max_sse_event_size=max_bytes) as (
                 read,
                 write,
             ),

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from quarterdeck_protocol.mcp.jsonrpc import LineTooLongError
-from quarterdeck_worker import server_pipe as pipe_module
-from quarterdeck_worker.server_pipe import READ_BYTES, READS_A_WAKE, ServerPipe
+from quarterdeck_worker.stdio import pipe as pipe_module
+from quarterdeck_worker.stdio.pipe import READ_BYTES, READS_A_WAKE, ServerPipe
 
 pytestmark = pytest.mark.anyio
 
@@ -29,14 +29,23 @@ class Server:
             os.set_blocking(fd, False)
         self.lines: list[bytes] = []
         self.ends: list[LineTooLongError | None] = []
+        self.drained = 0
         self._moved = asyncio.Event()
         self.pipe = ServerPipe(
-            ours_in, ours_out, max_line_bytes=max_line_bytes, on_line=self._on_line, on_end=self._on_end
+            ours_in,
+            ours_out,
+            max_line_bytes=max_line_bytes,
+            on_line=self._on_line,
+            on_drain=self._on_drain,
+            on_end=self._on_end,
         )
 
     def _on_line(self, line: bytes) -> None:
         self.lines.append(line)
         self._moved.set()
+
+    def _on_drain(self) -> None:
+        self.drained += 1
 
     def _on_end(self, error: LineTooLongError | None) -> None:
         self.ends.append(error)
@@ -107,7 +116,6 @@ async def test_a_line_that_is_too_long_ends_the_pipe_after_the_lines_before_it()
         [error] = played.ends
         assert isinstance(error, LineTooLongError)
         assert error.max_bytes == 10
-        played.pipe.resume()
         await anyio.lowlevel.checkpoint()
         assert played.lines == [b"good"]
 
@@ -130,36 +138,6 @@ async def test_a_flood_leaves_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch
             played.pipe.close()
     assert turns[-1] > 0
     assert all(after - before <= READS_A_WAKE for before, after in pairwise(turns))
-
-
-async def test_a_paused_pipe_reads_nothing_until_it_is_resumed() -> None:
-    """A server that floods the SDK's inbox could not be held back."""
-    with server() as played:
-        played.pipe.pause()
-        played.pipe.pause()
-        os.write(played.stdout_fd, b"held\n")
-        await anyio.lowlevel.checkpoint()
-        assert played.lines == []
-        played.pipe.resume()
-        played.pipe.resume()
-        await played.until(lines=1)
-
-
-async def test_pausing_from_inside_a_line_stops_further_reads() -> None:
-    """One wake would read on after the inbox was found full."""
-    with server() as played:
-        original = played.pipe._on_line
-
-        def pause(line: bytes) -> None:
-            original(line)
-            played.pipe.pause()
-
-        played.pipe._on_line = pause
-        flood = b"x" * 99 + b"\n"
-        written = os.write(played.stdout_fd, flood * 700)
-        assert written > READ_BYTES / 2
-        await played.until(lines=1)
-        assert len(played.lines) <= READ_BYTES / 100 + 1
 
 
 async def test_closing_from_inside_a_line_delivers_no_more() -> None:
@@ -266,7 +244,6 @@ async def test_a_closed_pipe_lets_go_of_its_descriptors() -> None:
         played.pipe.write(b"x" * 2_000_000)
         played.pipe.close()
         played.pipe.close()
-        played.pipe.resume()
         played.pipe.write(b"y")
         loop = asyncio.get_running_loop()
         for remove in (loop.remove_reader, loop.remove_writer):

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from support.servers.scripted_session import DISCOVERED, LEGACY, MODERN
+from support.servers.scripted_session import DISCOVERED, LEGACY, MODERN, JsonObject
 from support.waiting import turns
 
 from quarterdeck_protocol.faults import FaultKind
@@ -12,7 +12,7 @@ from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_sandbox.program.launch import LaunchPlan
 
-from .sessions import ANSWERS, ended, opened, stage
+from .sessions import ANSWERS, ended, listed, opened, stage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
@@ -23,7 +23,9 @@ async def test_a_server_is_started_greeted_listed_and_called() -> None:
         server = await opened(played)
         assert played.plans == [LaunchPlan("/bin/sh", ("/bin/sh", "-c", "x"), {"A": "1"}, "/")]
         assert (server.card.era, server.card.pid, server.card.name) == (LEGACY, 4711, "scripted")
-        assert msgspec.json.decode(await server.list_tools())[0]["name"] == "echo"
+        tools = await listed(server)
+        assert isinstance(tools, SplitResult)
+        assert tools.body == b'[{"name": "echo", "inputSchema": {"type": "object"}}]'
         outcome = await ended(server)
         assert isinstance(outcome, SplitResult)
         assert msgspec.json.decode(outcome.body)["asked"] == {"name": "echo", "arguments": {"a": 1}}
@@ -78,7 +80,7 @@ async def test_news_flow_once_it_is_open() -> None:
     """A client would not see progress, log lines or new tools."""
     async with stage({**ANSWERS, "tools/call": None}) as played:
         server = await opened(played)
-        server.calls.begin(Call(7, 30.0, "echo", progress=True), b"{}", lambda _: None)
+        server.call(Call(7, 30.0, "echo", progress=True), b"{}", lambda _: None)
         while not any("progressToken" in str(message) for message in played.process.asked):
             await turns(1)
         token = played.process.asked[-1]["params"]["_meta"]["progressToken"]
@@ -90,3 +92,22 @@ async def test_news_flow_once_it_is_open() -> None:
         while len(played.news) < 3:
             await turns(1)
         assert played.news == [Progress(7, 1.0), Log("info", "", "hm"), ListChanged()]
+
+
+async def test_a_modern_server_that_cannot_be_listened_to_stays_open() -> None:
+    """A server that announces more than it does would be thrown away."""
+    asked: list[JsonObject] = []
+    modern: JsonObject = {"result": {**DISCOVERED["result"], "capabilities": {"tools": {"listChanged": True}}}}
+
+    def refuses(params: JsonObject) -> JsonObject:
+        asked.append(params)
+        return {"error": {"code": -32601, "message": "no"}}
+
+    async with stage({**ANSWERS, "server/discover": modern, "subscriptions/listen": refuses}, era=MODERN) as played:
+        server = await opened(played)
+        assert server.card.announces_tools
+        while not asked:
+            await turns(1)
+        await turns()
+        assert not played.task.done()
+        assert isinstance(await ended(server), SplitResult)

@@ -1,14 +1,15 @@
-"""Requests through the SDK's session: the greeting and the list of tools of every server, and calls of remote ones.
+"""Requests through the SDK's session: the greeting, the list of tools, calls.
 
 A server is greeted in one of two ways, and its caller remembers which, so that the next start need not ask: one of the
-2026 revision answers `server/discover`; every other answer, and silence, means the older handshake.  Calls are tasks,
-one each.  A list is taken whole and bounded, page by page.  The session refuses a page for one bad tool, so
+2026 revision answers `server/discover`; every other answer, and silence, means the older handshake.  Requests are
+tasks, one each.  A list is taken whole and bounded, page by page.  The session refuses a page for one bad tool, so
 `PageDispatcher` takes the tools off a page before the session sees it; which can be shown is the supervisor's to say.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -23,10 +24,10 @@ from pydantic import TypeAdapter, ValidationError
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import Call, ServerCard
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult, split_result
+from quarterdeck_protocol.mcp.relay.events import bad_output, refusal
 from quarterdeck_protocol.plain_words import plain_words
-
-from .notifications import Notifier
-from .tool_calls import Ended, bad_output, refusal
+from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.server import Done
 
 PROBE_S: Final = 5.0
 """How long a server may think about `server/discover` before it is greeted the old way; some never answer what they
@@ -135,18 +136,6 @@ def is_modern(era: str) -> bool:
     return era in MODERN_PROTOCOL_VERSIONS
 
 
-def request_envelope(era: str, client: types.Implementation) -> dict[str, object]:
-    """The `_meta` members that every request of this era carries; empty in the legacy era."""
-    if not is_modern(era):
-        return {}
-    return {
-        types.PROTOCOL_VERSION_META_KEY: era,
-        types.CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
-        types.CLIENT_CAPABILITIES_META_KEY: {},
-        types.LOG_LEVEL_META_KEY: "info",
-    }
-
-
 # Calls
 
 RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, object])
@@ -159,14 +148,18 @@ PING_S = 5.0
 """How long a server that broke off may take to say that it is there."""
 
 
-class SdkCalls:
-    """See `CallPath`.  Tasks live in the given group; ending it ends them.
+_Work = Callable[[], Awaitable[SplitResult | FaultRecord]]
+
+
+class SdkServer:
+    """See `Server`.  Tasks live in the given group; ending it ends them.
 
     `lost` is set when the connection was found to be gone.
     """
 
     def __init__(
         self,
+        card: ServerCard,
         session: ClientSession,
         tasks: anyio.abc.TaskGroup,
         notifier: Notifier,
@@ -174,37 +167,57 @@ class SdkCalls:
         *,
         max_bytes: int,
     ) -> None:
+        self.card = card
         self._session = session
         self._tasks = tasks
-        self._newsroom = notifier
+        self._notifier = notifier
         self._max_bytes = max_bytes
-        self._running: dict[int, tuple[anyio.CancelScope, Callable[[Ended], None]]] = {}
+        self._running: dict[int, tuple[anyio.CancelScope, Done]] = {}
         self._signs_of_loss = signs_of_loss
         self.lost = anyio.Event()
 
-    def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
-        """See `CallPath`."""
-        scope = anyio.CancelScope()
-        self._running[call.request_id] = (scope, done)
-        self._tasks.start_soon(self._run, call, arguments, scope)
+    def refusal(self) -> FaultRecord | None:
+        """See `Server`: how much waits is the transport's to bound."""
+        return None
+
+    def call(self, call: Call, arguments: bytes, done: Done) -> None:
+        """See `Server`."""
+        self._start(call.request_id, partial(self._ask, call, arguments), done)
+
+    def list_tools(self, request_id: int, done: Done) -> None:
+        """See `Server`."""
+        self._start(request_id, self._list, done)
 
     def cancel(self, request_id: int, reason: str) -> bool:  # noqa: ARG002 - the SDK sends its own reason
-        """See `CallPath`; the SDK tells the server in its transport's way."""
+        """See `Server`; the SDK tells the server in its transport's way."""
         running = self._running.pop(request_id, None)
         if running is None:
             return False
         running[0].cancel()
         return True
 
-    async def _run(self, call: Call, arguments: bytes, scope: anyio.CancelScope) -> None:
+    def _start(self, request_id: int, work: _Work, done: Done) -> None:
+        scope = anyio.CancelScope()
+        self._running[request_id] = (scope, done)
+        self._tasks.start_soon(self._run, request_id, work, scope)
+
+    async def _run(self, request_id: int, work: _Work, scope: anyio.CancelScope) -> None:
         with scope:
-            outcome = await self._ask(call, arguments)
-            if (running := self._running.pop(call.request_id, None)) is not None:
-                running[1](Ended(outcome))
+            outcome = await work()
+            if (running := self._running.pop(request_id, None)) is not None:
+                running[1](outcome)
+
+    async def _list(self) -> SplitResult | FaultRecord:
+        try:
+            return SplitResult(await list_tools(self._session))
+        except ListingError as error:
+            return FaultRecord(FaultKind.PROTOCOL, str(error), error.code, Delivery.ANSWERED)
+        except MCPError as error:
+            return fault_of_error(error)
 
     async def _ask(self, call: Call, arguments: bytes) -> SplitResult | FaultRecord:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            self._newsroom.progress(call.request_id, progress, total, message)
+            self._notifier.progress(call.request_id, progress, total, message)
 
         try:
             params = _params(call, arguments)

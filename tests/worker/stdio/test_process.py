@@ -11,19 +11,19 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import OpenOrder
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
+from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.run.stderr import split_time
-from quarterdeck_worker import server_process as server_module
 from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
+from quarterdeck_worker.stdio import process as server_module
+from quarterdeck_worker.stdio.process import JUNK_LINES_LOGGED, ServerProcess, signal_name
 
-from .server_process import PlayedProcess
+from .played_process import PlayedProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
-CONFIG = StdioServerConfig(id="a", command="x", env={"KEY": "a-long-secret"}, max_result_bytes=2_000)
+LIMITS = LimitValues()
 SECRETS = ("a-long-secret",)
 
 
@@ -32,7 +32,8 @@ async def running(log_path: str = "") -> AsyncIterator[tuple[PlayedProcess, Serv
     """A played process and what watches over it; closed at the end."""
     process = PlayedProcess()
     notifier = Notifier(lambda _: True, lambda: 0.0)
-    server = ServerProcess(process, CONFIG, OpenOrder("{}", log_path=log_path, secrets=SECRETS), notifier)  # type: ignore[arg-type]
+    order = OpenOrder(max_result_bytes=2_000, log_path=log_path, secrets=SECRETS)
+    server = ServerProcess(process, LIMITS, order, notifier)  # type: ignore[arg-type]
     with anyio.fail_after(PATIENCE_S):
         try:
             yield process, server
@@ -121,7 +122,7 @@ async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest
         process.writes(b"junk\n" * 300)
         process.dies(1)
         fault = await loss
-        assert server.lines.junk_lines == 300
+        assert server.connection.junk_lines == 300
         assert fault.dossier is not None
         assert fault.dossier.hints == ("it wrote 300 lines on stdout that are not MCP messages",)
 
@@ -147,7 +148,7 @@ async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: P
     async with running(str(log)) as (process, server):
         process.writes(b"Listening on port 8080\n" + (b"y" * 1_000 + b"\n") * 30)
         await turns()
-        assert server.lines.junk_lines == 31
+        assert server.connection.junk_lines == 31
     lines = texts(log)
     assert lines[0] == b"[quarterdeck] not MCP on stdout: Listening on port 8080"
     assert len(lines) == JUNK_LINES_LOGGED
@@ -180,11 +181,11 @@ async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
 
 async def test_what_cannot_be_sent_now_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller would not know whether to ask again."""
-    monkeypatch.setattr("quarterdeck_worker.server_pipe.MAX_UNREAD_BYTES", 100)
+    monkeypatch.setattr("quarterdeck_worker.stdio.pipe.MAX_UNREAD_BYTES", 100)
     async with running() as (_, server):
-        assert server.refusal() is None
-        server.lines.pipe.write(b"x" * 1_000_000)
-        refusal = server.refusal()
+        assert server.connection.refusal() is None
+        server.connection.pipe.write(b"x" * 1_000_000)
+        refusal = server.connection.refusal()
         assert refusal is not None
         assert (refusal.code, refusal.delivery) == ("busy", Delivery.NOT_SENT)
 
@@ -193,8 +194,8 @@ async def test_a_server_that_closed_its_stdin_cannot_be_sent_anything() -> None:
     """Calls would wait for their deadlines."""
     async with running() as (process, server):
         process.closes_stdin()
-        server.lines.pipe.write(b"x\n")
-        refusal = server.refusal()
+        server.connection.pipe.write(b"x\n")
+        refusal = server.connection.refusal()
         assert refusal is not None
         assert (refusal.code, refusal.delivery) == ("server_lost", Delivery.NOT_SENT)
 
@@ -202,9 +203,9 @@ async def test_a_server_that_closed_its_stdin_cannot_be_sent_anything() -> None:
 async def test_a_log_that_cannot_be_opened_is_an_error_before_anything_is_watched(tmp_path: Path) -> None:
     """A link in the log's place would be followed, or the loop keep a watch on closed pipes."""
     process = PlayedProcess()
-    order = OpenOrder("{}", log_path=str(tmp_path / "missing" / "err.log"))
+    order = OpenOrder(log_path=str(tmp_path / "missing" / "err.log"))
     with pytest.raises(OSError):
-        ServerProcess(process, CONFIG, order, Notifier(lambda _: True, lambda: 0.0))  # type: ignore[arg-type]
+        ServerProcess(process, LIMITS, order, Notifier(lambda _: True, lambda: 0.0))  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     assert not loop.remove_reader(process.stdout_fd)
     assert not loop.remove_reader(process.stderr_fd)

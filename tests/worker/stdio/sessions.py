@@ -10,16 +10,15 @@ import pytest
 from support.servers.scripted_session import INITIALIZED, LEGACY, Answer
 from support.waiting import PATIENCE_S
 
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress
+from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress, StdioServer
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.server_run import OpenServer, ServerFault, ServerRun, run_server
-from quarterdeck_worker.tool_calls import Ended
+from quarterdeck_worker.server import Server, ServerFault, ServerRun
+from quarterdeck_worker.stdio.run import run_server
 
-from .server_process import PlayedProcess
+from .played_process import PlayedProcess
 
 ANSWERS: dict[str, Answer] = {
     "initialize": INITIALIZED,
@@ -34,7 +33,7 @@ class Stage:
     def __init__(self, answers: dict[str, Answer], order: OpenOrder) -> None:
         self.process = PlayedProcess(answers)
         self.plans: list[LaunchPlan] = []
-        self.opened: list[OpenServer] = []
+        self.opened: list[Server] = []
         self.lost: list[FaultRecord] = []
         self.news: list[Progress | Log | ListChanged] = []
         self.run = ServerRun(Notifier(self._post, lambda: 0.0), self._on_open, self.lost.append)
@@ -45,7 +44,7 @@ class Stage:
         self.news.append(frame)
         return True
 
-    def _on_open(self, server: OpenServer) -> None:
+    def _on_open(self, server: Server) -> None:
         self.opened.append(server)
         self.is_open.set()
 
@@ -54,7 +53,7 @@ class Stage:
         return self.process
 
     @property
-    def server(self) -> OpenServer:
+    def server(self) -> Server:
         """The greeted server."""
         [server] = self.opened
         return server
@@ -67,18 +66,14 @@ class Stage:
         return caught.value.record
 
 
-def ordered(config: ServerConfig, **members: Any) -> OpenOrder:
-    """The order to run this server."""
-    return OpenOrder(config.model_dump_json(), **members)
-
-
 @asynccontextmanager
 async def stage(
     answers: dict[str, Answer] | None = None, *, era: str = LEGACY, max_result_bytes: int = 10_000
 ) -> AsyncIterator[Stage]:
     """The life of a stdio server; stopped at the end, with nothing left."""
-    config = StdioServerConfig(id="a", command="/bin/sh", args=("-c", "x"), max_result_bytes=max_result_bytes)
-    played = Stage(ANSWERS if answers is None else answers, ordered(config, env={"A": "1"}, home="/", era=era))
+    server = StdioServer("/bin/sh", ("-c", "x"))
+    order = OpenOrder(server, max_result_bytes=max_result_bytes, env={"A": "1"}, home="/", era=era)
+    played = Stage(ANSWERS if answers is None else answers, order)
     with anyio.fail_after(PATIENCE_S):
         yield played
         played.run.stop.set()
@@ -91,14 +86,21 @@ async def stage(
         played.process.close_fds()
 
 
-async def opened(played: Stage) -> OpenServer:
+async def opened(played: Stage) -> Server:
     """The server, once greeted."""
     await played.is_open.wait()
     return played.server
 
 
-async def ended(server: OpenServer, request_id: int = 1) -> SplitResult | FaultRecord:
+async def ended(server: Server, request_id: int = 1) -> SplitResult | FaultRecord:
     """The end of a call of `echo`."""
-    end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-    server.calls.begin(Call(request_id, 30.0, "echo"), b'{"a":1}', end.set_result)
-    return (await end).outcome
+    end: asyncio.Future[SplitResult | FaultRecord] = asyncio.get_running_loop().create_future()
+    server.call(Call(request_id, 30.0, "echo"), b'{"a":1}', end.set_result)
+    return await end
+
+
+async def listed(server: Server, request_id: int = 2) -> SplitResult | FaultRecord:
+    """The end of a list of its tools."""
+    end: asyncio.Future[SplitResult | FaultRecord] = asyncio.get_running_loop().create_future()
+    server.list_tools(request_id, end.set_result)
+    return await end

@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from quarterdeck_protocol.faults import REMEDIES, FaultRecord, RemoteCause
-from quarterdeck_worker.connection_faults import broken, refused_or_closed, unreachable
-from quarterdeck_worker.remote_connection import StatusRecorder
+from quarterdeck_worker.remote.connection import StatusRecorder
+from quarterdeck_worker.remote.faults import broken, refused_or_closed, unreachable
 
 URL = "https://me:s3cret@h.example:8443/s3cret/mcp?key=s3cret"
 

@@ -1,0 +1,189 @@
+"""One MCP connection over a server's pipes: carries the relay's lines, hands its events on, gives it the time.
+
+The relay knows the protocol and judges every line (`quarterdeck_protocol.mcp.relay`); here it meets pipes and a loop.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, assert_never
+
+import msgspec
+
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
+from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.link.frames import Call, OpenOrder, ServerCard
+from quarterdeck_protocol.mcp.jsonrpc import LineTooLongError, SplitResult
+from quarterdeck_protocol.mcp.relay import Client, Refusal, Relay, events
+from quarterdeck_sandbox import ConfinedProcess
+from quarterdeck_worker.notifications import Notifier, log_text
+from quarterdeck_worker.server import Done
+
+from .pipe import ServerPipe
+
+CLIENT: Final = Client(CLIENT_NAME, CLIENT_VERSION)
+"""Who we say we are to servers."""
+
+OFFERS: Final = frozenset[str]()
+"""What a server may ask of whoever calls it: the frames of the link carry none of it, so that the relay refuses all."""
+
+NO_STDIN: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server has closed its stdin", "server_lost", Delivery.NOT_SENT)
+UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not read what it is sent", "busy", Delivery.NOT_SENT)
+TOO_MANY: Final = FaultRecord(FaultKind.TOOL_ERROR, "too many calls wait already", "busy", Delivery.NOT_SENT)
+
+
+class StdioConnection:
+    """See the module; a `Server` once it is greeted.
+
+    Attributes:
+        greeting: what came of the greeting; never set when the pipes end first.
+        ended: set when nothing more will be read.
+        overflow: the line that was too long, if that was the end.
+        junk_lines: of the server's lines, those that are no messages.
+        lines: all that it wrote.
+        on_junk: takes each line that is no message.
+    """
+
+    def __init__(self, process: ConfinedProcess, order: OpenOrder, notifier: Notifier, *, max_line_bytes: int) -> None:
+        """Begin to greet; the process and its pipes are the caller's."""
+        self._notifier = notifier
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._waiting: dict[int, Done] = {}
+        self.greeting: asyncio.Future[events.Server | events.GreetingFailed] = self._loop.create_future()
+        self.ended = asyncio.Event()
+        self.overflow: LineTooLongError | None = None
+        self.junk_lines = 0
+        self.lines = 0
+        self.on_junk: Callable[[bytes], None] = lambda _: None
+        self.card = ServerCard(era="", pid=process.pid)
+        self.pipe = ServerPipe(
+            process.stdin_fd,
+            process.stdout_fd,
+            max_line_bytes=max_line_bytes,
+            on_line=self._receive,
+            on_drain=self._flush,
+            on_end=self._end,
+        )
+        self._relay = Relay(
+            CLIENT,
+            now=self._loop.time(),
+            max_bytes=order.max_result_bytes,
+            era=order.era,
+            forced=order.protocol,
+            offers=OFFERS,
+        )
+        self._flush()
+
+    # What is asked of the server
+
+    def refusal(self) -> FaultRecord | None:
+        """See `Server`."""
+        if self.pipe.can_write:
+            return None
+        return UNREAD if self.pipe.is_heard else NO_STDIN
+
+    def call(self, call: Call, arguments: bytes, done: Done) -> None:
+        """See `Server`."""
+        params = b'{"name":%s,"arguments":%s}' % (msgspec.json.encode(call.tool), arguments or b"{}")
+        number = call.request_id
+        refusal = self._relay.request(number, "tools/call", params, meta=call.meta, progress=call.progress)
+        self._book(number, done, refusal)
+
+    def list_tools(self, request_id: int, done: Done) -> None:
+        """See `Server`."""
+        self._book(request_id, done, self._relay.list_all(request_id, "tools/list", self._loop.time()))
+
+    def cancel(self, request_id: int, reason: str) -> bool:
+        """See `Server`."""
+        if self._waiting.pop(request_id, None) is None:
+            return False
+        self._relay.cancel(request_id, reason)
+        self._flush()
+        return True
+
+    def close(self) -> None:
+        """Leave the loop; the descriptors can be closed now."""
+        self.pipe.close()
+        self.greeting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _book(self, request_id: int, done: Done, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            done(TOO_MANY)
+            return
+        self._waiting[request_id] = done
+        self._flush()
+
+    # What the server says
+
+    def _receive(self, line: bytes) -> None:
+        self.lines += 1
+        self._take(self._relay.receive(line, self._loop.time()))
+
+    def _take(self, happened: Sequence[events.Event]) -> None:
+        for event in happened:
+            match event:
+                case events.Answered(request_id, result):
+                    self._finish(request_id, result)
+                case events.Progressed(request_id, progress, total, message):
+                    self._notifier.progress(request_id, progress, total, message)
+                case events.Listed(request_id, items):
+                    self._finish(request_id, SplitResult(items))
+                case events.Refused() | events.Spoiled() | events.ListingFailed():
+                    self._finish(event.request_id, events.fault_of(event))
+                case events.Logged(level, logger, data):
+                    self._notifier.log(level, logger, log_text(msgspec.json.decode(data)))
+                case events.Changed(kinds):
+                    if "tools" in kinds:
+                        self._notifier.tools_changed()
+                case events.Greeted(server):
+                    self._greeted(server)
+                case events.GreetingFailed():
+                    self._settle(event)
+                case events.Junk(line):
+                    self.junk_lines += 1
+                    self.on_junk(line)
+                case events.Expired() | events.Updated() | events.Listening() | events.Noted():
+                    pass  # deadlines are the link's; the rest is news that its frames do not carry
+                case events.Asked() | events.AskEnded():
+                    pass  # never: nothing is in `OFFERS`
+                case _:
+                    assert_never(event)
+        self._flush()
+
+    def _finish(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
+        if (done := self._waiting.pop(request_id, None)) is not None:
+            done(outcome)
+
+    def _greeted(self, server: events.Server) -> None:
+        announces = "tools" in server.announces
+        self.card = ServerCard(server.era, self.card.pid, server.name, server.version, server.instructions, announces)
+        if announces and server.is_modern:
+            self._relay.listen(("tools",))
+        self._settle(server)
+
+    def _settle(self, outcome: events.Server | events.GreetingFailed) -> None:
+        if not self.greeting.done():
+            self.greeting.set_result(outcome)
+
+    def _end(self, error: LineTooLongError | None) -> None:
+        self.overflow = error
+        self.ended.set()
+
+    # What the relay owes
+
+    def _flush(self) -> None:
+        """Write what the relay has to say, and have it called again when it wants to be."""
+        if self.pipe.can_write and (lines := self._relay.take()):
+            self.pipe.write(lines)
+        if (wake_at := self._relay.wake_at) < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = wake_at
+            self._timer = self._loop.call_at(wake_at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        self._take(self._relay.advance(self._loop.time()))

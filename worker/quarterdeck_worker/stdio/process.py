@@ -1,0 +1,213 @@
+"""A stdio server's process with its three pipes: an MCP connection, stderr kept, death noticed and explained."""
+
+import asyncio
+import os
+import signal
+from typing import Final
+
+import anyio
+
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
+from quarterdeck_protocol.mcp.relay.events import GreetingFailed
+from quarterdeck_protocol.policy_values import LimitValues
+from quarterdeck_protocol.secrets import Redactor, only_origins
+from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
+from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.server import first_of
+
+from .connection import StdioConnection
+from .pipe import READ_BYTES
+
+LAST_WORDS_S: Final = 0.2
+"""How long the pipes of a server that has ended are still read."""
+
+EXIT_AFTER_EOF_S: Final = 1.0
+"""How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
+
+FIRST_LOOK_S: Final = 0.005
+"""Between the first two looks, then twice as long each time: one that ends soon is measured, too."""
+
+LOOK_S: Final = 2.0
+"""Between two looks at the server's memory, for its dossier."""
+
+JUNK_LINES_LOGGED: Final = 20
+"""Lines on stdout that are no MCP, kept in the log for the server's author; the rest is only counted."""
+
+JUNK_LINE_BYTES: Final = 300
+
+HINTS: Final = {
+    126: "its command found a program that is not executable",
+    127: "its command could not find a program",
+    -signal.SIGKILL: "it was killed from outside, perhaps by the system because memory ran out",
+    -signal.SIGSEGV: "it crashed in native code",
+    -signal.SIGABRT: "it aborted in native code",
+}
+"""What a return code says to who knows the system: a status of a shell's, or minus a signal."""
+
+
+class ServerProcess:
+    """See the module.  `close` must be called in the end, whatever happened."""
+
+    def __init__(self, process: ConfinedProcess, limits: LimitValues, order: OpenOrder, notifier: Notifier) -> None:
+        self._process = process
+        self._limits = limits
+        self._condemned = ""
+        self._loop = asyncio.get_running_loop()
+        self._stderr = StderrKeeper(order.log_path, Redactor(order.secrets))
+        longest = min(order.max_result_bytes, limits.line_bytes or order.max_result_bytes)
+        self.connection = StdioConnection(process, order, notifier, max_line_bytes=longest)
+        self.connection.on_junk = self._log_junk
+        self._loop.add_reader(process.stderr_fd, self._read_stderr)
+        self._watching = self._loop.create_task(self._watch())
+        self._network_loss = ""
+        self._watching_network = self._loop.create_task(self._watch_network())
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it exited, as far as that is known."""
+        return self._process.returncode
+
+    def code_of_end(self, otherwise: str) -> str:
+        """The code of what we ended it for; `otherwise` when it was not us."""
+        return "network_lost" if self._network_loss else "limit_hit" if self._process.limit else otherwise
+
+    async def lost(self) -> FaultRecord:
+        """Wait until the server is gone, or as good as gone, and say why."""
+        await first_of(self._process.wait, self.connection.ended.wait)
+        if (overflow := self.connection.overflow) is not None:
+            return self._record("result_too_large", f"a line on stdout exceeds {overflow.max_bytes:,} bytes")
+        if not self.connection.ended.is_set():
+            with anyio.move_on_after(LAST_WORDS_S):
+                await self.connection.ended.wait()
+        await self.settle()
+        code = self.code_of_end("server_lost" if self.returncode is None else "exited")
+        return self._record(code, self.describe_end())
+
+    def condemn(self, limit: str, detail: str) -> None:
+        """Kill the server because it passed a limit, which its dossier names."""
+        self._condemned = detail
+        self._process.kill_for(limit)
+
+    async def _watch(self) -> None:
+        """Look at it now and then; what it says on stdout is judged here, its tree by the supervisor's monitor."""
+        limits, lines, since, pause_s = self._limits, -1, 0.0, FIRST_LOOK_S
+        while True:
+            self._process.look()
+            now = self._loop.time()
+            if self.connection.lines != lines or not self.connection.pipe.waits_for_a_line:
+                lines, since = self.connection.lines, now
+            if limits.partial_line_s is not None and now - since > limits.partial_line_s:
+                self.condemn("partial_line_s", f"a line had no end for {now - since:.0f} s")
+            if limits.output_bytes is not None and self.connection.pipe.bytes_read > limits.output_bytes:
+                self.condemn("output_bytes", f"it wrote {self.connection.pipe.bytes_read:,} bytes on stdout")
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOOK_S)
+
+    async def _watch_network(self) -> None:
+        """End a server whose network is gone: it would answer every call with errors of its own, and look ready."""
+        why = await self._process.network_lost()
+        self._network_loss = why
+        self._process.kill()
+
+    def not_greeted(self, outcome: GreetingFailed | None) -> FaultRecord:
+        """Why it is of no use: what came of the greeting, None when its pipes ended first; after `settle`."""
+        connection, cause = self.connection, None
+        if outcome is not None and outcome.is_echo:
+            code, message = "not_mcp", "the program sent our own request back, as `cat` does: it is no MCP server"
+        elif connection.overflow is not None:
+            code, message = "bad_output", str(connection.overflow)
+        elif connection.ended.is_set() or outcome is None:
+            code = self.code_of_end("handshake_failed" if self.returncode is None else "exited_at_handshake")
+            message = f"{self.describe_end()} before it answered the handshake"
+            if self.returncode == 0:
+                message += "; an MCP server runs until its stdin is closed, so this is probably none"
+        else:
+            code, message = "handshake_failed", f"the handshake failed: {only_origins(outcome.message)}"
+            cause = RemoteCause("MCPError", only_origins(outcome.message))
+        return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, cause, self.dossier())
+
+    async def settle(self) -> None:
+        """Give a server that hung up a moment to exit, so that its end can be told."""
+        if self.connection.ended.is_set() and self.connection.overflow is None:
+            with anyio.move_on_after(EXIT_AFTER_EOF_S):
+                await self._process.wait()
+        self._read_stderr()
+
+    async def close(self) -> None:
+        """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
+        self._watching.cancel()
+        self._watching_network.cancel()
+        self.connection.pipe.stop_writing()
+        await self._process.stop(CLOSE_GRACE_S)
+        self.connection.close()
+        self._read_stderr()
+        self._loop.remove_reader(self._process.stderr_fd)
+        self._stderr.close()
+        self._process.close_fds()
+
+    def dossier(self) -> Dossier:
+        """What is known of it by now."""
+        code = self._process.returncode
+        limit = self._process.limit
+        hints = [HINTS[code]] if code in HINTS and limit is None and not self._network_loss else []
+        if self.connection.junk_lines == 1:
+            hints.append("it wrote 1 line on stdout that is not an MCP message")
+        elif self.connection.junk_lines:
+            hints.append(f"it wrote {self.connection.junk_lines:,} lines on stdout that are not MCP messages")
+        hints += infer_hints(self._stderr.tail, self._process.confinement)
+        return Dossier(
+            exit_status=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            limit=limit,
+            stderr_tail=self._stderr.tail,
+            peak_rss_bytes=self._process.peak_rss_bytes,
+            peak_is_sampled=self._process.peak_is_sampled,
+            cpu_s=self._process.cpu_s,
+            uptime_s=self._process.uptime_s,
+            hints=tuple(hints),
+        )
+
+    def describe_end(self) -> str:
+        """How it ended, in a sentence's end."""
+        code = self._process.returncode
+        if self._network_loss:
+            return f"the server was ended because its network was gone ({self._network_loss})"
+        if (limit := self._process.limit) is not None:
+            return f"the server hit its limit {limit}" + (f": {self._condemned}" if self._condemned else "")
+        if code is None:
+            return "the server closed its stdout and goes on running"
+        if code >= 0:
+            return f"the server exited with status {code}"
+        return f"the server was killed by {signal_name(-code)}"
+
+    def _record(self, code: str, message: str) -> FaultRecord:
+        return FaultRecord(FaultKind.TRANSPORT, message, code=code, delivery=Delivery.UNKNOWN, dossier=self.dossier())
+
+    def _read_stderr(self) -> None:
+        for _ in range(16):
+            try:
+                data = os.read(self._process.stderr_fd, READ_BYTES)
+            except (BlockingIOError, OSError):
+                return
+            if not data:
+                self._loop.remove_reader(self._process.stderr_fd)
+                return
+            self._stderr.feed(data)
+
+    def _log_junk(self, line: bytes) -> None:
+        if self.connection.junk_lines <= JUNK_LINES_LOGGED:
+            self._stderr.feed(b"[quarterdeck] not MCP on stdout: %s\n" % line[:JUNK_LINE_BYTES])
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

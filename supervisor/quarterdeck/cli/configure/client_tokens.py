@@ -5,6 +5,8 @@ A token is printed once, when it is made; what is kept cannot be shown to anybod
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -88,7 +90,7 @@ def create(
     path = tokens_path()
     with as_command_error(UnsafePathError, OSError, remedy=_REPAIR):
         make_private_dir(path.parent)
-    decks = tuple(dict.fromkeys(_deck_name(each) for each in deck or ()))
+    decks = tuple(dict.fromkeys(deck_named(each) for each in deck or ()))
 
     def make(digest: str) -> Grant:
         return Grant(
@@ -162,6 +164,16 @@ def revoke(name: Name, json: options.Json = False) -> None:
         print_line(f"{name} is revoked: its sessions end, and it opens nothing any more", "green")
 
 
+@contextmanager
+def repairing() -> Iterator[None]:
+    """Have a file of tokens that cannot be used end the command, with what to do about it."""
+    from quarterdeck.config.places.paths import UnsafePathError
+    from quarterdeck.host.http.token_file import TokensError
+
+    with as_command_error(TokensError, UnsafePathError, OSError, remedy=_REPAIR):
+        yield
+
+
 def deck_names() -> "DeckNames":
     """The names of the daemon's decks, of which those that tokens have are kept."""
     from quarterdeck.config.places.paths import state_dir
@@ -177,7 +189,7 @@ def deck_names() -> "DeckNames":
     return DeckNames(state_dir() / NAMES_NAME, bound)
 
 
-def _deck_name(text: str) -> str:
+def deck_named(text: str) -> str:
     """The name of a deck that is called so, or has this folder or file."""
     from quarterdeck.daemon.deck_names import DeckNamesError
     from quarterdeck.daemon.messages import ServeRequest

@@ -17,6 +17,7 @@ from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import printable, utf8
 from quarterdeck.config.clients.known_clients import CLIENTS
 
+from .link_http import HTTP_URL, ClientTokens, end_token, found_url, tokens_shown
 from .take_out import TakeOut, as_it_was, print_diff, take_out_of_files
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_NAME: Final = "quarterdeck"
 
 KNOWN: Final = ", ".join(client.name for client in CLIENTS)
-
-HTTP_URL: Final = "http://127.0.0.1:8808/mcp"
-"""Where serve --http listens unless told otherwise."""
 
 Clients = Annotated[
     list[str],
@@ -54,11 +52,21 @@ def link(
         bool, Option("--create", help="Write the file of a client that is not installed (yet) too.")
     ] = False,
     http: Annotated[
-        bool, Option("--http", help="Write the address where we listen, and the token, in place of a command.")
+        bool,
+        Option("--http", help="Write where the daemon listens, and a token for this client, in place of a command."),
     ] = False,
     url: Annotated[
-        str, Option("--url", metavar="URL", help="With --http: the address, if it is not the usual one.")
-    ] = HTTP_URL,
+        str | None, Option("--url", metavar="URL", help="With --http: the address, if it is not where we listen.")
+    ] = None,
+    deck: Annotated[
+        list[str] | None,
+        Option(
+            "--deck",
+            metavar="NAME|FOLDER|FILE",
+            help="With --http: as for token create --deck; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     take_out: TakeOut = False,
     dry_run: DryRun = False,
     json: options.Json = False,
@@ -74,44 +82,52 @@ def link(
     )
 
     from .config import files_of
-    from .secret import read_token, token_path
 
     dirs, command = UserDirectories.here(), own_command()
     arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
-    _check_address(url, arguments, http=http)
+    _check_address(url, deck, arguments, http=http)
     locations = [_choose_location(_client(each), dirs, create=create) for each in dict.fromkeys(clients)]
     for location in locations:
         if profile is not None and workspace is None and not location.client.has_workspace:
             raise UsageError(
                 f"{location.client.title} has no folder open that tools could work in", "add --workspace DIR"
             )
-    token = read_token(token_path()) if http else ""
-    plans = _plan(
-        lambda: [
-            plan_link(
-                location,
-                name,
-                make_http_entry(location, url, token, name)
-                if http
-                else make_entry(location, dirs, command, arguments, os.environ, name),
-            )
-            for location in locations
-        ]
-    )
+    tokens = ClientTokens(locations, name, deck or ()) if http else None
+    where, listens = (url or "", True) if url is not None or not http else found_url()
+
+    def entry(location: "ClientLocation") -> dict[str, object]:
+        if tokens is not None:
+            return make_http_entry(location, where, tokens.of(location), name)
+        return make_entry(location, dirs, command, arguments, os.environ, name)
+
+    def plan_all() -> "list[LinkPlan]":
+        return [plan_link(location, name, entry(location)) for location in locations]
+
+    plans = _plan(plan_all)
+    if tokens is not None and not dry_run:
+        tokens.make()
+        plans = _plan(plan_all)
     if is_temporary(command) and not http:
         print_line(
             f"{printable(command[0])} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True
         )
     imported = _imported_before([plan.location for plan in plans if plan.beside], config or [user_file()])
     taken_out = dict.fromkeys(server.name for server in imported)
-    _carry_out(plans, f"linked as {name!r}", dry_run=dry_run, json=json, known=taken_out)
-    for plan in plans if http and not dry_run else ():
-        if plan.file.status is not None and plan.file.status.st_mode & 0o077:
-            path = printable(str(plan.location.path))
-            print_line(f"{path} holds the token now, and others can read it: chmod 600 {path}", "yellow", stderr=True)
+    replaced = tokens_shown(locations, name) if tokens is None and not dry_run else []
+    try:
+        _carry_out(plans, f"linked as {name!r}", dry_run=dry_run, json=json, known=taken_out)
+    except CommandError:
+        if tokens is not None:
+            tokens.take_back()
+        raise
+    _end_tokens(replaced)
+    if tokens is not None and not dry_run:
+        _tell_tokens(plans, tokens)
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=not json, is_shown=not json)
     if http:
-        print_line("it finds us there while quarterdeck serve --http runs", "dim", stderr=True)
+        if not listens:
+            print_line(f"nothing listens at {where} yet", "yellow", stderr=True)
+            print_line("  fix: quarterdeck up --http", stderr=True)
         return
     if not arguments and not any(found.exists for found in files_of(None)):
         print_line("nothing is configured: the client will find no tools", "yellow", stderr=True)
@@ -130,7 +146,24 @@ def unlink(clients: Clients, name: Name = DEFAULT_NAME, dry_run: DryRun = False,
     for each in dict.fromkeys(clients):
         if not json and not any(plan.location.client.name == each for plan in needed):
             print_line(f"{_client(each).title} has no {name!r}: nothing to do")
+    tokens = tokens_shown([plan.location for plan in needed], name)
     _carry_out(needed, "unlinked", dry_run=dry_run, json=json)
+    _end_tokens(tokens if not dry_run else ())
+
+
+def _tell_tokens(plans: "Sequence[LinkPlan]", tokens: ClientTokens) -> None:
+    for plan in plans:
+        ended_by = f"quarterdeck token revoke {tokens.name_of(plan.location)}"
+        print_line(f"{plan.location.client.title} has a token of its own, which ends with `{ended_by}`", stderr=True)
+        if plan.file.status is not None and plan.file.status.st_mode & 0o077:
+            path = printable(str(plan.location.path))
+            print_line(f"{path} holds the token now, and others can read it: chmod 600 {path}", "yellow", stderr=True)
+
+
+def _end_tokens(names: Sequence[str]) -> None:
+    for name in names:
+        if end_token(name):
+            print_line(f"its token is revoked: {name}", stderr=True)
 
 
 def _client(name: str) -> "Client":
@@ -197,13 +230,15 @@ def _serve_arguments(
     return [*arguments, "--tools", tools] if tools is not None else arguments
 
 
-def _check_address(url: str, arguments: list[str], *, http: bool) -> None:
+def _check_address(url: str | None, deck: list[str] | None, arguments: list[str], *, http: bool) -> None:
     from urllib.parse import urlsplit
 
-    if url != HTTP_URL and not http:
-        raise UsageError("--url needs --http", "add --http, or leave it out")
+    if (url is not None or deck) and not http:
+        raise UsageError("--url and --deck need --http", "add --http, or leave them out")
     if http and arguments:
-        raise UsageError("with --http whoever listens says what is served", f"leave {arguments[0]} out")
+        raise UsageError("with --http a deck of the daemon is served", f"leave {arguments[0]} out; --deck says which")
+    if url is None:
+        return
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

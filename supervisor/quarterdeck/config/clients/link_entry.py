@@ -172,6 +172,19 @@ def make_http_entry(location: ClientLocation, url: str, token: str, name: str = 
     return dialled_row(client.shape, name, url, token)
 
 
+def shown_token(location: ClientLocation, name: str) -> str:
+    """The bearer token in the row of this name, if it is ours; empty without one, and where the file cannot be read."""
+    try:
+        row = _read(location)[1].get(name)
+    except LinkError:
+        return ""
+    if not isinstance(row, Mapping) or not _is_named_ours(location, row):
+        return ""
+    headers = common_row(location.client.shape, row).get("headers")
+    value = headers.get("Authorization") if isinstance(headers, Mapping) else None
+    return value.removeprefix("Bearer ") if isinstance(value, str) else ""
+
+
 def is_own(row: Mapping[str, object]) -> bool:
     """Whether the row starts `quarterdeck serve`, directly, as a module, or through WSL; or names our usual address."""
     if "command" not in row and is_at_our_address(row):

@@ -2,12 +2,14 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.cli.configure import take_out
 from quarterdeck.config.clients.user_file import backups
+from quarterdeck.host.http.token_file import load_grants
 
 from .client_commands import Run, write
 
@@ -118,36 +120,60 @@ def test_another_server_of_the_same_name_is_not_taken_out(home: Path, run: Run) 
     assert path.read_text() == CODEX
 
 
-def test_an_address_and_the_token_are_written_where_a_client_takes_them(
+def shown(path: Path) -> str:
+    """The token in Cursor's file."""
+    header = json.loads(path.read_text())["mcpServers"]["quarterdeck"]["headers"]["Authorization"]
+    assert isinstance(header, str)
+    return header.removeprefix("Bearer ")
+
+
+def test_an_address_and_a_token_are_written_where_a_client_takes_them(
     home: Path, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client could reach us over HTTP by hand alone; or the token would be on the screen."""
+    """A client could reach us over HTTP by hand alone; or the token would be on the screen, or outlive its use."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+
+    def states() -> list[tuple[str, str]]:
+        now = time.time()
+        return [(each.name, each.state(now)) for each in load_grants(tmp_path / "state" / "tokens.json").grants]
+
     path = write(home / ".cursor" / "mcp.json", "{}")
     path.chmod(0o644)
+    assert run("link", "cursor", "--http", "--dry-run") == 0
+    assert (path.read_text(), states()) == ("{}", [])
     assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9000/mcp") == 0
-    token = (tmp_path / "state" / "token").read_text().strip()
+    token = shown(path)
     out, err = capsys.readouterr()
     assert token not in out + err
     assert "chmod 600" in err
-    assert json.loads(path.read_text())["mcpServers"]["quarterdeck"] == {
-        "url": "http://127.0.0.1:9000/mcp",
-        "headers": {"Authorization": f"Bearer {token}"},
-    }
+    assert "token revoke link-cursor" in err
+    assert json.loads(path.read_text())["mcpServers"]["quarterdeck"]["url"] == "http://127.0.0.1:9000/mcp"
+    assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp") == 0
+    assert (shown(path), states()) == (token, [("link-cursor", "live")])
+    assert run("link", "cursor", "--http", "--deck", f"{home}") == 0
+    assert shown(path) != token
+    assert states() == [("link-cursor", "revoked"), ("link-cursor", "live")]
+    assert "nothing listens at http://127.0.0.1:8808/mcp yet" in capsys.readouterr().err
+
     assert run("link", "cursor") == 0
     assert json.loads(path.read_text())["mcpServers"]["quarterdeck"]["command"] == "/opt/quarterdeck"
+    assert {state for _, state in states()} == {"revoked"}
     assert run("unlink", "cursor") == 0
     assert path.read_text() == "{}"
+    assert run("link", "cursor", "--http") == 0
+    assert run("unlink", "cursor") == 0
+    assert "its token is revoked: link-cursor" in capsys.readouterr().err
+    assert {state for _, state in states()} == {"revoked"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["claude-desktop", "--http", "--create"], "takes no address"),
-        (["cursor", "--url", "http://h/mcp"], "--url needs --http"),
+        (["cursor", "--url", "http://h/mcp"], "--url and --deck need --http"),
         (["cursor", "--http", "--url", "ftp://h"], "not the URL"),
         (["cursor", "--http", "--url", "http://h:x/"], "not the URL"),
-        (["cursor", "--http", "--profile", "read-only"], "whoever listens"),
+        (["cursor", "--http", "--profile", "read-only"], "a deck of the daemon is served"),
     ],
 )
 def test_what_cannot_be_dialled_is_refused(

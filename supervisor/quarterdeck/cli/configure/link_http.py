@@ -1,0 +1,121 @@
+"""`quarterdeck link --http`: where clients find us, and the token that each is given for itself."""
+
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.exits import as_command_error
+from quarterdeck.cli.output import print_line
+
+from .client_tokens import deck_named, repairing, tokens_path
+
+if TYPE_CHECKING:
+    from quarterdeck.config.clients.client_locations import ClientLocation
+
+HTTP_URL: Final = "http://127.0.0.1:8808/mcp"
+"""Where the daemon listens unless told otherwise."""
+
+UNKNOWN: Final = "qd_" + "0" * 43
+"""Stands for a token that is not made yet, where a change is only shown, or tried."""
+
+
+class ClientTokens:
+    """The tokens of clients that are linked as `name`, for these decks."""
+
+    def __init__(self, locations: "Sequence[ClientLocation]", name: str, decks: Sequence[str]) -> None:
+        """What each file shows already, if that still opens the same."""
+        self._names = {location.client.name: _token_name(location, name) for location in locations}
+        self._decks = tuple(dict.fromkeys(map(deck_named, decks)))
+        self._tokens = {location.client.name: self._shown(location, name) or UNKNOWN for location in locations}
+        self._made: list[str] = []
+
+    def of(self, location: "ClientLocation") -> str:
+        """The token for a client."""
+        return self._tokens[location.client.name]
+
+    def name_of(self, location: "ClientLocation") -> str:
+        """What it is called."""
+        return self._names[location.client.name]
+
+    def make(self) -> None:
+        """Make those that are unknown; one of the name that is not shown any more opens nothing from now on."""
+        from quarterdeck.config.places.paths import make_private_dir
+        from quarterdeck.host.http.grants import Grant
+        from quarterdeck.host.http.token_file import add_grant, revoke
+
+        path, now = tokens_path(), time.time()
+        with repairing(), as_command_error(ValueError, remedy="end some: quarterdeck token list"):
+            make_private_dir(path.parent)
+            for client, name in self._names.items():
+                if self._tokens[client] != UNKNOWN:
+                    continue
+
+                def grant(digest: str, name: str = name) -> Grant:
+                    return Grant(name=name, digest=digest, created_at=now, decks=self._decks)
+
+                revoke(path, name, now)
+                self._tokens[client] = add_grant(path, grant, now)
+                self._made.append(name)
+
+    def take_back(self) -> None:
+        """End those that were made: nobody was given them."""
+        for name in self._made:
+            end_token(name)
+
+    def _shown(self, location: "ClientLocation", name: str) -> str:
+        """The token in the client's file, if it is the one that it would be given."""
+        from quarterdeck.config.clients.link_entry import shown_token
+        from quarterdeck.host.http.grants import GrantState
+        from quarterdeck.host.http.token_file import load_grants
+
+        token = shown_token(location, name)
+        with repairing():
+            grants = load_grants(tokens_path())
+        found = grants.find(token) if token and grants.key else None
+        if found is None or found.state(time.time()) is not GrantState.LIVE:
+            return ""
+        return token if (found.name, found.decks) == (self._names[location.client.name], self._decks) else ""
+
+
+def tokens_shown(locations: "Sequence[ClientLocation]", name: str) -> list[str]:
+    """The names of the tokens that were made for these clients, and that their files show."""
+    from quarterdeck.config.clients.link_entry import shown_token
+    from quarterdeck.host.http.token_file import TokensError, load_grants
+
+    try:
+        grants = load_grants(tokens_path())
+    except TokensError:
+        return []
+    shown = ((shown_token(each, name), _token_name(each, name)) for each in locations)
+    found = ((grants.find(token) if token and grants.key else None, own) for token, own in shown)
+    return [own for grant, own in found if grant is not None and grant.name == own]
+
+
+def end_token(name: str) -> bool:
+    """Revoke a token that was made for a client; whether it opened anything."""
+    from quarterdeck.host.http.token_file import TokensError, revoke
+
+    try:
+        return revoke(tokens_path(), name, time.time())
+    except TokensError as error:
+        print_line(f"the token {name} still opens what it did: {error}", "yellow", stderr=True)
+        return False
+
+
+def found_url() -> tuple[str, bool]:
+    """Where the daemon listens, or would; and whether it does."""
+    from quarterdeck.daemon.client import ask_daemon
+    from quarterdeck.daemon.messages import Order
+    from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, running_dir
+
+    try:
+        http = ask_daemon(running_dir(), Order.STATUS).http
+    except (NoDaemonError, NoAnswerError):
+        http = None
+    return (http.url, True) if http is not None and http.url else (HTTP_URL, False)
+
+
+def _token_name(location: "ClientLocation", name: str) -> str:
+    own = "" if name == "quarterdeck" else "-" + re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:24]
+    return f"link-{location.client.name}{own}"

@@ -92,8 +92,9 @@ async def scripted_session(
     answers: Mapping[str, Answer],
     era: str | None = None,
     dispatcher: type[JSONRPCDispatcher[Any]] = JSONRPCDispatcher,
+    **members: Any,
 ) -> AsyncIterator[tuple[ClientSession, ScriptedServer]]:
-    """A session, entered but not greeted unless an `era` is adopted."""
+    """A session with these `members`, entered but not greeted unless an `era` is adopted."""
     async with create_client_server_memory_streams() as ((read, write), (heard, said)):
         server = ScriptedServer(answers, said.send)
 
@@ -104,7 +105,7 @@ async def scripted_session(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)
-            async with ClientSession(dispatcher=dispatcher(read, write)) as session:
+            async with ClientSession(dispatcher=dispatcher(read, write), **members) as session:
                 if era == LEGACY:
                     session.adopt(types.InitializeResult.model_validate(INITIALIZED["result"]))
                 elif era == MODERN:

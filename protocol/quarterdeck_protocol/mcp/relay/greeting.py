@@ -151,7 +151,7 @@ def _discover(client: Client, timeout_s: float) -> Steps[Server]:
     try:
         body = yield _discovery(client, newest, timeout_s)
     except ErrorReply as error:
-        shared = _shared(_supported(error))
+        shared = _shared(_supported(error) or [])
         if not shared:
             raise
         body = yield _discovery(client, shared, timeout_s)
@@ -177,19 +177,19 @@ def _shared(revisions: list[str]) -> str:
     return next((known for known in reversed(MODERN_REVISIONS) if known in revisions), "")
 
 
-def _supported(error: ErrorReply) -> list[str]:
-    """What a server says it speaks, when it refused a revision; nothing where it does not say."""
+def _supported(error: ErrorReply) -> list[str] | None:
+    """What a server says it speaks, when it refused a revision; None where it does not say."""
     if error.code != UNSUPPORTED_REVISION:
-        return []
+        return None
     try:
         return _unsupported.decode(error.data).supported
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return []
+        return None
 
 
 def _is_modern_only(error: ErrorReply) -> bool:
     speaks = _supported(error)
-    return bool(speaks) and not any(revision in HANDSHAKE_REVISIONS for revision in speaks)
+    return speaks is not None and not any(revision in HANDSHAKE_REVISIONS for revision in speaks)
 
 
 def _read(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:

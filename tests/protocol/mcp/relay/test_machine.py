@@ -1,0 +1,225 @@
+"""A relay walked at random: its caller asks, cancels and waits; its server answers in any order, twice, forges, breaks.
+
+The model knows what is under way from the lines alone, as a server does.  What must hold: each request ends once, only
+while it is under way, and by what was said about it; a question of the server's is answered once, under its own id.
+"""
+
+import json
+from math import inf
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
+
+from quarterdeck_protocol.mcp.relay import FIRST_ID, events
+from quarterdeck_protocol.mcp.relay.asks import ASK_S, MAX_ASKS
+
+from .relays import LEGACY, MODERN, JsonObject, talk
+
+OFFERED = "elicitation/create"
+
+ENDS = events.Answered | events.Refused | events.Spoiled | events.Expired | events.Listed | events.ListingFailed
+
+REPLIES: list[JsonObject] = [
+    {"result": {}},
+    {"result": {"content": []}},
+    {"result": {"tools": [{"name": "a"}]}},
+    {"result": {"tools": [], "nextCursor": "x"}},
+    {"result": []},
+    {"error": {"code": 1, "message": "no"}},
+    {"error": 7},
+    {},
+]
+
+
+class RelayMachine(RuleBasedStateMachine):
+    """See the module."""
+
+    questions: Bundle[int] = Bundle("questions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = 0
+        self.ids = 0
+        self.calls: dict[int, float] = {}
+        self.pages: dict[int, int] = {}
+        self.done: list[int] = []
+        self.asked: dict[int, tuple[object, float]] = {}
+
+    @initialize(era=st.sampled_from([LEGACY, MODERN]))
+    def greet(self, era: str) -> None:
+        """A connection of either era."""
+        self.era = era
+        self.talked = talk(era, offers=frozenset({OFFERED}))
+        self.relay = self.talked.relay
+
+    # What the caller does
+
+    @rule(timeout=st.sampled_from([inf, inf, 1.0, 3.0]), progress=st.booleans())
+    def call(self, timeout: float, progress: bool) -> None:
+        """Call a tool, with a deadline or none."""
+        self.last += 1
+        until = self.talked.now + timeout
+        assert self.relay.call(self.last, "echo", b"{}", progress=progress, until=until) is None
+        [line] = self.written()
+        assert line["id"] == FIRST_ID + self.last
+        assert ("_meta" in line["params"]) is (progress or self.era == MODERN)
+        self.calls[self.last] = until
+
+    @rule()
+    def list_tools(self) -> None:
+        """Begin to take a list."""
+        self.last += 1
+        assert self.relay.list_all(self.last, "tools/list", self.talked.now) is None
+        [line] = self.written()
+        self.pages[line["id"]] = self.last
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.last)
+    def cancel(self, data: st.DataObject) -> None:
+        """Give up a request, whether it is under way or has ended."""
+        request_id = data.draw(st.integers(1, self.last))
+        wire_ids = [FIRST_ID + request_id] if request_id in self.calls else []
+        wire_ids += [wire_id for wire_id, owner in self.pages.items() if owner == request_id]
+        assert self.relay.cancel(request_id) is bool(wire_ids)
+        told = [line["params"]["requestId"] for line in self.written()]
+        assert told == wire_ids
+        self.forget(request_id)
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 1.0, ASK_S / 2]))
+    def wait(self, seconds: float) -> None:
+        """Let time pass: what is due ends."""
+        self.talked.now = now = self.talked.now + seconds
+        happened = self.relay.advance(now)
+        late = {request_id for request_id, until in self.calls.items() if until <= now}
+        assert {event.request_id for event in happened if isinstance(event, events.Expired)} == late
+        overdue = {ask_id for ask_id, (_, until) in self.asked.items() if until <= now}
+        assert {event.ask_id for event in happened if isinstance(event, events.AskEnded)} == overdue
+        assert len(happened) == len(late) + len(overdue)
+        lines = self.written()
+        assert {line["params"]["requestId"] - FIRST_ID for line in lines if "method" in line} == late
+        assert [line["error"]["code"] for line in lines if "error" in line] == [-32600] * len(overdue)
+        for request_id in late:
+            self.forget(request_id)
+        for ask_id in overdue:
+            del self.asked[ask_id]
+
+    @rule(ask_id=consumes(questions), refused=st.booleans())
+    def answer(self, ask_id: int, refused: bool) -> None:
+        """Answer a question once more or for the first time."""
+        is_open = ask_id in self.asked
+        answered = self.relay.refuse(ask_id, 1, "no") if refused else self.relay.answer(ask_id, b"{}")
+        assert answered is is_open
+        assert [line["id"] for line in self.written()] == [self.asked.pop(ask_id)[0]][:is_open] if is_open else True
+
+    # What the server says
+
+    @rule(data=st.data(), reply=st.sampled_from(REPLIES), as_text=st.booleans(), times=st.integers(1, 2))
+    @precondition(lambda self: self.calls or self.pages)
+    def reply(self, data: st.DataObject, reply: JsonObject, as_text: bool, times: int) -> None:
+        """Answer what is under way, once or twice."""
+        wire_ids = [FIRST_ID + request_id for request_id in self.calls] + list(self.pages)
+        wire_id = data.draw(st.sampled_from(wire_ids))
+        owner = self.pages.pop(wire_id, wire_id - FIRST_ID)
+        said = {"id": str(wire_id) if as_text else wire_id, **reply}
+        happened = self.talked.say(*[said] * times)
+        if happened:
+            [event] = happened
+            assert isinstance(event, ENDS)
+            assert event.request_id == owner
+            self.forget(owner)
+            assert self.written() == []
+        else:  # a page that has another behind it
+            [line] = self.written()
+            assert line["params"]["cursor"] == "x"
+            self.pages[line["id"]] = owner
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.calls)
+    def spoil(self, data: st.DataObject) -> None:
+        """Answer a call with half a line."""
+        request_id = data.draw(st.sampled_from(list(self.calls)))
+        line = b'{"id":%d,"result":{' % (FIRST_ID + request_id)
+        junk, end = self.talked.say(line)
+        assert junk == events.Junk(line)
+        assert isinstance(end, events.Spoiled)
+        assert end.request_id == request_id
+        self.forget(request_id)
+
+    @rule(number=st.integers(-3, 40), reply=st.sampled_from(REPLIES), ours=st.booleans())
+    def forge(self, number: int, reply: JsonObject, ours: bool) -> None:
+        """Answer what is not under way."""
+        wire_id = FIRST_ID + number if ours else number
+        if wire_id not in self.pages and wire_id - FIRST_ID not in self.calls:
+            assert self.talked.say({"id": wire_id, **reply}) == []
+            assert self.written() == []
+
+    @rule(line=st.sampled_from([b"x", b"[]", b'{"method":7}', b"{" * 5_000]))
+    def babble(self, line: bytes) -> None:
+        """Say what is no message."""
+        assert self.talked.say(line) == [events.Junk(line)]
+
+    @rule(data=st.data())
+    def report(self, data: st.DataObject) -> None:
+        """Tell the progress of anything."""
+        token = data.draw(st.integers(0, self.last + 1)) + FIRST_ID
+        note = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
+        known = token - FIRST_ID in self.calls
+        assert self.talked.say(note) == [events.Progressed(token - FIRST_ID, 1.0)][: int(known)]
+
+    @rule(target=questions, again=st.booleans())
+    def ask(self, again: bool) -> int:
+        """Ask, perhaps under an id that is in use."""
+        self.ids += not again
+        happened = self.talked.say({"id": self.ids, "method": OFFERED, "params": {}})
+        in_use = {server_id for server_id, _ in self.asked.values()}
+        if self.era == MODERN or self.ids in in_use or len(self.asked) >= MAX_ASKS:
+            assert happened == []
+            [line] = self.written()
+            assert (line["id"], "error" in line) == (self.ids, True)
+            return 0
+        [event] = happened
+        assert isinstance(event, events.Asked)
+        self.asked[event.ask_id] = (self.ids, self.talked.now + ASK_S)
+        return event.ask_id
+
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        """Cancel a question, or what never was one."""
+        server_id = data.draw(st.integers(0, self.ids + 1))
+        ours = [ask_id for ask_id, (theirs, _) in self.asked.items() if theirs == server_id]
+        happened = self.talked.say({"method": "notifications/cancelled", "params": {"requestId": server_id}})
+        assert happened == [events.AskEnded(ask_id, events.EndOfAsk.CANCELLED) for ask_id in ours]
+        for ask_id in ours:
+            del self.asked[ask_id]
+
+    # What must hold
+
+    @invariant()
+    def under_way(self) -> None:
+        """The relay waits for exactly what the server has not answered."""
+        if self.last:
+            assert sorted(self.relay.in_flight()) == sorted([*self.calls, *self.pages.values()])
+
+    @invariant()
+    def timed(self) -> None:
+        """No deadline passes before the timer rings."""
+        if self.last or self.ids:
+            soonest = min([*self.calls.values(), *(until for _, until in self.asked.values())], default=inf)
+            assert self.relay.wake_at <= soonest
+
+    def written(self) -> list[JsonObject]:
+        """The lines that were to be written: each one message."""
+        lines: list[Any] = [json.loads(line) for line in self.relay.take().splitlines()]
+        assert all(line["jsonrpc"] == "2.0" for line in lines)
+        return lines
+
+    def forget(self, request_id: int) -> None:
+        """A request that has ended."""
+        self.calls.pop(request_id, None)
+        self.pages = {wire_id: owner for wire_id, owner in self.pages.items() if owner != request_id}
+
+
+RelayMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRelayMachine = RelayMachine.TestCase

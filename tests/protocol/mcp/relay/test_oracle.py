@@ -20,7 +20,7 @@ from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, events
-from quarterdeck_worker.sdk_requests import PageDispatcher, greet, list_tools
+from quarterdeck_worker.remote.requests import PageDispatcher, greet, list_tools
 
 from .relays import ANSWERS, DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, Talk
 

@@ -17,6 +17,7 @@ from support.clients.raw_client import CLIENT_INFO, RawStdioClient, RpcError
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json
 from support.processes.leftovers import assert_gone, is_running, no_leftovers
+from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
 
 from quarterdeck.cli.run.daemon_commands import down
@@ -386,6 +387,33 @@ def test_requests_in_a_file_are_answered(config: Path, tmp_path: Path) -> None:
         )
     assert ended.returncode == 0, ended.stderr
     assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [1, 2]
+
+
+def test_native_work_that_is_lost_with_a_daemon_is_said_once_by_name(tmp_path: Path) -> None:
+    """A model would wait for a build that nobody runs, or work on with a checklist that is empty."""
+    words = command("serve", *native(make_project(tmp_path / "project")))
+    with RawStdioClient(words, deadline_s=DEADLINE_S) as client:
+        client.initialize()
+        for job in ("sleep 4711.5", "true"):
+            assert not client.call("process", action="start", command=job).get("isError")
+        client.call("todo_set", items=[{"id": "1", "text": "go on", "status": "active"}])
+        eventually(lambda: "exited" in text_of(client.call("process", action="list")), DEADLINE_S)
+        kill_daemon()
+        said = text_of(client.call("todo_read"))
+        assert "job-1 (sleep 4711.5)" in said
+        assert "the checklist of todo_set (1 item)" in said
+        assert "job-2" not in said
+        assert "Lost" not in text_of(client.call("todo_read"))
+        assert "the daemon before this one ended, and with it: job processes (1), the check" in client.stderr_text()
+
+
+def test_a_daemon_whose_directory_was_removed_can_be_ended() -> None:
+    """Every window would be told to end it with `down`, and `down` that none runs."""
+    started = quarterdeck_json("up")
+    shutil.rmtree(daemon_dir())
+    assert f"(process {started['pid']}) cannot be reached" in quarterdeck_forked("status").stdout
+    assert quarterdeck_json("down")["ended"]
+    assert_gone([started["pid"]])
 
 
 def test_own_does_without_the_daemon(config: Path) -> None:

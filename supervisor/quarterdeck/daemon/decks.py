@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 
 from quarterdeck.app import Product
+from quarterdeck.common.shielding import carried_through
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
@@ -70,6 +72,13 @@ ReadSettings = Callable[[ServeRequest, Mapping[str, str]], Settings]
 """What the files say now; blocking."""
 
 
+class DeckEndedError(Exception):
+    """A deck ended while it was used; its cause is why."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        super().__init__(f"what served it ended by itself: {failure}" if failure else "what served it ended by itself")
+
+
 class Deck:
     """One open deck, in its owner task; `name` is its configuration's, empty for one that has none."""
 
@@ -83,6 +92,7 @@ class Deck:
         self._since = datetime.now(UTC)
         self.idle: asyncio.TimerHandle | None = None
         self._ending = asyncio.Event()
+        self._failure: Exception | None = None
         self._opened: asyncio.Future[Served] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(opening), name=f"deck {key}")
 
@@ -115,6 +125,24 @@ class Deck:
         """Wait until it has ended."""
         await asyncio.wait([self._owner])
 
+    async def lasting(self, serving: Coroutine[None, None, None]) -> None:
+        """Carry this out; it is cancelled when the deck ends by itself.
+
+        Raises:
+            DeckEndedError: it did.
+        """
+        task = asyncio.create_task(serving)
+        try:
+            await asyncio.wait([task, self._owner], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            is_left = not task.done()
+            if is_left:
+                task.cancel()
+                await carried_through(partial(asyncio.wait, [task]))
+        if is_left:
+            raise DeckEndedError(self._failure)
+        await task
+
     def on_ended(self, tell: Callable[["Deck"], object]) -> None:
         """Have this told once it has ended, for whatever reason."""
         self._owner.add_done_callback(lambda _: tell(self))
@@ -131,6 +159,7 @@ class Deck:
                 self._opened.set_result(served)
                 await self._ending.wait()
         except Exception as error:
+            self._failure = error
             if self._opened.done():
                 _log.exception("the deck of %s ended", self.request.cwd)
             else:

@@ -17,13 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
+from quarterdeck.common.locks import LOCK_NAME
+from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE
 from quarterdeck.host.stdio.early_reply import FirstLine, refuse_client
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import wait
 from .messages import ACCEPTED, END, LOG, REFUSED, BadHandoverError, Handover, ServeRequest, encode_request
-from .place import DroppedError, NoDaemonError, await_key, daemon_dir, process_of, reach, read_frame
+from .place import DroppedError, NoDaemonError, StartTimeoutError, await_key, daemon_dir, process_of, reach, read_frame
 from .session_memory import SessionMemory, make_memory
 from .start import start_daemon
 
@@ -50,6 +52,9 @@ MAX_DROPS: Final = 3
 """Daemons that may end before they have taken the client: one that was about to end, and one that was killed then."""
 
 WITHOUT: Final = "quarterdeck serve --own does without it"
+
+ANOTHER_FOLDER: Final = f"have {RUNTIME_DIR_VARIABLE} name a folder of yours that has room and can be written to"
+"""`serve --own` would need one, too."""
 
 LOGGED: Final = f"quarterdeck logs --daemon shows why; {WITHOUT}"
 
@@ -95,7 +100,7 @@ def enter(
         EndedError: it refused this client, and has told it and us why.
     """
     own = {name: value for name, value in environ.items() if name not in (MEMORY_VARIABLE, LIVES_VARIABLE)}
-    memory = _resumed(environ)
+    memory, blocking = _resumed(environ), _blocking()
     try:
         deaths = _count_death(environ) if memory is not None else []
         for _ in range(MAX_DROPS):
@@ -104,12 +109,15 @@ def enter(
             except (DroppedError, ConnectionResetError, BrokenPipeError):
                 continue
             os.environ[LIVES_VARIABLE] = " ".join(map(str, deaths))
-            _wait(connection, fd, come_back)
+            _wait(connection, fd, blocking, come_back)
         raise NotAcceptedError("the daemon ended at its start", LOGGED)
+    except StartTimeoutError as error:
+        lock = daemon_dir() / LOCK_NAME
+        given_up = NotAcceptedError(str(error), f"end what holds {lock} (fuser {lock} names it)")
     except TimeoutError:
         given_up = NotAcceptedError("the daemon does not answer", f"quarterdeck down ends it; {WITHOUT}")
     except OSError as error:
-        given_up = NotAcceptedError(f"the daemon cannot be reached: {plain_words(error)}", WITHOUT)
+        given_up = NotAcceptedError(f"the daemon cannot be reached: {plain_words(error)}", ANOTHER_FOLDER)
     except BadHandoverError as error:
         given_up = NotAcceptedError(f"this client cannot be handed over: {error}", WITHOUT)
     except NotAcceptedError as error:
@@ -216,9 +224,15 @@ def _await_acceptance(connection: socket.socket, until: float) -> None:
             raise NotAcceptedError(f"the daemon does not take this client: {text}", LOGGED)
 
 
-def _wait(connection: int, memory: int, come_back: list[str]) -> NoReturn:
+def _blocking() -> str:
+    """Which of our standard descriptors block, as digits; the daemon changes that while it serves."""
+    return "".join(str(fd) for fd in (0, 1, 2) if os.get_blocking(fd))
+
+
+def _wait(connection: int, memory: int, blocking: str, come_back: list[str]) -> NoReturn:
     for fd in (connection, memory):
         os.set_inheritable(fd, True)  # noqa: FBT003 - takes no keyword
     sys.stderr.flush()
-    arguments = [sys.executable, "-I", "-S", str(Path(wait.__file__)), str(connection), str(memory), *come_back]
+    words = [str(connection), str(memory), blocking, *come_back]
+    arguments = [sys.executable, "-I", "-S", str(Path(wait.__file__)), *words]
     os.execv(sys.executable, arguments)  # noqa: S606 - no shell is wanted

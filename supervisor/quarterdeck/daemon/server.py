@@ -21,11 +21,13 @@ import msgspec
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.raw_calls import Interrupted
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
+from quarterdeck.tools import session_notes
+from quarterdeck.tools.session_notes import SessionNotes
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from .client_names import client_of
 from .connection import Door, DoorError, NobodyError
-from .decks import Deck, Decks, RefusalError, ToRefusal, current_deck
+from .decks import Deck, DeckEndedError, Decks, RefusalError, ToRefusal, current_deck
 from .http_listening import HttpListening
 from .messages import ACCEPTED, ANSWER, REFUSED, Ask, ClientStatus, DaemonStatus, Handover, Order, frame
 from .session_memory import NoMemoryError, SessionMemory
@@ -213,7 +215,7 @@ class DoorServer:
         try:
             await session.serve(self._decks)
         except Exception as error:
-            refusal = self._to_refusal(error)
+            refusal = _ended(error) if isinstance(error, DeckEndedError) else self._to_refusal(error)
             if refusal is None:
                 _log.exception("a client could not be served")
                 message = f"an unforeseen error: {type(error).__name__}: {error}"
@@ -263,23 +265,26 @@ class _Session:
                     await asyncio.to_thread(import_module, "quarterdeck.host.stdio.serve")
                     head = await self._end_greeting()
                 self._interrupted = None  # the session answers from here on
+                notes = SessionNotes(memory.keep_notes, memory.notes())
+                session_notes.current.set(notes)
+                if notes.lost:
+                    self.door.log(f"warning: the daemon before this one ended, and with it: {notes.lost}\n")
                 from quarterdeck.host.stdio.serve import serve_stdio
 
                 host = served.product.create_host(
                     portable_schemas=handover.request.portable_schemas, greeted_at=head.greeted_at
                 )
-                await served.guard(
-                    serve_stdio(
-                        host,
-                        stdin_fd=stdin_fd,
-                        stdout_fd=stdout_fd,
-                        stderr_fd=stderr_fd,
-                        head=head,
-                        journal=memory,
-                        interrupted=interrupted if is_resumed else None,
-                        client=client_of(self.door.peer.pid),
-                    )
+                serving = serve_stdio(
+                    host,
+                    stdin_fd=stdin_fd,
+                    stdout_fd=stdout_fd,
+                    stderr_fd=stderr_fd,
+                    head=head,
+                    journal=memory,
+                    interrupted=interrupted if is_resumed else None,
+                    client=client_of(self.door.peer.pid),
                 )
+                await deck.lasting(served.guard(serving))
         except asyncio.CancelledError:
             await self._end_greeting()
             raise
@@ -311,6 +316,10 @@ class _Session:
     async def _end_greeting(self) -> FirstLine:
         early, self._early = self._early, None
         return await carried_through(partial(asyncio.to_thread, early.finish)) if early is not None else FirstLine()
+
+
+def _ended(error: DeckEndedError) -> RefusalError:
+    return RefusalError(70, str(error), "connect again; quarterdeck logs --daemon says more: please report it")
 
 
 def _iso(moment: datetime) -> str:

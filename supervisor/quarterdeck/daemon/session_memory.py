@@ -11,6 +11,7 @@ which requests are under way, and whether a line is half written; what was writt
     16     where the bytes that are not taken up begin and end, from `_UNREAD`
     24     the greeting: `initialize` and `notifications/initialized`, as lines
     …      slots: 1 byte length, 1 byte kind, the request's id as JSON
+    …      what native tools noted: twice room for it, before it which one counts (1 bit), and how long it is
     …      what the client said and nobody has taken up
 """
 
@@ -33,6 +34,9 @@ MAX_ID_BYTES: Final = SLOT_BYTES - 2
 SLOTS: Final = 4096
 """As many as one client may have under way."""
 
+MAX_NOTES_BYTES: Final = 16 * 1024
+"""More is not kept."""
+
 MAX_UNREAD_BYTES: Final = 2 * MAX_LINE_BYTES + 1024 * 1024
 """The longest line, moved down at the latest when it fills its half, and what is read at once.  Takes no memory before
 it is used."""
@@ -51,6 +55,7 @@ _LENGTH: Final = 12
 _BOUNDS: Final = 16
 _GREETING: Final = 24
 _FIRST_SLOT: Final = _GREETING + MAX_GREETING_BYTES
+_NOTES: Final = 592 * 1024
 _UNREAD: Final = 640 * 1024  # a whole number of pages, of 64 KiB too
 SIZE_BYTES: Final = _UNREAD + MAX_UNREAD_BYTES
 
@@ -209,6 +214,23 @@ class SessionMemory(Journal):
     def writing(self, *, is_half: bool) -> None:
         """See `Journal`."""
         self._data[_WRITING] = is_half
+
+    def keep_notes(self, notes: bytes) -> None:
+        """Keep these in place of the ones before, which count until the new ones are whole."""
+        data = self._data
+        if len(notes) > MAX_NOTES_BYTES or data.closed:
+            return
+        half = 1 - (data[_NOTES] >> 7)
+        at = _NOTES + 4 + half * MAX_NOTES_BYTES
+        data[at : at + len(notes)] = notes
+        data[_NOTES : _NOTES + 4] = (half << 31 | len(notes)).to_bytes(4)
+
+    def notes(self) -> bytes:
+        """What was kept last; empty for nothing."""
+        data = self._data
+        half, length = data[_NOTES] >> 7, int.from_bytes(data[_NOTES : _NOTES + 4]) & 0x7FFF_FFFF
+        at = _NOTES + 4 + half * MAX_NOTES_BYTES
+        return data[at : at + min(length, MAX_NOTES_BYTES)]
 
     @property
     def under_way(self) -> int:

@@ -1,4 +1,4 @@
-"""A door that waits, as small as can be: `python -I -S wait.py SOCKET MEMORY CLI ARGUMENT…`.
+"""A door that waits, as small as can be: `python -I -S wait.py SOCKET MEMORY BLOCKING CLI ARGUMENT…`.
 
 The daemon serves the client; here its frames are carried out until it says how to end.  When it dies, the door itself
 comes back in this process and goes through another daemon.  No import but these: a door is a process for each client,
@@ -54,11 +54,24 @@ def wait(connection: int) -> int | None:
                 say(text)
 
 
+def restore(blocking: "list[int]") -> None:
+    """Make the streams of this process block again that did: a daemon that was killed could not.
+
+    They may be a terminal, which a shell goes on with.
+    """
+    for fd in blocking:
+        try:
+            os.set_blocking(fd, True)
+        except OSError:
+            pass  # it is closed
+
+
 if __name__ == "__main__":
     code = wait(int(sys.argv[1]))
+    restore([int(digit) for digit in sys.argv[3]])
     if code is not None:
         # Whoever waits for the end of our stdout waits for that of the process.
         os._exit(code)
     os.close(int(sys.argv[1]))
     os.environ["QUARTERDECK_DOOR_MEMORY"] = sys.argv[2]
-    os.execv(sys.executable, [sys.executable, "-I", *sys.argv[3:]])  # noqa: S606 - no shell is wanted
+    os.execv(sys.executable, [sys.executable, "-I", *sys.argv[4:]])  # noqa: S606 - no shell is wanted

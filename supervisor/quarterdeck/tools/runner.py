@@ -14,6 +14,7 @@ import anyio.to_thread
 from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, MAX_TOOL_NAME_CHARS, QUALIFIER, did_you_mean, nearest_tool
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome
 
+from . import session_notes
 from .card_types import Capability
 from .context import Overflow, ToolContext
 from .results import ContentBlock, OutputBudget, TextContentBlock, ToolResult, clamp
@@ -59,7 +60,10 @@ class DeckRunner:
         if card is None:
             return ToolOutcome(call.id, unknown_name_text(call.name, self._cards), is_error=True)
         ctx = self._base.with_cancel(cancel, call.report)
-        return (await guarded(call.name, cancel, lambda: card.run(call.input, ctx))).to_outcome(call.id)
+        result = await guarded(call.name, cancel, lambda: card.run(call.input, ctx))
+        if (notes := session_notes.current.get()) is not None and (lost := notes.take_lost()):
+            result = replace(result, content=[TextContentBlock(lost), *result.content], wire=None)
+        return result.to_outcome(call.id)
 
 
 async def guarded(name: str, cancel: CancelToken, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:

@@ -11,7 +11,7 @@ import pytest
 from support.waiting import until
 
 from quarterdeck.config.settings import Settings
-from quarterdeck.daemon.decks import Decks, current_deck, deck_key
+from quarterdeck.daemon.decks import DeckEndedError, Decks, current_deck, deck_key
 from quarterdeck.daemon.messages import NativeRequest, ServeRequest
 from quarterdeck_protocol.configs import StdioServerConfig
 
@@ -199,4 +199,49 @@ async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(open
     assert opened.log == []
     assert await staying == deck_key(REQUEST, read(REQUEST, {}))
     assert len(opened.log) == 1
+    await decks.close()
+
+
+async def test_a_session_ends_with_a_deck_that_ended_by_itself() -> None:
+    """A client would stay connected to what nobody runs any more, and its calls wait for ever."""
+    breaks = asyncio.Event()
+    ends: list[str] = []
+
+    @asynccontextmanager
+    async def open_deck(*_: object) -> AsyncIterator[SimpleNamespace]:
+        async with asyncio.TaskGroup() as tasks:
+
+            async def fail() -> None:
+                await breaks.wait()
+                raise OSError("no room")
+
+            tasks.create_task(fail())
+            yield SimpleNamespace(product=SimpleNamespace(status=dict))
+
+    async def serve() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("session")
+
+    decks = Decks(read, open_deck)
+    async with decks.borrow(REQUEST, {}) as (deck, _):
+        serving = asyncio.create_task(deck.lasting(serve()))
+        breaks.set()
+        with pytest.raises(DeckEndedError, match="ended by itself"):
+            await serving
+    assert ends == ["session"]
+    assert not list(decks)
+
+
+async def test_a_session_that_ends_first_says_how(opened: Opened) -> None:
+    """Its own error would be taken for the deck's."""
+
+    async def serve() -> None:
+        raise ValueError("mine")
+
+    decks = Decks(read, opened.open)
+    async with decks.borrow(REQUEST, {}) as (deck, _):
+        with pytest.raises(ValueError, match="mine"):
+            await deck.lasting(serve())
     await decks.close()

@@ -165,3 +165,17 @@ def test_a_door_whose_stderr_nobody_reads_still_ends() -> None:
             os.close(fd)
     with open(reading, "rb") as file:
         assert 0 < len(file.read()) < 500_000
+
+
+def test_streams_block_again_when_a_daemon_could_not_see_to_that() -> None:
+    """A shell whose terminal a killed daemon had read would get errors in place of what is typed."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(reading, False)
+        wait.restore([])
+        assert not os.get_blocking(reading)
+        wait.restore([99_999, reading])
+        assert os.get_blocking(reading)
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -13,6 +13,7 @@ from quarterdeck.daemon.session_memory import (
     KEPT_BYTES,
     MAX_GREETING_BYTES,
     MAX_ID_BYTES,
+    MAX_NOTES_BYTES,
     MAX_UNREAD_BYTES,
     MOVE_AT_BYTES,
     SIZE_BYTES,
@@ -243,3 +244,19 @@ class Requests(RuleBasedStateMachine):
 
 
 TestRequests = Requests.TestCase
+
+
+def test_notes_are_those_that_were_whole_last(fd: int) -> None:
+    """What native tools had running would be forgotten, or told in a mixture of two texts."""
+    memory = mapped(fd)
+    assert memory.notes() == b""
+    for notes in (b"one", b"another", b"", b"x" * MAX_NOTES_BYTES):
+        memory.keep_notes(notes)
+        assert mapped(fd).notes() == notes
+    memory.keep_notes(b"y" * (MAX_NOTES_BYTES + 1))
+    assert mapped(fd).notes() == b"x" * MAX_NOTES_BYTES
+    memory.began(b"1", RequestKind.CALL)
+    memory.received(b"z")
+    assert mapped(fd).notes() == b"x" * MAX_NOTES_BYTES
+    memory.close()
+    memory.keep_notes(b"too late")

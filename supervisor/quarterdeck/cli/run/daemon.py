@@ -197,7 +197,7 @@ async def _run(entrance: Entrance, linger_s: float) -> int:
             if refusal is None:
                 _log.exception("the daemon cannot go on")
                 return ExitCode.INTERNAL
-            _log.error("%s: %s", refusal.message, refusal.remedy)
+            _log.error("%s", ": ".join(filter(None, (refusal.message, refusal.remedy))))
             await _refuse_all(entrance, refusal)
             return refusal.code
         return ExitCode.OK
@@ -339,9 +339,7 @@ def to_refusal(error: Exception) -> RefusalError | None:
         case ConfigFileError():
             return RefusalError(ExitCode.USAGE, str(error), "correct that file, or name another with -c FILE")
         case LeaseHeldError():
-            return RefusalError(
-                ExitCode.USAGE, str(error), "end it, or give this one a state directory of its own: --state-dir DIR"
-            )
+            return RefusalError(ExitCode.USAGE, str(error), "")  # it says what to do
         case LedgerError():
             return to_refusal(ledger_error(error))
         case UnsafePathError() | OSError():

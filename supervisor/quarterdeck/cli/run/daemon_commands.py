@@ -1,6 +1,7 @@
 """`quarterdeck up`, `down` and `status`: the daemon that all clients of a user share."""
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import duration, printable
-from quarterdeck.config.places.paths import UnsafePathError
+from quarterdeck.config.places.paths import UnsafePathError, state_dir
 from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, HttpStatus, HttpWish, Order
 from quarterdeck.daemon.place import (
@@ -115,6 +116,9 @@ def status(json: options.Json = False) -> None:
     if json:
         print_json({"running": found is not None, **({"daemon": found} if found is not None else {})})
         return
+    if found is None and (lost := _unreachable()) is not None:
+        print_line(f"The daemon (process {lost.pid}) cannot be reached: `quarterdeck down` ends it.")
+        return
     if found is None:
         print_line("No daemon runs: the first client starts one, and so does `quarterdeck up`.")
         return
@@ -185,7 +189,10 @@ def _end(order: Order) -> DaemonStatus | None:
     try:
         before = ask_daemon(directory, order)
     except NoDaemonError:
-        return None
+        if (lost := _unreachable()) is None:
+            return None
+        before = lost
+        os.kill(before.pid, signal.SIGTERM)
     except NoAnswerError as error:
         with as_command_error(OSError, remedy=f"its log may say why: {log_path()}", code=ExitCode.NO_ANSWER):
             before = DaemonStatus(kill_daemon(directory), "", "", stays=True)
@@ -194,6 +201,15 @@ def _end(order: Order) -> DaemonStatus | None:
         pid = before.pid
         raise CommandError(ExitCode.NO_ANSWER, f"the daemon does not end (process {pid})", f"kill -KILL {pid}")
     return before
+
+
+def _unreachable() -> DaemonStatus | None:
+    """The daemon that holds the ledger, whose runtime directory somebody removed; None without one."""
+    from quarterdeck.ledger.open import ledger_dir
+    from quarterdeck.ledger.store.lease import DAEMON, read_holder
+
+    holder = read_holder(ledger_dir(state_dir()))
+    return DaemonStatus(holder.pid, "", "", stays=True) if holder is not None and holder.command == DAEMON else None
 
 
 def _age(since: str) -> str:

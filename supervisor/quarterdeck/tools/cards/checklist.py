@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Meta
 
 from quarterdeck.common.words import counted
+from quarterdeck.tools import session_notes
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ContextId, ToolContext
 from quarterdeck.tools.results import ToolResult
@@ -120,6 +121,7 @@ def todo_set_tool() -> DefinedTool:
         if problem := problem or _twice(items):
             return ToolResult.of_error(f"The checklist is unchanged: {problem}")
         _lists[ctx.context_id] = items
+        _note("the checklist of todo_set", len(items))
         return ToolResult.of_text(_render(items))
 
     return native_tool(
@@ -159,6 +161,7 @@ def todo_tool(_: DeckContext) -> DefinedTool:
             if problem := _problem([(f"items[{n}].task", item.task) for n, item in enumerate(items)]):
                 return ToolResult.of_error(f"The checklist is unchanged: {problem}")
             ledger.replace(items)
+            _note("the checklist of todo", len(items))
         return ToolResult.of_text(ledger.render())
 
     return native_tool(
@@ -170,6 +173,11 @@ def todo_tool(_: DeckContext) -> DefinedTool:
         title="Checklist",
         hints=_CHANGES,
     )
+
+
+def _note(kind: str, count: int) -> None:
+    if (notes := session_notes.current.get()) is not None:
+        notes.note(kind, [f"({counted(count, 'item')})"] if count else [])
 
 
 def _render(items: Sequence[TodoRow]) -> str:

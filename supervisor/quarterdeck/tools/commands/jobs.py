@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from quarterdeck.common.file_changes import give_to_owner_of
+from quarterdeck.tools import session_notes
 from quarterdeck.tools.context import ContextId, Shell, ShellProcess, Stream
 from quarterdeck_protocol.tools import CancelToken
 
@@ -147,6 +148,7 @@ class JobTable:
         self._starting = 0
         self._is_open = True
         self._closing: set[asyncio.Task[None]] = set()
+        self._notes = session_notes.current.get()
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -191,6 +193,7 @@ class JobTable:
     async def aclose(self) -> None:
         """End every job with all that it started, and remove the captures.  Repeatable."""
         self._is_open = False
+        self._notes = None  # they go with the session, which another process may go on with
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as ends:
                 for job in self._jobs.values():
@@ -216,6 +219,7 @@ class JobTable:
                 raise JobError(str(error)) from error
             raise
         self._jobs[job.id] = job
+        self._note()
         job.process.on_exit(lambda code, number: self._end(job, code, number))
         if not self._is_open:
             await self.stop(job)
@@ -227,7 +231,13 @@ class JobTable:
         closing = asyncio.ensure_future(_close(job.captures.values()))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+        self._note()
         self._make_room()
+
+    def _note(self) -> None:
+        if self._notes is not None:
+            running = (f"{job.id} ({job.command})" for job in self.jobs if job.is_running)
+            self._notes.note(f"{self._prefix} processes", running)
 
     def _make_room(self) -> None:
         ended = [job for job in self._jobs.values() if not job.is_running]

@@ -126,6 +126,8 @@ class ResultSlot:
     """Where a handler leaves the whole result for the middleware that asked it."""
 
     whole: dict[str, object] | None = None
+    listed: Sequence[ToolDescriptor] | None = None
+    """What a list shows, where every client of its version is shown the same."""
 
 
 MAX_CALLS_EACH: Final = 512
@@ -199,6 +201,7 @@ class McpServer(Server[ResultSlot]):
         self._catalog = Catalog(portable_schemas=content.portable_schemas)
         self.on_opened: OnOpened = lambda *_: None
         """Told of each legacy session when it opens."""
+        self._lists: dict[str, tuple[Sequence[ToolDescriptor], bytes]] = {}
         self._mirroring: tuple[Sequence[ToolDescriptor], frozenset[str]] = ((), frozenset())
         can_change = content.box.can_change
         super().__init__(
@@ -243,6 +246,15 @@ class McpServer(Server[ResultSlot]):
         names = self._mirroring[1]
         return bool(names) and self._content.box.public(name) in names
 
+    def ready_list(self, client: Client, version: str) -> bytes | None:
+        """The result of `tools/list` as JSON, where it is known: that of the last one, while the tools are the same."""
+        descriptors = self._content.box.descriptors()
+        listed, result = self._lists.get(version, (None, b""))
+        if listed is not descriptors or client.allowance is not None:
+            return None
+        self.sessions.listed(descriptors)
+        return result
+
     async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         result = await self._result(ctx, call_next)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -260,7 +272,11 @@ class McpServer(Server[ResultSlot]):
             skeleton = await call_next(replace(ctx, lifespan_context=answer))
             if answer.whole is None or not isinstance(skeleton, dict):
                 return skeleton
-            return under_envelope(skeleton, answer.whole)
+            whole = under_envelope(skeleton, answer.whole)
+            known, _ = self._lists.get(ctx.protocol_version, (None, b""))
+            if answer.listed is not None and answer.listed is not known:
+                self._lists[ctx.protocol_version] = answer.listed, msgspec.json.encode(whole)
+            return whole
         result = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._instructions_for(ctx)):
             return result | {"instructions": told}
@@ -280,12 +296,15 @@ class McpServer(Server[ResultSlot]):
                 finally:
                     forget()
         self._content.has_settled = True
-        self.sessions.listed(self._content.box.descriptors())
+        descriptors = self._content.box.descriptors()
+        self.sessions.listed(descriptors)
         client = self._client_of(context)
         async with self._source_for(context) as box:
             shown = self._catalog.publish(box.descriptors(), context.protocol_version)
             if client.allowance is not None:
                 shown = [tool for tool in shown if client.allows(box.own(str(tool["name"])))]
+            elif self._content.decks is None and not self._is_alone and isinstance(descriptors, tuple):
+                context.lifespan_context.listed = descriptors  # the same tuple has the same tools
         context.lifespan_context.whole = {"tools": shown}
         return types.ListToolsResult(tools=[])
 

@@ -217,6 +217,14 @@ class RawCallGate(Generic[T]):
         request = read_call(message, self._envelopes or LEGACY)
         return None if request is None or request.key in self._forwarded or request.key in self._raw else request
 
+    def admit_list(self, message: ClientMessage) -> bytes | None:
+        """The id, as JSON, of a request for all tools that may be answered past the SDK's session; None for others."""
+        id_json = read_list(message, self._envelopes or LEGACY) if self.is_open else None
+        if id_json is None:
+            return None
+        key = correlation_key(message.id)
+        return None if key in self._forwarded or key in self._raw else id_json
+
     def began(self, request: RawRequest, call: T) -> None:
         """A raw call is under way."""
         self._raw[request.key] = call
@@ -328,6 +336,18 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
     )
 
 
+def read_list(message: ClientMessage, envelopes: Container[Envelope]) -> bytes | None:
+    """The id, as JSON, of a `tools/list` that says no more than its era needs, None for all else; see `read_call`."""
+    if message.method != "tools/list" or correlation_key(message.id) is None:
+        return None
+    try:
+        meta = _list_params.decode(message.params).meta if message.params else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    envelope = _envelope(meta or {})
+    return msgspec.json.encode(message.id) if len(envelope) == len(meta or {}) and envelope in envelopes else None
+
+
 class _CallParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     arguments: Raw = Raw(b"{}")
@@ -336,6 +356,10 @@ class _CallParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 class _MetaOnly(msgspec.Struct, gc=False):
     meta: dict[str, Raw] | None = msgspec.field(name="_meta", default=None)
+
+
+class _ListParams(_MetaOnly, forbid_unknown_fields=True, gc=False):
+    pass
 
 
 class _CancelledParams(msgspec.Struct, gc=False):
@@ -350,6 +374,7 @@ _greeting: Final = msgspec.json.Decoder(_Greeting)
 _client_info: Final = msgspec.json.Decoder(ClientInfo)
 _call_params: Final = msgspec.json.Decoder(_CallParams)
 _meta_only: Final = msgspec.json.Decoder(_MetaOnly)
+_list_params: Final = msgspec.json.Decoder(_ListParams)
 _cancelled: Final = msgspec.json.Decoder(_CancelledParams)
 _token: Final = msgspec.json.Decoder(int | str)
 

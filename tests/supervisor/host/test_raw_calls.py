@@ -289,6 +289,33 @@ class Noted(Journal):
         self.under_way.pop(id_json, None)
 
 
+@pytest.mark.parametrize(
+    ("members", "is_modern", "id_json"),
+    [
+        ({}, False, b"9"),
+        ({"params": {}}, False, b"9"),
+        ({"params": {"_meta": {}}}, False, b"9"),
+        ({"id": "9"}, False, b'"9"'),
+        ({"params": {"_meta": ENVELOPE}}, True, b"9"),
+        ({}, True, None),
+        ({"params": {"_meta": ENVELOPE}}, False, None),
+        ({"params": {"_meta": {"progressToken": 1}}}, False, None),
+        ({"params": {"_meta": {**ENVELOPE, "x": 1}}}, True, None),
+        ({"params": {"cursor": "2"}}, False, None),
+        ({"params": []}, False, None),
+        ({"method": "prompts/list"}, False, None),
+        ({"id": None}, False, None),
+        ({"id": 8}, False, None),
+    ],
+)
+def test_a_list_is_taken_only_when_it_says_no_more_than_its_era_needs(members, is_modern, id_json):
+    """A page that was asked for would be answered with all tools; or what the session has not judged be answered."""
+    gate = modern_gate() if is_modern else legacy_gate()
+    gate.forwarded(message(id=8, method="ping"))
+    assert gate.admit_list(message(**{"id": 9, "method": "tools/list", **members})) == id_json
+    assert RawCallGate().admit_list(message(id=9, method="tools/list")) is None
+
+
 def test_the_journal_knows_each_request_that_is_under_way_and_what_was_cancelled():
     """After the death of its process a client would wait for an answer for ever, or get one to what it gave up."""
     journal = Noted()

@@ -7,7 +7,7 @@ The parser bounds nothing itself.  Here a request's head, what surrounds its bod
 are, so that a client without the token costs little, whatever it sends.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -110,6 +110,10 @@ class Exchange:
         self._cycle.response_complete = True
         self._connection.answered(self._cycle)
 
+    def when_taken(self, act: Callable[[], None]) -> None:
+        """Do this once the client has taken most of the answer, which was given, or has gone; one act at the most."""
+        self._connection.when_taken(self._cycle, act)
+
     def refuse(self, id_json: bytes, code: int, message: str) -> None:
         """Send a JSON-RPC error as the answer."""
         if self.is_over:
@@ -161,6 +165,7 @@ class Connection(HttpToolsProtocol):
         self._held: tuple[RequestResponseCycle, Any] | None = None
         self._raw: RawAnswer | None = None
         self._undrained: RequestResponseCycle | None = None
+        self._when_taken: Callable[[], None] = _nothing
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -174,6 +179,7 @@ class Connection(HttpToolsProtocol):
             self._started.disconnected = True
             self._started.message_event.set()
         self._held = None
+        self._was_taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -248,6 +254,7 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
         if (cycle := self._undrained) is not None:
             self._undrained = None
+            self._was_taken()
             self._finish(cycle)
 
     def answered(self, cycle: RequestResponseCycle) -> None:
@@ -257,6 +264,17 @@ class Connection(HttpToolsProtocol):
             self._undrained = cycle
         else:
             self._finish(cycle)
+
+    def when_taken(self, cycle: RequestResponseCycle, act: Callable[[], None]) -> None:
+        """See `Exchange`."""
+        if self._undrained is cycle:
+            self._when_taken = act
+        else:
+            act()
+
+    def _was_taken(self) -> None:
+        act, self._when_taken = self._when_taken, _nothing
+        act()
 
     def _count(self, *parts: bytes) -> None:
         self._head_bytes += sum(map(len, parts))
@@ -289,14 +307,14 @@ class Connection(HttpToolsProtocol):
         assert self._held is not None
         cycle, _ = self._held
         # Set before, for one that is answered at once.
-        self._raw = _NOBODY
+        self._raw = NOBODY
         raw = self._short_way.take(cycle.scope, bytes(cycle.body), Exchange(self, cycle))
         if raw is None:
             self._raw = None
             self._let_go()
             return
         self._held = None
-        if self._raw is _NOBODY:
+        if self._raw is NOBODY:
             self._raw = raw
 
     def _let_go(self) -> None:
@@ -306,6 +324,10 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
 
+def _nothing() -> None:
+    """Nobody waits."""
+
+
 class _Nobody:
     """Answers nothing."""
 
@@ -313,4 +335,5 @@ class _Nobody:
         """Nothing is under way."""
 
 
-_NOBODY: Final = _Nobody()
+NOBODY: Final = _Nobody()
+"""Who answers an exchange that has its answer."""

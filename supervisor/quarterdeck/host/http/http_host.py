@@ -82,6 +82,7 @@ class HttpHost:
             host.server_info,
             server.drain,
             mirrors=server.mirrors_headers,
+            ready_list=server.ready_list,
             in_flight=in_flight,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
@@ -167,7 +168,8 @@ class HttpHost:
             self._sessions[connection.session_id] = client, introduced, datetime.now(UTC)
             connection.exit_stack.callback(self._sessions.pop, connection.session_id, None)
             holder = _Holder(manager, connection.session_id, transport)
-            self.short_way.opened(connection.session_id, client, holder, connection.exit_stack)
+            version = connection.protocol_version
+            self.short_way.opened(connection.session_id, client, version, holder, connection.exit_stack)
 
 
 class _Holder:

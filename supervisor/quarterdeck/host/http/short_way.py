@@ -1,5 +1,7 @@
 """Take calls of servers' tools over HTTP from bytes to bytes, past the application and the SDK, in both eras.
 
+A list of tools is answered here, too, where the SDK has answered one of the same tools before: with the same bytes.
+
 Above it `connection`, which reads requests and writes answers; `raw_calls` decides, by the rules of stdio.  A legacy
 session's calls are taken after the SDK greeted its client; those of 2026-07-28 after the SDK accepted the same
 envelope, under the same version header, from the same client.  Everything else is left to the application: batches,
@@ -10,12 +12,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from time import monotonic
 from typing import Any, Final, Protocol
 
 import anyio
-import msgspec
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Receive, Send
 
@@ -34,6 +35,7 @@ from quarterdeck.host.raw_calls import (
     read_call,
     read_cancellation,
     read_introduction,
+    read_list,
     read_message,
 )
 from quarterdeck.host.wire_call import WireCall
@@ -41,7 +43,8 @@ from quarterdeck_protocol.mcp.jsonrpc import correlation_key
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolSource
 
 from .admission import Admitted, Header
-from .connection import MAX_HELD_BYTES, Exchange, RawAnswer, Scope
+from .connection import MAX_HELD_BYTES, NOBODY, Exchange, RawAnswer, Scope
+from .request_head import Head, read_head, who_of
 
 HEAD: Final = "quarterdeck.head"
 """In the state of a request's scope: what the short way read of its head."""
@@ -70,30 +73,8 @@ SESSION_ENDED: Final = -32000
 
 _VERSIONS: Final = frozenset(one.encode() for one in HANDSHAKE_PROTOCOL_VERSIONS)
 _MODERN_VERSIONS: Final = frozenset(one.encode() for one in MODERN_PROTOCOL_VERSIONS)
-_UNUSUAL: Final = frozenset({b"content-encoding", b"expect", b"upgrade", b"last-event-id"})
-_MIRRORED: Final = b"mcp-param-"
 _CALL: Final = b"tools/call"
-
-
-class Head(msgspec.Struct, gc=False):
-    """What matters of a request's head.
-
-    Attributes:
-        client: who asks.
-        session: of a legacy request; empty for a modern one.
-    """
-
-    client: Client
-    headers: tuple[Header, ...]
-    session: bytes = b""
-    version: bytes = b""
-    method: bytes = b""
-    name: bytes = b""
-
-    @property
-    def who(self) -> str:
-        """Who was let in, whichever of its sessions this is."""
-        return _who(self.client)
+_LIST: Final = b"tools/list"
 
 
 class Holder(Protocol):
@@ -111,8 +92,9 @@ class Holder(Protocol):
 class _Session:
     """A legacy session whose client was greeted."""
 
-    def __init__(self, who: str, holder: Holder) -> None:
+    def __init__(self, who: str, version: str, holder: Holder) -> None:
         self.who = who
+        self.version = version
         self.holder = holder
         self.gate: RawCallGate[_HttpCall] = RawCallGate()
         self.gate.open()
@@ -188,6 +170,7 @@ class HttpShortWay:
         drain: Drain,
         *,
         mirrors: Callable[[str], bool],
+        ready_list: Callable[[Client, str], bytes | None],
         in_flight: InFlight,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
@@ -199,6 +182,7 @@ class HttpShortWay:
             server_info: our identity as JSON.
             drain: how the calls end when serving does.
             mirrors: whether arguments of this tool stand in headers, too, so that the SDK has to compare them.
+            ready_list: the result of `tools/list` for a client of this protocol version, where it is ready as bytes.
             in_flight: what is open of each client; what would be too much is left to the application, which refuses it.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
@@ -209,6 +193,7 @@ class HttpShortWay:
         self.on_end: Final = on_end
         self._drain = drain
         self._mirrors = mirrors
+        self._ready_list = ready_list
         self._in_flight = in_flight
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, _Session] = {}
@@ -216,16 +201,16 @@ class HttpShortWay:
         self._guests: dict[str, _Guest] = {}
         drain.ending.on_cancel(self._end_all)
 
-    def opened(self, session_id: str, client: Client, holder: Holder, stack: AsyncExitStack) -> None:
-        """The SDK greeted a legacy client: take its calls until `stack` is left, with its session."""
+    def opened(self, session_id: str, client: Client, version: str, holder: Holder, stack: AsyncExitStack) -> None:
+        """The SDK greeted a legacy client in this version: take its calls until `stack` is left, with its session."""
         key = session_id.encode()
         if key not in self._sessions:
-            session = self._sessions[key] = _Session(_who(client), holder)
+            session = self._sessions[key] = _Session(who_of(client), version, holder)
             stack.callback(self._closed, key, session)
 
     def may_take(self, scope: Scope, verdict: Admitted) -> bool:
         """See `ShortWay`, of a POST that was admitted."""
-        head = scope["state"][HEAD] = self._read_head(verdict, scope["headers"])
+        head = scope["state"][HEAD] = self._head_of(verdict, scope["headers"])
         return head is not None and not self._drain.closing.cancelled
 
     def take(self, scope: Scope, body: bytes, exchange: Exchange) -> RawAnswer | None:
@@ -248,32 +233,11 @@ class HttpShortWay:
                 call.exchange.is_silent = True
             await anyio.sleep(PING_S / 2)
 
-    def _read_head(self, verdict: Admitted, headers: list[Header]) -> Head | None:
+    def _head_of(self, verdict: Admitted, headers: list[Header]) -> Head | None:
         """What matters of it; None when the request is none for the short way."""
-        head = Head(verdict.client, verdict.headers)
-        accept = kind = b""
-        for name, value in headers:
-            if name == b"content-length":
-                if not value.isdigit() or int(value) > self._max_body_bytes:
-                    return None
-            elif name == b"accept":
-                accept = accept + b"," + value if accept else value
-            elif name == b"content-type":
-                kind = value
-            elif name == b"mcp-session-id":
-                head.session = value
-            elif name == b"mcp-protocol-version":
-                head.version = value
-            elif name == b"mcp-method":
-                head.method = value
-            elif name == b"mcp-name":
-                head.name = value
-            elif name in _UNUSUAL or name.startswith(_MIRRORED):
-                return None
-        if not _accepts_both(accept) or kind.partition(b";")[0].strip() != b"application/json":
-            return None
-        if not head.session:
-            return head if head.version in _MODERN_VERSIONS else None
+        head = read_head(verdict.client, verdict.headers, headers, self._max_body_bytes)
+        if head is None or not head.session:
+            return head if head is not None and head.version in _MODERN_VERSIONS else None
         session = self._sessions.get(head.session)
         if session is None or session.who != head.who or (head.version and head.version not in _VERSIONS):
             return None
@@ -291,6 +255,12 @@ class HttpShortWay:
         request = gate.admit(message)
         if request is not None and (begun := self._begin(request, head, exchange, session)) is not None:
             return begun
+        if (id_json := gate.admit_list(message)) is not None:
+            session.holder.hold()
+            answered = self._answer_list(id_json, session.version, head, exchange)
+            session.holder.release()
+            if answered is not None:
+                return answered
         if (key := correlation_key(message.id)) is not None and message.method is not None:
             gate.forwarded(message)
             scope["state"][ENDED] = partial(gate.answered, key, is_success=False)
@@ -305,6 +275,8 @@ class HttpShortWay:
             if head.name == request.name.encode("utf-8", "surrogatepass") and not self._mirrors(request.name):
                 return self._begin(request, head, exchange, None)
             return None
+        if head.method == _LIST and not head.name and (id_json := read_list(message, accepted)) is not None:
+            return self._answer_list(id_json, head.version.decode(), head, exchange)
         envelope = envelope_of(message)
         if envelope is not None and envelope not in accepted:
             scope["state"][ANSWERED] = partial(self._accept, place, envelope)
@@ -324,9 +296,18 @@ class HttpShortWay:
         return None
 
     def ended(self, call: "_HttpCall") -> None:
-        """A call that had begun is over."""
-        self._in_flight.end(call.client.key)
+        """A call that had begun is over; while its answer waits for its client to read it counts all the same."""
+        call.exchange.when_taken(partial(self._in_flight.end, call.client.key))
         self.on_end()
+
+    def _answer_list(self, id_json: bytes, version: str, head: Head, exchange: Exchange) -> RawAnswer | None:
+        """Answer with the tools, where they are ready as bytes."""
+        listed = self._ready_list(head.client, version)
+        if listed is None or self._drain.closing.cancelled or self._in_flight.begin(head.client.key):
+            return None
+        exchange.answer(b'{"jsonrpc":"2.0","id":', id_json, b',"result":', listed, b"}")
+        exchange.when_taken(partial(self._in_flight.end, head.client.key))
+        return NOBODY
 
     def _accept(self, place: tuple[str, bytes], envelope: Envelope) -> None:
         if sum(len(name) + len(value) for name, value in envelope) > MAX_ENVELOPE_BYTES:
@@ -361,22 +342,17 @@ class HttpShortWay:
 
     def callers(self) -> Collection[str]:
         """See `CallsPast`."""
-        return {_who(call.client) for call in self.calls}
+        return {who_of(call.client) for call in self.calls}
 
     def end_calls(self, who: str, why: str) -> None:
         """See `CallsPast`."""
         for call in tuple(self.calls):
-            if _who(call.client) == who:
+            if who_of(call.client) == who:
                 call.cancel(SESSION_ENDED, why, why)
 
     def _end_all(self) -> None:
         for call in tuple(self.calls):
             call.end()
-
-
-def _who(client: Client) -> str:
-    """Who was let in, whichever of its sessions this is."""
-    return client.key.partition("/")[0]
 
 
 def telling(app: ASGIApp) -> ASGIApp:
@@ -390,10 +366,3 @@ def telling(app: ASGIApp) -> ASGIApp:
                 ended()
 
     return tell
-
-
-@lru_cache(maxsize=64)
-def _accepts_both(accept: bytes) -> bool:
-    """Whether a client with this header takes JSON and events, as the SDK asks; a wildcard is left to the SDK."""
-    kinds = {kind.partition(b";")[0].strip().lower() for kind in accept.split(b",")}
-    return {b"application/json", b"text/event-stream"} <= kinds

@@ -271,7 +271,9 @@ class NoHolder:
 
 async def test_a_session_is_short_only_for_who_opened_it():
     """Another client that learns the id of a session could call with it."""
-    way = HttpShortWay(box_that(), b"{}", Drain(), mirrors=lambda _: False, in_flight=InFlight(1, 1))
+    way = HttpShortWay(
+        box_that(), b"{}", Drain(), mirrors=lambda _: False, ready_list=lambda *_: None, in_flight=InFlight(1, 1)
+    )
     headers = [
         (b"accept", b"application/json, text/event-stream"),
         (b"content-type", b"application/json"),
@@ -281,7 +283,7 @@ async def test_a_session_is_short_only_for_who_opened_it():
     one, other, another = (Client(name, f"token {name}/{session}") for name, session in whose)
     scope = {"headers": headers, "state": {}}
     async with AsyncExitStack() as stack:
-        way.opened("one", one, NoHolder(), stack)
+        way.opened("one", one, "2025-11-25", NoHolder(), stack)
         assert way.may_take(scope, Admitted((), one))
         assert not way.may_take(scope, Admitted((), other))
         assert scope["state"][HEAD] is None

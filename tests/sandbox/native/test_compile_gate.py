@@ -2,13 +2,13 @@
 
 import os
 import platform
-import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from support.processes.running import output
+from support.sandbox.gates import COMPILER_ONLY, COMPILERS
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import compiled
@@ -16,11 +16,6 @@ from quarterdeck_sandbox.inside import compiled
 NATIVE = Path(__file__).resolve().parents[3] / "sandbox" / "native"
 
 pytestmark = LINUX_ONLY
-
-COMPILERS = [
-    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
-    for name in ("gcc", "clang")
-]
 
 
 @pytest.fixture
@@ -32,7 +27,8 @@ def maker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return compile_gate
 
 
-@pytest.mark.parametrize("name", COMPILERS)
+@COMPILER_ONLY
+@pytest.mark.parametrize("name", COMPILERS or ("cc",))
 def test_any_compiler_makes_it_without_a_warning(
     name: str, maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +41,8 @@ def test_any_compiler_makes_it_without_a_warning(
     assert place.stat().st_mode & 0o777 == 0o755
 
 
-@pytest.mark.parametrize("name", COMPILERS)
+@COMPILER_ONLY
+@pytest.mark.parametrize("name", COMPILERS or ("cc",))
 def test_it_needs_no_library_of_the_sandboxes_view(
     name: str, maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

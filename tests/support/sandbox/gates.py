@@ -1,6 +1,8 @@
 """The programs that stand between a spawn and a program: by an interpreter, and compiled, held to the same tests."""
 
+import os
 import platform
+import shutil
 from functools import cache
 from typing import Final
 
@@ -14,6 +16,11 @@ def compiled_gate() -> tuple[str, str]:
     """The path of the compiled one, or why there is none."""
     return try_gate(platform.machine())
 
+
+COMPILERS: Final = tuple(filter(None, (os.environ.get("CC"), *filter(shutil.which, ("gcc", "clang")))))
+"""What makes the compiled one here: that of the environment, and those of the system."""
+
+COMPILER_ONLY: Final = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
 
 GATES: Final = [
     pytest.param("", id="interpreter"),

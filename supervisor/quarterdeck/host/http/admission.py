@@ -9,6 +9,7 @@ import hmac
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from math import ceil
 from typing import Final, Protocol
@@ -78,6 +79,7 @@ class Admitted:
     deck: str = ""
 
 
+@lru_cache(maxsize=64)
 def parse_authority(text: str) -> Authority | None:
     """`HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`, and nothing else; None for all else."""
     head, bracket, rest = text.partition("]")

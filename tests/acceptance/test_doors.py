@@ -107,15 +107,22 @@ def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
     assert [client.process.returncode for client in clients] == [0] * 10
 
 
-def test_a_client_is_shown_by_the_name_that_it_gave(config: Path) -> None:
+def test_a_client_is_shown_by_the_name_that_it_gave_with_what_it_asks(config: Path) -> None:
     """Who has several editors open could not tell which of them a call comes from."""
     with door(config) as old, door(config) as new:
         old.initialize()
         new.discover()
         new.list_tools()
-        found = status()
+        for _ in range(66):
+            old.send("tools/call", {"name": "s__hang", "arguments": {}})
+        eventually(lambda: (status() or {})["servers"][0]["waiting"] == 2, DEADLINE_S)
+        shown, found = quarterdeck_forked("status").stdout, status()
     assert found is not None
     assert [(client["name"], client["version"]) for client in found["clients"]] == [("raw-client", "1.0.0")] * 2
+    assert [(client["calls"], client["waiting"]) for client in found["clients"]] == [(66, 2), (0, 0)]
+    assert [client["pid"] for client in found["clients"]] == [old.process.pid, new.process.pid]
+    assert (found["servers"][0]["calls"], found["doors"], found["refused_doors"]) == (64, 3, 0)
+    assert "66 (2 wait)" in shown
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -21,7 +21,12 @@ def client_of(pid: int, proc: Path = PROC) -> Client:
     parent = _parent_of(pid, proc)
     program = _executable(parent, proc) if parent > 1 else ""
     name = f"door {pid}" + (f" of {program} (pid {parent})" if program else "")
-    return Client(name, f"door {pid}")
+    return Client(name, client_key(pid))
+
+
+def client_key(pid: int) -> str:
+    """What tells the client of the door that is process `pid` from others."""
+    return f"door {pid}"
 
 
 def _parent_of(pid: int, proc: Path) -> int:

@@ -19,6 +19,7 @@ import msgspec
 from quarterdeck.app import Product
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.config.settings import Settings
+from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 
@@ -120,6 +121,11 @@ class Deck:
         since = self._since.isoformat(timespec="seconds")
         command = served.product.settings.command if served is not None else ""
         return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name)
+
+    def queues(self) -> dict[str, CallQueue]:
+        """The calls of each of its servers."""
+        served = self.opened
+        return {id_: served.product.fleet.queue(id_) for id_ in served.product.status()} if served is not None else {}
 
     async def ended(self) -> None:
         """Wait until it has ended."""

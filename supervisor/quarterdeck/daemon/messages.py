@@ -168,6 +168,9 @@ class ClientStatus(msgspec.Struct, frozen=True):
         calls: its requests under way.
         since: ISO 8601, UTC.
         token: the name of the token that it shows over HTTP; empty for a door.
+        waiting: those of its calls that wait for their turn at a server.
+        rate: its requests of the last minute.
+        refused: its requests that met a bound of a connection.
     """
 
     name: str
@@ -178,6 +181,26 @@ class ClientStatus(msgspec.Struct, frozen=True):
     calls: int
     since: str
     token: str = ""
+    waiting: int = 0
+    rate: int = 0
+    refused: int = 0
+
+
+class ServerStatus(msgspec.Struct, frozen=True):
+    """The calls of one server of a deck, or of several decks that share it.
+
+    Attributes:
+        deck: the key of the deck; of one that has it.
+        calls: what it works on, or was given.
+        waiting: what waits for its turn, of all clients.
+        refused: how often each limit refused a call; those that did.
+    """
+
+    id: str
+    deck: str
+    calls: int
+    waiting: int
+    refused: dict[str, int]
 
 
 class DeckStatus(msgspec.Struct, frozen=True):
@@ -227,6 +250,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     Attributes:
         stays: whether it ends only when told to.
         http: where it was to listen; None where nobody wished it.
+        doors: connections, of `max_doors`; `refused_doors` were too many.
     """
 
     pid: int
@@ -236,6 +260,10 @@ class DaemonStatus(msgspec.Struct, frozen=True):
     clients: tuple[ClientStatus, ...] = ()
     decks: tuple[DeckStatus, ...] = ()
     http: HttpStatus | None = None
+    servers: tuple[ServerStatus, ...] = ()
+    doors: int = 0
+    max_doors: int = 0
+    refused_doors: int = 0
 
 
 class BadHandoverError(ValueError):

@@ -19,17 +19,18 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.host.raw_calls import Interrupted
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
 from quarterdeck.tools import session_notes
 from quarterdeck.tools.session_notes import SessionNotes
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
-from .client_names import client_of
+from .client_names import client_key, client_of
 from .connection import Door, DoorError, NobodyError
 from .decks import Deck, DeckEndedError, Decks, RefusalError, ToRefusal, current_deck
 from .http_listening import HttpListening
-from .messages import ACCEPTED, ANSWER, REFUSED, Ask, ClientStatus, DaemonStatus, Handover, Order, frame
+from .messages import ACCEPTED, ANSWER, REFUSED, Ask, ClientStatus, DaemonStatus, Handover, Order, ServerStatus, frame
 from .session_memory import NoMemoryError, SessionMemory
 
 MAX_DOORS: Final = 512
@@ -76,7 +77,8 @@ class DoorServer:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._attending: set[asyncio.Task[None]] = set()
-        self._sessions: set[_Session] = set()
+        self._sessions: dict[_Session, None] = {}  # in the order in which they came
+        self._refused = 0
         self.changed = asyncio.Event()
         self._is_told_to_stay = False
         self.order: Order | None = None
@@ -132,10 +134,31 @@ class DoorServer:
         guests, http = (self._http.clients(), self._http.status) if self._http is not None else ((), None)
         clients = sorted((*doors, *guests), key=lambda client: client.since)
         decks = tuple(deck.status() for deck in self._decks)
-        return DaemonStatus(os.getpid(), CLIENT_VERSION, _iso(self._since), self.stays, tuple(clients), decks, http)
+        return DaemonStatus(
+            os.getpid(),
+            CLIENT_VERSION,
+            _iso(self._since),
+            self.stays,
+            tuple(clients),
+            decks,
+            http,
+            self._servers(),
+            len(self._attending),
+            MAX_DOORS,
+            self._refused,
+        )
+
+    def _servers(self) -> tuple[ServerStatus, ...]:
+        """The load of each server, once."""
+        seen: dict[CallQueue, ServerStatus] = {}
+        for deck in self._decks:
+            for id_, queue in deck.queues().items():
+                seen.setdefault(queue, ServerStatus(id_, deck.key, *queue.load, queue.refused))
+        return tuple(seen.values())
 
     def _take_in(self, accepted: socket.socket) -> None:
         if len(self._attending) >= MAX_DOORS:
+            self._refused += 1
             _log.warning("a door was not let in: %d are open", MAX_DOORS)
             with suppress(OSError), accepted:
                 accepted.setblocking(False)  # noqa: FBT003 - takes no keyword
@@ -195,7 +218,7 @@ class DoorServer:
             await door.tell(REFUSED, str(error))
             return
         session = _Session(door, handover, memory)
-        self._sessions.add(session)
+        self._sessions[session] = None
         serving = asyncio.create_task(self._serve(session))
         leaving = asyncio.create_task(door.until_left())
         try:
@@ -205,7 +228,7 @@ class DoorServer:
             leaving.cancel()
             serving.cancel()
             await carried_through(partial(asyncio.wait, [serving, leaving]))
-            self._sessions.discard(session)
+            del self._sessions[session]
             memory.close()
             if self.order is not Order.REPLACE:
                 await carried_through(partial(door.end, 0 if serving.cancelled() else serving.result()))
@@ -308,9 +331,17 @@ class _Session:
     def status(self) -> ClientStatus:
         """Who it is."""
         memory, handover = self._memory, self.handover
-        key = self.deck.key if self.deck is not None else ""
+        deck, me = self.deck, client_key(self.door.peer.pid)
         return ClientStatus(
-            *memory.client, self.door.peer.pid, key, handover.request.cwd, memory.under_way, _iso(self._since)
+            *memory.client,
+            self.door.peer.pid,
+            deck.key if deck is not None else "",
+            handover.request.cwd,
+            memory.under_way,
+            _iso(self._since),
+            waiting=sum(queue.waiting_of(me) for queue in deck.queues().values()) if deck is not None else 0,
+            rate=memory.rate.last_minute(),
+            refused=memory.refusals,
         )
 
     async def _end_greeting(self) -> FirstLine:

@@ -19,6 +19,11 @@ _REFUSALS: Final = {
     Place.TOO_LARGE: f"the calls of this client that wait for the server hold {MAX_WAITING_BYTES:,} bytes already",
 }
 
+_LIMITS: Final = {Place.TOO_MANY: "calls that wait", Place.TOO_LARGE: "bytes that wait"}
+
+DEADLINE: Final = "time to wait"
+"""The limit that a call meets whose turn does not come before its deadline."""
+
 _RESOLUTION_S: Final = 0.001
 """Of the loop's timers, which may come early by as much."""
 
@@ -41,6 +46,7 @@ class CallQueue:
     def __init__(self) -> None:
         """No call is under way."""
         self._turns: Turns[QueuedCall] = Turns()
+        self._refused = dict.fromkeys((*_LIMITS.values(), DEADLINE), 0)
         self._giving: asyncio.Handle | None = None
         self._expiring: asyncio.TimerHandle | None = None
 
@@ -59,6 +65,7 @@ class CallQueue:
         elif place is Place.WAITS:
             self._expire_at(until)
         else:
+            self._refused[_LIMITS[place]] += 1
             return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, _REFUSALS[place], "busy")
         return None
 
@@ -72,6 +79,20 @@ class CallQueue:
         self._turns.end(call, answered_at)
         if self._giving is None and self._turns.waiting:
             self._giving = asyncio.get_running_loop().call_soon(self._give)
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """How many calls the server has, and how many wait for it."""
+        return self._turns.given, self._turns.waiting
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Which limit refused how many calls, those that did."""
+        return {limit: count for limit, count in self._refused.items() if count}
+
+    def waiting_of(self, client: Hashable) -> int:
+        """How many calls of this client wait."""
+        return self._turns.waiting_of(client)
 
     def _give(self) -> None:
         self._giving = None
@@ -93,6 +114,7 @@ class CallQueue:
     def _expire(self) -> None:
         self._expiring = None
         for call in self._turns.expire(monotonic() + _RESOLUTION_S):
+            self._refused[DEADLINE] += 1
             words = "its deadline passed while it waited for others to end"
             call.fail(ProtocolFault.not_sent(FaultKind.TIMEOUT, words, "busy"))
         if (when := self._turns.expires_at) < inf:

@@ -141,6 +141,9 @@ class Journal:
     def began(self, id_json: bytes, kind: RequestKind) -> None:
         """A request is under way; by its id as JSON, for 1 is another one than "1"."""
 
+    def refused(self) -> None:
+        """A request met a bound of the connection."""
+
     def ended(self, id_json: bytes) -> None:
         """It is not any more: its answer, if it gets one, has been written."""
 

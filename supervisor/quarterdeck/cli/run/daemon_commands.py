@@ -16,7 +16,15 @@ from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import duration, printable
 from quarterdeck.config.places.paths import UnsafePathError, state_dir
 from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
-from quarterdeck.daemon.messages import ClientStatus, DaemonStatus, DeckStatus, HttpStatus, HttpWish, Order
+from quarterdeck.daemon.messages import (
+    ClientStatus,
+    DaemonStatus,
+    DeckStatus,
+    HttpStatus,
+    HttpWish,
+    Order,
+    ServerStatus,
+)
 from quarterdeck.daemon.place import (
     SOCKET_NAME,
     NoAnswerError,
@@ -29,7 +37,9 @@ from quarterdeck.daemon.place import (
 from quarterdeck.daemon.start import log_path, start_daemon
 from quarterdeck.host.http.admission import DECKS_PATH, PATH
 
-CLIENTS: Final = ("CLIENT", "VERSION", "PID OR TOKEN", "CALLS", "SINCE", "DECK", "FOLDER")
+CLIENTS: Final = ("CLIENT", "VERSION", "PID OR TOKEN", "CALLS", "RATE", "SINCE", "DECK", "FOLDER")
+
+SERVERS: Final = ("SERVER", "DECK", "CALLS", "WAITING", "REFUSED")
 
 DECKS: Final = ("DECK", "READY", "NATIVE", "SINCE", "FILES")
 
@@ -131,6 +141,11 @@ def status(json: options.Json = False) -> None:
     print_line()
     names = {deck.key: deck.name or deck.key for deck in found.decks}
     _print_rows(CLIENTS, [_client_row(client, names) for client in found.clients])
+    if busy := [server for server in found.servers if server.calls or server.waiting or server.refused]:
+        print_line()
+        _print_rows(SERVERS, [_server_row(server, names) for server in busy])
+    if found.refused_doors:
+        print_line(f"{found.refused_doors} clients were one too many: {found.max_doors} may be connected.", "yellow")
 
 
 def _print_http(http: HttpStatus) -> None:
@@ -161,7 +176,14 @@ def _client_row(client: ClientStatus, decks: Mapping[str, str]) -> tuple[str, ..
     who = printable(client.name) or "-", printable(client.version) or "-"
     how = f"token {client.token}" if client.token else str(client.pid)
     deck = decks.get(client.deck, client.deck) or "opening"
-    return *who, how, str(client.calls), _age(client.since), deck, printable(client.cwd) or "-"
+    calls = f"{client.calls} ({client.waiting} wait)" if client.waiting else str(client.calls)
+    rate = f"{client.rate}/min" + (f", {client.refused} refused" if client.refused else "")
+    return *who, how, calls, rate, _age(client.since), deck, printable(client.cwd) or "-"
+
+
+def _server_row(server: ServerStatus, decks: Mapping[str, str]) -> tuple[str, ...]:
+    refused = ", ".join(f"{count} ({limit})" for limit, count in server.refused.items()) or "-"
+    return server.id, decks.get(server.deck, server.deck), str(server.calls), str(server.waiting), refused
 
 
 def _print_rows(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

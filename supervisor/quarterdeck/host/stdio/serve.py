@@ -285,6 +285,7 @@ class _Connection:
     def _forward(self, line: bytes, message: ClientMessage) -> None:
         request_id = message.id if isinstance(message.id, int | str) else None
         if request_id is not None and self._gate.in_flight >= MAX_IN_FLIGHT:
+            self._journal.refused()
             self._refuse(request_id, BUSY, f"more than {MAX_IN_FLIGHT:,} requests are under way")
             return
         try:

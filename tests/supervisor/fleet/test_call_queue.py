@@ -1,0 +1,55 @@
+"""The queue of one server, as `status` shows it."""
+
+import pytest
+
+from quarterdeck.fleet import call_queue
+from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.fleet.core import turns
+from quarterdeck_protocol.faults import ProtocolFault
+
+pytestmark = pytest.mark.anyio
+
+
+class Call:
+    """A call that notes what becomes of it."""
+
+    def __init__(self) -> None:
+        self.fault: ProtocolFault | None = None
+
+    def start(self) -> None:
+        """It has its turn."""
+
+    def fail(self, fault: ProtocolFault) -> None:
+        """It has none."""
+        self.fault = fault
+
+
+async def test_what_a_server_works_on_what_waits_and_what_was_refused_can_be_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody could tell a server that is slow from one that somebody floods, nor which bound calls met."""
+    monkeypatch.setattr(turns, "MAX_WAITING", 2)
+    queue, calls = CallQueue(), [Call() for _ in range(turns.WIDTH + 3)]
+    assert (queue.load, queue.refused) == ((0, 0), {})
+    refused = [queue.add("flood", call, 1, float("inf")) for call in calls]
+    assert queue.load == (turns.WIDTH, 2)
+    assert (queue.waiting_of("flood"), queue.waiting_of("calm")) == (2, 0)
+    assert refused[-1] is not None
+    assert refused[-1].code == "busy"
+    assert queue.refused == {"calls that wait": 1}
+    for call in calls:
+        queue.leave(call)
+    assert queue.load == (0, 0)
+    assert queue.refused == {"calls that wait": 1}
+
+
+async def test_a_call_that_waited_for_too_long_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that lets every deadline pass would look like an idle one."""
+    queue, calls = CallQueue(), [Call() for _ in range(turns.WIDTH + 1)]
+    for call in calls:
+        queue.add("one", call, 1, 5.0)
+    monkeypatch.setattr(call_queue, "monotonic", lambda: 6.0)
+    queue._expire()
+    assert queue.refused == {call_queue.DEADLINE: 1}
+    assert calls[-1].fault is not None
+    assert queue.load == (turns.WIDTH, 0)

@@ -23,9 +23,10 @@ def load(kind: WorkerKind) -> Kind:
     """Import all that workers of this kind need."""
     match kind:
         case WorkerKind.STDIO:
+            from .stdio import rehearsal
             from .stdio import run as stdio
 
-            return Kind(stdio.run_server, stdio.warm_up)
+            return Kind(stdio.run_server, rehearsal.rehearse)
         case WorkerKind.REMOTE:
             from .remote import run as remote
 

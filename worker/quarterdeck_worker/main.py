@@ -58,7 +58,12 @@ def work(order: SpawnOrder, run_server: RunServer, owner_fd: int | None = None) 
     """
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a server leaves behind goes to init then
         adopt_orphans()
-    return asyncio.run(_serve(order, run_server, owner_fd))
+    # Not `asyncio.run`: its care for an interrupt from a terminal costs 150 KiB, and none reaches a worker.
+    loop = asyncio.SelectorEventLoop()
+    try:
+        return loop.run_until_complete(_serve(order, run_server, owner_fd))
+    finally:
+        loop.close()
 
 
 def be_quiet() -> None:

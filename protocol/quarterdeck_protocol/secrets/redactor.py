@@ -8,6 +8,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -36,10 +37,15 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
+        self._secrets = tuple(secrets)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[bytes] | None:
+        """What is taken out; made for the first text, as most servers never write one."""
+        spellings = {spelling for secret in self._secrets for spelling in _spellings(secret)}
         # The longest first: a part of one may be another.
         patterns = [_pattern(each) for each in sorted(spellings, key=lambda each: (-len(each), each))]
-        self._pattern = re.compile(b"|".join(patterns)) if patterns else None
+        return re.compile(b"|".join(patterns)) if patterns else None
 
     def clean(self, text: bytes) -> bytes:
         """`text` without them."""

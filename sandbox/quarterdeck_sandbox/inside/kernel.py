@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 PR_SET_PDEATHSIG = 1
-PR_SET_NAME = 15
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
@@ -124,10 +123,8 @@ def tell_end_of_parent(number: int) -> None:
 
 def set_process_name(name: bytes) -> None:
     """Be called `name`, of which the kernel keeps 15 bytes."""
-    import ctypes
-
-    text = ctypes.create_string_buffer(name)
-    _prctl(PR_SET_NAME, ctypes.addressof(text))
+    with open("/proc/self/comm", "wb", buffering=0) as file:
+        file.write(name)
 
 
 def clear_ambient() -> None:

@@ -69,7 +69,8 @@ def raise_oom_score(points: int) -> None:
     if (present := _present()) is None or points <= _raised:
         return
     try:
-        _SCORE.write_text(str(min(MOST_OOM_SCORE, present + points - _raised)))
+        with open(_SCORE, "wb", buffering=0) as file:
+            file.write(b"%d" % min(MOST_OOM_SCORE, present + points - _raised))
     except OSError:
         return  # a container that forbids it
     _raised = points
@@ -83,7 +84,8 @@ def oom_score_of_confined() -> int | None:
 
 def _present() -> int | None:
     try:
-        return int(_SCORE.read_text())
+        with open(_SCORE, "rb", buffering=0) as file:
+            return int(file.read())
     except (OSError, ValueError):
         return None
 

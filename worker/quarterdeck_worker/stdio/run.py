@@ -61,7 +61,3 @@ async def _greet(served: ServerProcess) -> None:
     if outcome is None or isinstance(outcome, GreetingFailed):
         await served.settle()
         raise ServerFault(served.not_greeted(outcome))
-
-
-def warm_up() -> None:
-    """Have what each worker would build at its first use."""

@@ -66,6 +66,10 @@ Report = Callable[[ProgressNote], None]
 class Allowance(Protocol):
     """What a client may use."""
 
+    @property
+    def max_result_bytes(self) -> int | None:
+        """Of one result; None for what the servers' own limits let through."""
+
     def allows(self, tool: str) -> bool:
         """Whether the tool of this name, `server__tool` or a native one's, may be listed and called."""
 

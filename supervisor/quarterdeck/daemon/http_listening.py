@@ -92,8 +92,9 @@ class HttpListening:
         told = (problem.message, problem.remedy) if problem is not None else ("", "")
         if running is None:
             return HttpStatus("", *told)
-        in_flight = running.face.in_flight
-        return HttpStatus(running.url, *told, in_flight.total, in_flight.together, running.wish)
+        in_flight, held = running.face.in_flight, running.face.held
+        counted = in_flight.total, in_flight.together, held.total, held.together
+        return HttpStatus(running.url, *told, *counted, running.wish)
 
     def clients(self) -> tuple[ClientStatus, ...]:
         """Who is there."""

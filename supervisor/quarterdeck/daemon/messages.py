@@ -233,6 +233,7 @@ class HttpStatus(msgspec.Struct, frozen=True):
         problem: why it does not listen as was wished; empty without one.
         remedy: what can be done about that.
         requests: open ones, of `max_requests` before shares count.
+        held_bytes: of large requests and of answers that are not read, of `max_held_bytes` before shares count.
         wish: what would have another daemon listen at the same place.
     """
 
@@ -241,6 +242,8 @@ class HttpStatus(msgspec.Struct, frozen=True):
     remedy: str = ""
     requests: int = 0
     max_requests: int = 0
+    held_bytes: int = 0
+    max_held_bytes: int = 0
     wish: HttpWish | None = None
 
 

@@ -32,7 +32,7 @@ from quarterdeck_protocol.tools import (
     WireResult,
 )
 
-from .results import bad_result, fault_result, outcome_result, text_result, whole_result
+from .results import bad_result, fault_result, outcome_result, refused_result, text_result, whole_result
 
 PROGRESS_BACKLOG: Final = 64
 """Progress notes that wait for a slow client; more are dropped, the result never is."""
@@ -98,6 +98,7 @@ class ClientCall:
         meta: the caller's own `_meta` as JSON, without envelope keys and progress token; empty for none.
         tell: sends progress notes, None when the client wants none.
         client: who the client is.
+        hold: keeps a server's result until it is read, see `refused_result`; None where that is bounded otherwise.
     """
 
     id: str
@@ -107,6 +108,7 @@ class ClientCall:
     meta: bytes = b""
     tell: Tell | None = None
     client: Client = ANONYMOUS
+    hold: Callable[[Client, int], str] | None = None
 
 
 async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
@@ -170,6 +172,8 @@ async def _run_raw(
         if ended.done():
             return
         try:
+            if isinstance(end, WireResult) and call.hold is not None:
+                end = refused_result(call.client, len(end.body), call.hold) or end
             if isinstance(end, WireResult):
                 ended.set_result(whole_result(end, is_modern=call.is_modern))
             else:

@@ -154,6 +154,9 @@ OnOpened = Callable[[ServerSession, Client], None]
 CLIENT: Final = "quarterdeck.client"
 """In the state of an HTTP request's scope: the `Client` that it comes from."""
 
+HOLD: Final = "quarterdeck.hold"
+"""In the state of an HTTP request's scope: keeps a result for its client, see `refused_result`."""
+
 Context = ServerRequestContext[ResultSlot, Any]
 
 
@@ -318,6 +321,7 @@ class McpServer(Server[ResultSlot]):
             meta=_own_meta(meta),
             tell=_teller(context) if "progressToken" in meta else None,
             client=self._client_of(context),
+            hold=context.request.scope["state"].get(HOLD) if context.request is not None else None,
         )
         # One client over one connection is bounded where its requests are read.
         if not self._is_alone and (refused := self.calls.begin(call.client.key)):

@@ -4,16 +4,16 @@ The result of a server's tool passes whole; a native outcome becomes text.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object
-from quarterdeck_protocol.tools import ToolOutcome, WireResult
+from quarterdeck_protocol.tools import Client, ToolOutcome, WireResult
 
 FAULT_META_KEY: Final = "quarterdeck/fault"
 """`_meta` key of a fault's result: kind, code and delivery, so that a program need not read the text."""
@@ -45,6 +45,26 @@ def fault_result(fault: ProtocolFault) -> dict[str, object]:
 def bad_result(reason: object) -> ProtocolFault:
     """The fault of a body that may not reach a client."""
     return ProtocolFault(FaultKind.TOOL_ERROR, f"the server's result cannot be passed on: {reason}", code="bad_result")
+
+
+def refused_result(client: Client, size: int, hold: Callable[[Client, int], str]) -> ProtocolFault | None:
+    """The fault in place of a result that is too much for its client; None for one that `hold` counts.
+
+    Args:
+        client: whose it is.
+        size: of the result, bytes.
+        hold: keeps so much until it is read; empty when it was counted, else which bound it met.
+    """
+    most = client.allowance.max_result_bytes if client.allowance is not None else None
+    if most is not None and size > most:
+        message = f"the result has {size:,} bytes, of {most:,} that the token {client.name!r} allows"
+        code = "result_too_large"
+    elif refused := hold(client, size):
+        message = f"the result of {size:,} bytes is not kept: {refused}: read the answers that are there"
+        code = "busy"
+    else:
+        return None
+    return ProtocolFault(FaultKind.TOOL_ERROR, message, code=code, delivery=Delivery.ANSWERED)
 
 
 def render(output: object) -> str:

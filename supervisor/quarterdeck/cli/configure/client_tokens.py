@@ -71,6 +71,10 @@ def create(
     rate: Annotated[
         str | None, Option("--rate", metavar="N/s|N/m|N/h", help="At most so many requests.", show_default=False)
     ] = None,
+    max_result: Annotated[
+        str | None,
+        Option("--max-result", metavar="SIZE", help="No result larger than this: 65536, 64K, 2M.", show_default=False),
+    ] = None,
     expires: Annotated[
         str | None, Option("--expires", metavar="SPAN", help="For how long: 12h, 30d, 4w.", show_default=False)
     ] = None,
@@ -78,7 +82,7 @@ def create(
 ) -> None:
     """Make a token for one client over HTTP, and print it, this once."""
     from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
-    from quarterdeck.host.http.grants import Grant, check_name, check_patterns, parse_rate, parse_span
+    from quarterdeck.host.http.grants import Grant, check_name, check_patterns, parse_rate, parse_size, parse_span
     from quarterdeck.host.http.token_file import TokensError, add_grant
 
     now = time.time()
@@ -86,6 +90,7 @@ def create(
         check_name(name)
         servers, tools = check_patterns(server or ()), check_patterns(tool or ())
         limit = parse_rate(rate) if rate is not None else None
+        most = parse_size(max_result) if max_result is not None else None
         until = now + parse_span(expires) if expires is not None else None
     path = tokens_path()
     with as_command_error(UnsafePathError, OSError, remedy=_REPAIR):
@@ -103,6 +108,7 @@ def create(
             rate=limit,
             expires_at=until,
             decks=decks,
+            max_result_bytes=most,
         )
 
     with (
@@ -238,6 +244,7 @@ def _view(grant: "Grant", now: float) -> dict[str, object]:
         "tools": list(grant.tools),
         "profile": _profile(grant) or None,
         "rate": str(rate) if rate is not None else None,
+        "max_result_bytes": grant.max_result_bytes,
         "created_at": _moment(grant.created_at),
         "expires_at": _moment(grant.expires_at),
         "revoked_at": _moment(grant.revoked_at),

@@ -150,12 +150,17 @@ def status(json: options.Json = False) -> None:
 
 def _print_http(http: HttpStatus) -> None:
     if http.url:
-        open_now = f"{http.requests} of {http.max_requests} requests are open"
+        open_now = f"{http.requests:,} of {http.max_requests:,} requests are open"
+        held = f"{_mebibytes(http.held_bytes)} of {_mebibytes(http.max_held_bytes)} MiB are held"
         print_line(f"It listens at {http.url}; a deck is at {http.url.removesuffix(PATH)}{DECKS_PATH}NAME{PATH}.")
-        print_line(f"Over HTTP {open_now}.")
+        print_line(f"Over HTTP {open_now}, {held} of what they and unread answers contain.")
     if http.problem:
         print_line(f"HTTP: {printable(http.problem)}", "yellow")
         print_line(f"  fix: {printable(http.remedy)}", "yellow")
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 1024**2:.0f}"
 
 
 def _checked(address: str) -> str:

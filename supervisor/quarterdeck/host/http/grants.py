@@ -29,6 +29,8 @@ MAX_NAME_CHARS: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([smh])")
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_SIZE: Final = re.compile(r"([1-9][0-9]{0,9})([KMG]?)")
+_UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 RESERVED: Final = frozenset({"owner"})
@@ -65,6 +67,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         rate: of its requests; None for any.
         expires_at: None for never.
         revoked_at: None unless it was.
+        max_result_bytes: of one result; None for what the servers' own limits let through.
         decks: the names of the daemon's decks that it opens; empty for the user's own, and for what has no name.
     """
 
@@ -78,6 +81,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
     revoked_at: float | None = None
     decks: tuple[str, ...] = ()
+    max_result_bytes: int | None = None
 
     @property
     def client(self) -> Client:
@@ -87,7 +91,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_limited(self) -> bool:
         """Whether it shows less than everything."""
-        return bool(self.servers or self.tools or self.profile)
+        return bool(self.servers or self.tools or self.profile or self.max_result_bytes)
 
     def state(self, now: float) -> GrantState:
         """How it stands."""
@@ -222,6 +226,17 @@ def parse_span(text: str) -> float:
     if (found := _SPAN.fullmatch(text)) is None:
         raise ValueError(f"{text!r} is not a span of time")
     return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def parse_size(text: str) -> int:
+    """The bytes of `65536`, `64K` or `2M`.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    if (found := _SIZE.fullmatch(text)) is None:
+        raise ValueError(f"{text!r} is not a size")
+    return int(found[1]) * _UNITS[found[2]]
 
 
 def check_patterns(patterns: Iterable[str]) -> tuple[str, ...]:

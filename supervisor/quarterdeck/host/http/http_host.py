@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
+from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import connection_of
 from quarterdeck.host.provider import ProviderHostImpl
@@ -61,12 +62,15 @@ class HttpHost:
         has_ended: whether it takes no more requests.
     """
 
-    def __init__(self, host: ProviderHostImpl, in_flight: InFlight, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(
+        self, host: ProviderHostImpl, in_flight: InFlight, held: HeldBytes, max_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
         """A host that nobody has reached yet.
 
         Args:
             host: what is served.
             in_flight: what is open of each client, here and at other hosts of the same listener.
+            held: likewise what is kept for each.
             max_body_bytes: of one request.
         """
         self._server = server = host.make_server()
@@ -75,7 +79,7 @@ class HttpHost:
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
             max_request_body_size=max_body_bytes,
         )
-        limit = RequestLimit(StreamableHTTPASGIApp(self._manager), in_flight)
+        limit = RequestLimit(StreamableHTTPASGIApp(self._manager), in_flight, held, max_body_bytes)
         self.requests: Final = _Requests(limit)
         self.short_way: Final = HttpShortWay(
             host.box,
@@ -84,6 +88,7 @@ class HttpHost:
             mirrors=server.mirrors_headers,
             ready_list=server.ready_list,
             in_flight=in_flight,
+            held=held,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
         )
@@ -124,7 +129,13 @@ class HttpHost:
     def clients(self) -> tuple[HttpClient, ...]:
         """Who is there: each legacy session, and of clients without sessions those that were here lately."""
         legacy = (self._view(*session) for session in self._sessions.values())
-        return (*legacy, *(self._view(*guest) for guest in self.short_way.guests()))
+        return (
+            *legacy,
+            *(
+                self._view(each.client, each.info, each.since)
+                for each in self.short_way.guests.present(self._in_flight.of)
+            ),
+        )
 
     def _view(self, client: Client, info: Implementation | ClientInfo | None, since: datetime) -> HttpClient:
         name, version = (info.name, info.version) if info is not None else ("", "")

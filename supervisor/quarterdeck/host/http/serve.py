@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck.host.provider import ProviderHostImpl
@@ -28,7 +29,7 @@ from .connection import Scope as Head
 from .http_host import HttpHost
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
-from .request_limit import MAX_REQUESTS, MAX_REQUESTS_EACH
+from .request_limit import MAX_HELD, MAX_HELD_EACH, MAX_REQUESTS, MAX_REQUESTS_EACH
 from .short_way import telling
 from .token_clients import SESSIONS, TokenClients, answer
 from .token_file import GrantReader
@@ -76,19 +77,21 @@ class HttpFace:
 
     Attributes:
         in_flight: the requests that are open.
+        held: what is kept for clients.
         clients: who they come from.
     """
 
     def __init__(self, options: HttpOptions) -> None:
         """Nobody is there yet."""
         self.in_flight: Final = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
+        self.held: Final = HeldBytes(MAX_HELD_EACH, MAX_HELD)
         grants = GrantReader(options.tokens) if options.tokens is not None else None
         self.clients: Final = TokenClients(grants.current) if grants is not None else TokenClients()
         self._options = options
 
     def host(self, host: ProviderHostImpl) -> HttpHost:
         """A host for its clients, to be run by `run_host`."""
-        return HttpHost(host, self.in_flight, self._options.max_body_bytes)
+        return HttpHost(host, self.in_flight, self.held, self._options.max_body_bytes)
 
     async def run_host(self, host: HttpHost) -> None:
         """Run a host of ours, and have it end the sessions of tokens that end."""

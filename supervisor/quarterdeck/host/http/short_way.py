@@ -8,12 +8,9 @@ envelope, under the same version header, from the same client.  Everything else 
 ids in use, headers that mirror arguments, large bodies, and whatever comes while serving ends.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from time import monotonic
 from typing import Any, Final, Protocol
 
 import anyio
@@ -21,10 +18,10 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from starlette.types import ASGIApp, Receive, Send
 
 from quarterdeck.host.calls import Drain
+from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
 from quarterdeck.host.raw_calls import (
-    ClientInfo,
     ClientMessage,
     Envelope,
     Key,
@@ -34,16 +31,17 @@ from quarterdeck.host.raw_calls import (
     envelope_of,
     read_call,
     read_cancellation,
-    read_introduction,
     read_list,
     read_message,
 )
-from quarterdeck.host.wire_call import WireCall
+from quarterdeck.host.results import fault_parts, refused_result
+from quarterdeck.host.wire_call import Part, WireCall
 from quarterdeck_protocol.mcp.jsonrpc import correlation_key
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolSource
 
 from .admission import Admitted, Header
 from .connection import MAX_HELD_BYTES, NOBODY, Exchange, RawAnswer, Scope
+from .guests import Guests
 from .request_head import Head, read_head, who_of
 
 HEAD: Final = "quarterdeck.head"
@@ -60,11 +58,6 @@ MAX_ENVELOPES: Final = 256
 
 MAX_ENVELOPE_BYTES: Final = 4096
 """Of one that is remembered: a name, a version and capabilities take some hundred."""
-
-GUEST_S: Final = 60.0
-"""How long a client without sessions counts as being there after its last request."""
-
-MAX_GUESTS: Final = 256
 
 REQUEST_CANCELLED: Final = -32800
 """What the SDK answers a legacy request with that was cancelled."""
@@ -100,16 +93,6 @@ class _Session:
         self.gate.open()
 
 
-@dataclass(slots=True)
-class _Guest:
-    """A client without sessions; `seen_at` is monotonic."""
-
-    client: Client
-    info: ClientInfo | None
-    since: datetime
-    seen_at: float = 0.0
-
-
 class _HttpCall:
     """A raw call, and the exchange that it answers."""
 
@@ -119,13 +102,42 @@ class _HttpCall:
         self._way = way
         self._request = request
         self._session = session
-        self._call = WireCall(request, exchange, way.server_info, self._on_end)
+        self._call = WireCall(request, self, way.server_info, self._on_end)
+        self.answer_bytes = 0
+        """What is held of its answer."""
+
+    @property
+    def request_bytes(self) -> int:
+        """What is held of it while it is under way."""
+        return len(self._request.arguments)
+
+    @property
+    def is_congested(self) -> bool:
+        """See `Outlet`."""
+        return self.exchange.is_congested
+
+    def tell(self, message: bytes) -> None:
+        """See `Outlet`."""
+        self.exchange.tell(message)
+
+    def answer(self, *parts: Part) -> None:
+        """See `Outlet`; a result that is too much for its client is replaced by a fault that says so."""
+        size = sum(map(len, parts))
+        if size > UNCOUNTED_BYTES or self.client.allowance is not None:
+            fault = refused_result(self.client, size, self._way.hold)
+            if fault is None:
+                self.answer_bytes = size
+            else:
+                info = self._way.server_info if self._request.is_modern else None
+                id_json = self._request.id_json
+                parts = (b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *fault_parts(fault, info), b"}")
+        self.exchange.answer(*parts)
 
     def begin(self, client: Client) -> bool:
         """Start it; False when the application has to run it."""
+        self.client = client
         if not self._call.begin(self._way.box, client):
             return False
-        self.client = client
         if self._session is not None:
             self._session.gate.began(self._request, self)
             self._session.holder.hold()
@@ -161,6 +173,7 @@ class HttpShortWay:
         box: whose tools are called.
         server_info: our identity as JSON.
         calls: those under way.
+        guests: the clients without sessions.
     """
 
     def __init__(
@@ -172,6 +185,7 @@ class HttpShortWay:
         mirrors: Callable[[str], bool],
         ready_list: Callable[[Client, str], bytes | None],
         in_flight: InFlight,
+        held: HeldBytes,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
     ) -> None:
@@ -184,21 +198,23 @@ class HttpShortWay:
             mirrors: whether arguments of this tool stand in headers, too, so that the SDK has to compare them.
             ready_list: the result of `tools/list` for a client of this protocol version, where it is ready as bytes.
             in_flight: what is open of each client; what would be too much is left to the application, which refuses it.
+            held: what is kept for each client: answers that it does not read, and large arguments.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
         """
         self.box: Final = box
         self.server_info: Final = server_info
         self.calls: Final[dict[_HttpCall, None]] = {}
+        self.guests: Final = Guests()
         self.on_end: Final = on_end
         self._drain = drain
         self._mirrors = mirrors
         self._ready_list = ready_list
         self._in_flight = in_flight
+        self._held = held
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, _Session] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
-        self._guests: dict[str, _Guest] = {}
         drain.ending.on_cancel(self._end_all)
 
     def opened(self, session_id: str, client: Client, version: str, holder: Holder, stack: AsyncExitStack) -> None:
@@ -267,7 +283,7 @@ class HttpShortWay:
         return None
 
     def _take_modern(self, head: Head, message: ClientMessage, scope: Scope, exchange: Exchange) -> RawAnswer | None:
-        self._meet(head.client, message)
+        self.guests.meet(head.client, message)
         # By version, too: the SDK compared the header with the envelope when it accepted both.
         place = head.who, head.version
         accepted = self._envelopes.get(place, {})
@@ -287,18 +303,31 @@ class HttpShortWay:
     ) -> "_HttpCall | None":
         if self._drain.closing.cancelled:
             return None
-        if self._in_flight.begin(head.client.key):
+        key = head.client.key
+        if self._in_flight.begin(key):
             return None
         call = _HttpCall(self, request, exchange, session)
-        if call.begin(head.client):
-            return call
-        self._in_flight.end(head.client.key)
+        if not self._held.begin(key, call.request_bytes):
+            if call.begin(head.client):
+                return call
+            self._held.end(key, call.request_bytes)
+        self._in_flight.end(key)
         return None
 
     def ended(self, call: "_HttpCall") -> None:
         """A call that had begun is over; while its answer waits for its client to read it counts all the same."""
-        call.exchange.when_taken(partial(self._in_flight.end, call.client.key))
+        key = call.client.key
+        self._held.end(key, call.request_bytes)
+        call.exchange.when_taken(partial(self._was_read, key, call.answer_bytes))
         self.on_end()
+
+    def hold(self, client: Client, size: int) -> str:
+        """Keep so much for a client; empty when it was counted, else which bound it met."""
+        return self._held.begin(client.key, size)
+
+    def _was_read(self, key: str, size: int) -> None:
+        self._in_flight.end(key)
+        self._held.end(key, size)
 
     def _answer_list(self, id_json: bytes, version: str, head: Head, exchange: Exchange) -> RawAnswer | None:
         """Answer with the tools, where they are ready as bytes."""
@@ -317,23 +346,6 @@ class HttpShortWay:
         accepted[envelope] = None
         if len(accepted) > MAX_ENVELOPES:
             del accepted[next(iter(accepted))]
-
-    def guests(self) -> Iterator[tuple[Client, ClientInfo | None, datetime]]:
-        """The clients without sessions that were here within `GUEST_S`: who each is, and since when."""
-        until = monotonic() - GUEST_S
-        for key, guest in tuple(self._guests.items()):
-            if guest.seen_at < until and not self._in_flight.of(key):
-                del self._guests[key]
-            else:
-                yield guest.client, guest.info, guest.since
-
-    def _meet(self, client: Client, message: ClientMessage) -> None:
-        guest = self._guests.get(client.key)
-        if guest is None:
-            if len(self._guests) >= MAX_GUESTS:
-                del self._guests[next(iter(self._guests))]
-            guest = self._guests[client.key] = _Guest(client, read_introduction(message), datetime.now(UTC))
-        guest.seen_at = monotonic()
 
     def _closed(self, key: bytes, session: _Session) -> None:
         self._sessions.pop(key, None)

@@ -52,6 +52,11 @@ class GrantedTools:
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
 
+    @property
+    def max_result_bytes(self) -> int | None:
+        """See `Allowance`."""
+        return self._grant.max_result_bytes
+
     def allows(self, tool: str) -> bool:
         """See `Allowance`."""
         profile = self._grant.profile

@@ -11,6 +11,7 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.host.calls import Drain
+from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.http import serve, short_way
 from quarterdeck.host.http.admission import Admitted
 from quarterdeck.host.http.connection import MAX_HELD_BYTES
@@ -272,7 +273,13 @@ class NoHolder:
 async def test_a_session_is_short_only_for_who_opened_it():
     """Another client that learns the id of a session could call with it."""
     way = HttpShortWay(
-        box_that(), b"{}", Drain(), mirrors=lambda _: False, ready_list=lambda *_: None, in_flight=InFlight(1, 1)
+        box_that(),
+        b"{}",
+        Drain(),
+        mirrors=lambda _: False,
+        ready_list=lambda *_: None,
+        in_flight=InFlight(1, 1),
+        held=HeldBytes(1, 1),
     )
     headers = [
         (b"accept", b"application/json, text/event-stream"),

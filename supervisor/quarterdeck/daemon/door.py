@@ -7,6 +7,7 @@
 When the daemon dies, the door comes back here with the session's memory and goes through another one.
 """
 
+import errno
 import logging
 import os
 import socket
@@ -214,6 +215,8 @@ def _await_acceptance(connection: socket.socket, until: float) -> None:
         if kind == LOG:
             sys.stderr.write(text)
         elif kind == END:
+            if not (text.isascii() and text.isdigit()):
+                raise OSError(errno.EPROTO, "what listens there is no daemon of ours")
             raise EndedError(int(text))
         elif kind == ACCEPTED:
             if text != CLIENT_VERSION:

@@ -33,7 +33,7 @@ from quarterdeck.config.places.paths import (
     writing_below,
 )
 
-from .messages import HEAD_BYTES, PROTOCOL
+from .messages import HEAD_BYTES, MAX_TEXT_BYTES, PROTOCOL
 
 SOCKET_NAME: Final = "door.sock"
 
@@ -179,7 +179,9 @@ def read_frame(connection: socket.socket, until: float) -> tuple[bytes, bytes]:
         OSError: it cannot be read; among them TimeoutError.
     """
     head = _read_exactly(connection, HEAD_BYTES, until)
-    return head[:1], _read_exactly(connection, int.from_bytes(head[1:]), until)
+    if (size := int.from_bytes(head[1:])) > MAX_TEXT_BYTES:
+        raise OSError(errno.EPROTO, "what listens there is no daemon of ours")
+    return head[:1], _read_exactly(connection, size, until)
 
 
 def _read_exactly(connection: socket.socket, size: int, until: float) -> bytes:

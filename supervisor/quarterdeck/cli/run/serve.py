@@ -189,7 +189,7 @@ def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogF
     Raises:
         CommandError: it cannot be reached.
     """
-    from quarterdeck.config.places.paths import UnsafePathError
+    from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
     from quarterdeck.daemon.start import program
     from quarterdeck.host.stdio.early_reply import start_early
@@ -204,8 +204,14 @@ def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogF
         sys.exit(end.code)
     except (NotAcceptedError, UnsafePathError) as error:
         start_early()  # to tell the client why, too
-        remedy = error.remedy if isinstance(error, NotAcceptedError) else _ANOTHER_FOLDER
-        raise CommandError(ExitCode.NO_ANSWER, str(error), remedy) from error
+        match error:
+            case NotAcceptedError():
+                what, remedy = error.message, error.remedy
+            case UnusableDirectoryError():
+                what, remedy = error.what, error.remedy
+            case _:
+                what, remedy = str(error), _ANOTHER_FOLDER
+        raise CommandError(ExitCode.NO_ANSWER, what, remedy) from error
 
 
 def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "Settings":

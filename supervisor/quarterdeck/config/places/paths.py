@@ -49,7 +49,12 @@ class UnsafePathError(Exception):
 
 
 class UnusableDirectoryError(UnsafePathError):
-    """A directory that we write to cannot be written to: full, read-only, closed; the text says so, and what to do."""
+    """A directory that we write to cannot be written to: full, read-only, closed; the text says so, and what to do.
+
+    Attributes:
+        what: what is wrong with it.
+        remedy: what to do.
+    """
 
     def __init__(self, directory: Path, variable: str, error: OSError) -> None:
         why = error.strerror or str(error)
@@ -60,7 +65,9 @@ class UnusableDirectoryError(UnsafePathError):
                 what, remedy = f"{directory} cannot be written to ({why})", "make it writable"
             case _:
                 what, remedy = f"{directory} cannot be used ({why})", "make it a directory of yours"
-        super().__init__(f"{what}: {remedy}, or set {variable} to another directory")
+        self.what: Final = what
+        self.remedy: Final = f"{remedy}, or set {variable} to another directory"
+        super().__init__(f"{what}: {self.remedy}")
 
 
 @dataclass(frozen=True, slots=True)

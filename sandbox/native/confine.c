@@ -185,6 +185,14 @@ void raise_oom_score(const char *score)
     CALL(SYS_close, fd);
 }
 
+void raise_own_oom_score(int64_t score)
+{
+    char digits[24];
+    struct text text = TEXT_IN(digits);
+    add_number(&text, score);
+    raise_oom_score(digits);
+}
+
 static void take_signal(int number, uintptr_t handler)
 {
     const struct signal_action action = {handler, 0, 0, 0};

@@ -33,6 +33,7 @@ long set_apart(bool with_files);
 
 /* Have this process killed before its owner when memory runs out, as far as that is allowed. */
 void raise_oom_score(const char *score);
+void raise_own_oom_score(int64_t score);
 
 /* Reset how a signal is taken: ignored, or as a process has it at first. */
 void ignore_signal(int number);

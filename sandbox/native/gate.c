@@ -14,19 +14,9 @@ enum {
     MAX_STEP_BYTES = 4096 + 256,
     FIRST_FD = 3,
     LAST_FD_TRIED = 4096, /* where no listing says which are open: few processes have had more */
-    PROT_READ_WRITE = 3,
-    MAP_PRIVATE_ANONYMOUS = 0x22,
 };
 
 static char report_bytes[MAX_REPORT_BYTES];
-
-static void *allocate(size_t size)
-{
-    const long place = CALL(SYS_mmap, 0, size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
-    if (place < 0 && place > -4096)
-        leave(EXIT_REFUSED);
-    return (void *)place;
-}
 
 /* Read exactly so much; nothing is started for an owner who is gone. */
 static void receive(long control, void *place, size_t size)
@@ -56,6 +46,12 @@ static void send(long control, const char *bytes, size_t size)
     }
 }
 
+static bool is_complete(const struct order *order)
+{
+    return has(order, TAG_PROGRAM) && has(order, TAG_ARGUMENT) && has(order, TAG_DIRECTORY) && has(order, TAG_OWNER) &&
+           count(order, TAG_LISTENER) <= MAX_LISTENERS;
+}
+
 static struct order receive_order(long control)
 {
     unsigned char length[8];
@@ -65,10 +61,10 @@ static struct order receive_order(long control)
         size = size << 8 | length[at];
     if (!size || size > MAX_ORDER_BYTES)
         leave(EXIT_REFUSED);
-    unsigned char *bytes = allocate(size);
+    unsigned char *bytes = allocate(size, EXIT_REFUSED);
     receive(control, bytes, size);
     const struct order order = {bytes, size};
-    if (!is_sound(&order))
+    if (!is_sound(&order) || !is_complete(&order))
         leave(EXIT_REFUSED);
     return order;
 }
@@ -95,18 +91,6 @@ static void close_others(long control)
         if (fd != control)
             CALL(SYS_close, fd);
     close_listed(control);
-}
-
-/* The texts of all records of a tag, closed as `execve` wants it. */
-static const char **words(const struct order *order, int tag)
-{
-    struct record word;
-    const char **found = allocate((count(order, tag) + 1) * sizeof *found);
-    size_t number = 0;
-    for (size_t at = 0; next(order, &at, tag, &word);)
-        found[number++] = text_of(&word);
-    found[number] = 0;
-    return found;
 }
 
 static void report_to(long control, const struct order *order)
@@ -158,7 +142,8 @@ _Noreturn void gate(long control, char *const *streams, int stream_count)
         reset_signal(RESET[at]);
     struct record program;
     find(&order, TAG_PROGRAM, &program);
-    const long error = CALL(SYS_execve, text_of(&program), words(&order, TAG_ARGUMENT), words(&order, TAG_VARIABLE));
+    const char **argv = words(&order, TAG_ARGUMENT, EXIT_NO_EXEC), **env = words(&order, TAG_VARIABLE, EXIT_NO_EXEC);
+    const long error = CALL(SYS_execve, text_of(&program), argv, env);
     struct text number = TEXT_IN(digits);
     add_number(&number, -error);
     send(control, number.bytes, number.used);

@@ -33,17 +33,25 @@ enum {
     SYS_exit_group = BY_ARCHITECTURE(231, 94),
     SYS_faccessat = BY_ARCHITECTURE(269, 48),
     SYS_fcntl = BY_ARCHITECTURE(72, 25),
+    SYS_fstatfs = BY_ARCHITECTURE(138, 44),
     SYS_getdents64 = BY_ARCHITECTURE(217, 61),
+    SYS_getegid = BY_ARCHITECTURE(108, 177),
+    SYS_geteuid = BY_ARCHITECTURE(107, 175),
     SYS_getpid = BY_ARCHITECTURE(39, 172),
     SYS_getppid = BY_ARCHITECTURE(110, 173),
     SYS_kill = BY_ARCHITECTURE(62, 129),
     SYS_landlock_create_ruleset = 444,
     SYS_landlock_add_rule = 445,
     SYS_landlock_restrict_self = 446,
+    SYS_lseek = BY_ARCHITECTURE(8, 62),
     SYS_listen = BY_ARCHITECTURE(50, 201),
     SYS_mmap = BY_ARCHITECTURE(9, 222),
+    SYS_mount_setattr = 442,
+    SYS_move_mount = 429,
     SYS_newfstatat = BY_ARCHITECTURE(262, 79),
+    SYS_open_tree = 428,
     SYS_openat = BY_ARCHITECTURE(257, 56),
+    SYS_openat2 = 437,
     SYS_ppoll = BY_ARCHITECTURE(271, 73),
     SYS_prctl = BY_ARCHITECTURE(157, 167),
     SYS_prlimit64 = BY_ARCHITECTURE(302, 261),
@@ -60,11 +68,12 @@ enum {
     SYS_signalfd4 = BY_ARCHITECTURE(289, 74),
     SYS_socket = BY_ARCHITECTURE(41, 198),
     SYS_umask = BY_ARCHITECTURE(95, 166),
+    SYS_unshare = BY_ARCHITECTURE(272, 97),
     SYS_wait4 = BY_ARCHITECTURE(61, 260),
     SYS_write = BY_ARCHITECTURE(1, 64),
 };
 
-enum { ENOENT = 2, EPERM = 1, EINTR = 4, ECHILD = 10, EACCES = 13, ENOTDIR = 20, EINVAL = 22, ENOSYS = 38 };
+enum { EPERM = 1, ENOENT = 2, EINTR = 4, ECHILD = 10, EACCES = 13, ENOTDIR = 20, EINVAL = 22, ENOSYS = 38 };
 
 enum { SIGINT = 2, SIGKILL = 9, SIGPIPE = 13, SIGTERM = 15, SIGCHLD = 17, SIGCONT = 18, SIGSTOP = 19, SIGXFSZ = 25 };
 

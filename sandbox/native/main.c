@@ -2,12 +2,16 @@
 
        quarterdeck-gate gate CONTROL [STREAM…]
        quarterdeck-gate reaper CONTROL LEASH WANTS_APART [OOM_SCORE]
+       quarterdeck-gate readonly ORDER
+       quarterdeck-gate kernel SIGNAL PROGRAM [ARGUMENT…]
        quarterdeck-gate version
 
-   `inside/gate.py` and `inside/reaper.py` do the same with an interpreter, where this was not built: the reasons are
+   The modules of these names in `inside/` do the same with an interpreter, where this was not built: the reasons are
    told there, and the same tests hold both. */
 
+#include "confine.h"
 #include "gate.h"
+#include "readonly.h"
 #include "reaper.h"
 #include "text.h"
 
@@ -24,12 +28,25 @@ _Noreturn void __stack_chk_fail(void)
     leave(EXIT_SMASHED);
 }
 
+/* Execute a program as a process that gets a signal when the thread that started us ends. */
+_Noreturn static void execute(long number, char **argv, char **environment)
+{
+    if (tell_end_of_parent(number) >= 0)
+        CALL(SYS_execve, argv[0], argv, environment);
+    leave(EXIT_NO_EXEC);
+}
+
 _Noreturn static void run(int argc, char **argv)
 {
+    char **environment = argv + argc + 1;
     if (argc >= 3 && is_same(argv[1], "gate"))
         gate(number_of(argv[2]), argv + 3, argc - 3);
     if ((argc == 5 || argc == 6) && is_same(argv[1], "reaper"))
         reaper(number_of(argv[2]), number_of(argv[3]), is_same(argv[4], "1"), argc == 6 ? argv[5] : 0);
+    if (argc == 3 && is_same(argv[1], "readonly"))
+        readonly(number_of(argv[2]), environment);
+    if (argc >= 4 && is_same(argv[1], "kernel"))
+        execute(number_of(argv[2]), argv + 3, environment);
     if (argc == 2 && is_same(argv[1], "version"))
         leave(CALL(SYS_write, STDOUT, VERSION, sizeof VERSION - 1) < 0);
     leave(EXIT_USAGE);

@@ -4,7 +4,9 @@
 
 enum { HEAD_BYTES = 5, INTEGER_BYTES = 8 };
 
-enum shape { SHAPE_UNKNOWN, SHAPE_TEXT, SHAPE_NOTHING, SHAPE_INTEGER, SHAPE_PAIR, SHAPE_FILTER, SHAPE_LISTENER };
+enum { PROT_READ_WRITE = 3, MAP_PRIVATE_ANONYMOUS = 0x22, LAST_ERRNO = 4095 };
+
+enum shape { SHAPE_UNKNOWN, SHAPE_TEXT, SHAPE_STEP, SHAPE_NOTHING, SHAPE_INTEGER, SHAPE_PAIR, SHAPE_FILTER, SHAPE_LISTENER };
 
 static enum shape shape_of(int tag)
 {
@@ -18,9 +20,13 @@ static enum shape shape_of(int tag)
     case TAG_DEVICE:
     case TAG_SECRET:
     case TAG_FIXED:
+    case TAG_KEPT_OPEN:
         return SHAPE_TEXT;
+    case TAG_STEP:
+        return SHAPE_STEP;
     case TAG_CONFINE:
     case TAG_SET_APART:
+    case TAG_ALL_CLOSED:
         return SHAPE_NOTHING;
     case TAG_OPEN_FILES:
     case TAG_LANDLOCK:
@@ -52,6 +58,8 @@ static bool fits(enum shape shape, const unsigned char *payload, size_t size)
     switch (shape) {
     case SHAPE_TEXT:
         return is_text(payload, size);
+    case SHAPE_STEP: /* whether it is closed, its path */
+        return size && is_text(payload + 1, size - 1);
     case SHAPE_NOTHING:
         return size == 0;
     case SHAPE_INTEGER:
@@ -92,8 +100,7 @@ bool is_sound(const struct order *order)
             return false;
         at += HEAD_BYTES + size;
     }
-    return has(order, TAG_PROGRAM) && has(order, TAG_ARGUMENT) && has(order, TAG_DIRECTORY) && has(order, TAG_OWNER) &&
-           count(order, TAG_LISTENER) <= MAX_LISTENERS;
+    return true;
 }
 
 bool next(const struct order *order, size_t *at, int tag, struct record *found)
@@ -143,4 +150,23 @@ int64_t integer_of(const struct record *record, size_t index)
     for (size_t byte = INTEGER_BYTES; byte--;)
         value = value << 8 | record->payload[index * INTEGER_BYTES + byte];
     return (int64_t)value;
+}
+
+void *allocate(size_t size, int status)
+{
+    const long place = CALL(SYS_mmap, 0, size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+    if (place < 0 && place >= -LAST_ERRNO)
+        leave(status);
+    return (void *)place;
+}
+
+const char **words(const struct order *order, int tag, int status)
+{
+    struct record word;
+    const char **found = allocate((count(order, tag) + 1) * sizeof *found, status);
+    size_t number = 0;
+    for (size_t at = 0; next(order, &at, tag, &word);)
+        found[number++] = text_of(&word);
+    found[number] = 0;
+    return found;
 }

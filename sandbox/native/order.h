@@ -29,6 +29,9 @@ enum {
     TAG_SECRET = 's',
     TAG_FIXED = 'f',
     TAG_LIMIT_SEEN = 'l',
+    TAG_ALL_CLOSED = 'Z',
+    TAG_KEPT_OPEN = 'K',
+    TAG_STEP = 'Y',
 };
 
 enum {
@@ -46,8 +49,14 @@ struct record {
     size_t size;
 };
 
-/* Whether every record is whole, known and of its tag's shape, and what there must be is there. */
+/* Memory for as long as this program runs; leaves with `status` where there is none. */
+void *allocate(size_t size, int status);
+
+/* Whether every record is whole, known and of its tag's shape. */
 bool is_sound(const struct order *order);
+
+/* The texts of all records of a tag, closed as `execve` wants it. */
+const char **words(const struct order *order, int tag, int status);
 
 /* The next record of a tag behind `*at`, which begins at 0; false behind the last.  Only of an order that is sound. */
 bool next(const struct order *order, size_t *at, int tag, struct record *found);

@@ -206,12 +206,8 @@ long prepare(const struct order *order, long control, struct text *step)
 {
     struct record found;
     long result;
-    if (find(order, TAG_OOM_SCORE, &found)) {
-        char digits[24];
-        struct text score = TEXT_IN(digits);
-        add_number(&score, integer_of(&found, 0));
-        raise_oom_score(digits);
-    }
+    if (find(order, TAG_OOM_SCORE, &found))
+        raise_own_oom_score(integer_of(&found, 0));
     if ((result = open_listeners(order, control, step)) < 0)
         return result;
     if ((result = set_limits(order, step)) < 0)

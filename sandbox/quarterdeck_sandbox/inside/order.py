@@ -1,10 +1,10 @@
-"""The order that an owner gives to a gate, as bytes that a program without an interpreter can read in place.
+"""The orders that an owner gives to what runs here, as bytes that a program without an interpreter can read in place.
 
 Records: a byte of tag, four of the payload's length, the payload; those of one tag stay in their order.  Numbers are
 little endian, integers of 8 bytes; texts end with a zero byte and hold no other.  `sandbox/native/order.c` reads them,
 too.
 
-An order is a dictionary:
+An order for a gate is a dictionary:
 
     program, argv, env, cwd    what is executed, and where
     open_files                 the soft limit that it begins with, 0 for the one that there is
@@ -14,6 +14,12 @@ An order is a dictionary:
     confine                    None, or `landlock` (None, or the arguments of `kernel.restrict`) and `seccomp`
     set_apart, oom_score       see `kernel.set_apart` and `gate.raise_oom_score`
     probes                     what `gate.observe` is told
+
+One for `readonly` has
+
+    open                       the only paths that stay writable, none within another; None leaves all as they are
+    steps                      pairs (path, whether it is closed), parents first
+    argv, oom_score            what is executed then; the score that all of it gets, or None
 """
 
 import _socket
@@ -35,8 +41,9 @@ PROGRAM, ARGUMENT, VARIABLE, DIRECTORY, OPEN_FILES = b"PAEDF"
 RLIMIT, IDENTITY, LISTENER, CONFINE, LANDLOCK = b"LINCT"
 READ, WRITE, DEVICE, SECCOMP, SET_APART = b"RWVSX"
 OOM_SCORE, OWNER, SECRET, FIXED, LIMIT_SEEN = b"Oosfl"
+ALL_CLOSED, KEPT_OPEN, STEP = b"ZKY"
 
-TEXTS = (PROGRAM, ARGUMENT, VARIABLE, DIRECTORY, READ, WRITE, DEVICE, SECRET, FIXED)
+TEXTS = (PROGRAM, ARGUMENT, VARIABLE, DIRECTORY, READ, WRITE, DEVICE, SECRET, FIXED, KEPT_OPEN)
 INTEGERS = {RLIMIT: 2, IDENTITY: 2} | dict.fromkeys((OPEN_FILES, LANDLOCK, OOM_SCORE, OWNER, LIMIT_SEEN), 1)
 """How many of them a record has."""
 
@@ -54,8 +61,23 @@ def encode(order: "dict[str, Any]") -> bytes:
         ValueError: what cannot be said to the kernel either: a zero byte, a variable whose name is empty or has `=`, a
             text of characters that no path can have; or it is larger than `MAX_BYTES`.
     """
-    data = b"".join(_record(tag, payload) for tag, payload in _records(order))
-    if len(data) > MAX_BYTES or len(order["listen"]) > MAX_LISTENERS:
+    if len(order["listen"]) > MAX_LISTENERS:
+        raise ValueError("the order is too large")
+    return _joined(_records(order))
+
+
+def encode_closing(closing: "dict[str, Any]") -> bytes:
+    """An order for `readonly` as bytes.
+
+    Raises:
+        ValueError: as of `encode`.
+    """
+    return _joined(_records_of_closing(closing))
+
+
+def _joined(records: "Iterator[tuple[int, bytes]]") -> bytes:
+    data = b"".join(bytes((tag,)) + len(payload).to_bytes(4, "little") + payload for tag, payload in records)
+    if len(data) > MAX_BYTES:
         raise ValueError("the order is too large")
     return data
 
@@ -100,8 +122,17 @@ def _records(order: "dict[str, Any]") -> "Iterator[tuple[int, bytes]]":
         yield LIMIT_SEEN, _integers(number)
 
 
-def _record(tag: int, payload: bytes) -> bytes:
-    return bytes((tag,)) + len(payload).to_bytes(4, "little") + payload
+def _records_of_closing(closing: "dict[str, Any]") -> "Iterator[tuple[int, bytes]]":
+    for word in closing["argv"]:
+        yield ARGUMENT, _text(word)
+    if closing["open"] is not None:
+        yield ALL_CLOSED, b""
+        for path in closing["open"]:
+            yield KEPT_OPEN, _text(path)
+    for path, is_closed in closing["steps"]:
+        yield STEP, bytes((is_closed,)) + _text(path)
+    if closing["oom_score"] is not None:
+        yield OOM_SCORE, _integers(closing["oom_score"])
 
 
 def _text(text: str) -> bytes:
@@ -125,21 +156,12 @@ def decode(data: bytes) -> "dict[str, Any]":
     Raises:
         ValueError: they are none.
     """
-    found: dict[int, list[bytes]] = {}
-    at = 0
-    while at < len(data):
-        begins = at + 5
-        end = begins + int.from_bytes(data[at + 1 : begins], "little")
-        tag, payload = data[at], data[begins:end]
-        if not begins <= end <= len(data) or not _fits(tag, payload):
-            raise ValueError(f"no record: {data[at:end]!r}")
-        found.setdefault(tag, []).append(payload)
-        at = end
+    found = _read(data)
     if not all(tag in found for tag in NEEDED) or len(found.get(LISTENER, ())) > MAX_LISTENERS:
         raise ValueError("no order")
 
     def texts(tag: int) -> list[str]:
-        return [os.fsdecode(payload[:-1]) for payload in found.get(tag, ())]
+        return _texts_of(found, tag)
 
     def integers(tag: int) -> list[tuple[int, ...]]:
         return [_integers_of(payload) for payload in found.get(tag, ())]
@@ -174,14 +196,52 @@ def decode(data: bytes) -> "dict[str, Any]":
     }
 
 
+def decode_closing(data: bytes) -> "dict[str, Any]":
+    """The order for `readonly` that these bytes stand for.
+
+    Raises:
+        ValueError: they are none.
+    """
+    found = _read(data)
+    if ARGUMENT not in found:
+        raise ValueError("no order")
+    return {
+        "argv": _texts_of(found, ARGUMENT),
+        "open": _texts_of(found, KEPT_OPEN) if ALL_CLOSED in found else None,
+        "steps": [(os.fsdecode(payload[1:-1]), bool(payload[0])) for payload in found.get(STEP, ())],
+        "oom_score": next((_integers_of(payload)[0] for payload in found.get(OOM_SCORE, ())), None),
+    }
+
+
+def _read(data: bytes) -> "dict[int, list[bytes]]":
+    """The payloads of all records by tag, each of the shape of its tag."""
+    found: dict[int, list[bytes]] = {}
+    at = 0
+    while at < len(data):
+        begins = at + 5
+        end = begins + int.from_bytes(data[at + 1 : begins], "little")
+        tag, payload = data[at], data[begins:end]
+        if not begins <= end <= len(data) or not _fits(tag, payload):
+            raise ValueError(f"no record: {data[at:end]!r}")
+        found.setdefault(tag, []).append(payload)
+        at = end
+    return found
+
+
+def _texts_of(found: "dict[int, list[bytes]]", tag: int) -> list[str]:
+    return [os.fsdecode(payload[:-1]) for payload in found.get(tag, ())]
+
+
 def _fits(tag: int, payload: bytes) -> bool:
     """Whether a payload has the shape of its tag."""
     if tag in TEXTS:
         return payload.find(b"\0") == len(payload) - 1 >= 0
     if tag in INTEGERS:
         return len(payload) == INTEGERS[tag] * INTEGER_BYTES
-    if tag in (CONFINE, SET_APART):
+    if tag in (CONFINE, SET_APART, ALL_CLOSED):
         return not payload
+    if tag == STEP:
+        return _fits(KEPT_OPEN, payload[1:])
     if tag == SECCOMP:
         count, rest = divmod(len(payload), INSTRUCTION_BYTES)
         return 0 < count <= MAX_INSTRUCTIONS and not rest

@@ -10,17 +10,16 @@ undo them: who is in a namespace of less privilege may not unmount what came wit
 - Older bubblewrap (before 0.12, CVE-2026-87766) follows links where it makes mount points below writable ones.  Here
   nothing is made, and it has to make none.
 
-The order, marshalled: `open`, if there, the only paths that stay writable; `steps`, pairs (path, closed), parents
-first; `oom_score`, if there, the score that all of it gets; `argv`, what is executed then.
+The order is one of `order.encode_closing`.
 Source: mount_setattr(2), open_tree(2), move_mount(2), openat2(2), user_namespaces(7).
 """
 
-import marshal
 import os
 import struct
 
 import gate
 import kernel
+import order as orders
 
 OPEN_TREE = 428
 MOVE_MOUNT = 429
@@ -49,16 +48,15 @@ ATTEMPTS = 5
 """At a path that is replaced while it is being closed, as editors and git do with their files."""
 
 EXIT_FAILED = 1
-MAX_ORDER_BYTES = 16 * 1024 * 1024
 
 
 def main(order_fd: str) -> None:
     """Never returns.  `order_fd` holds the order."""
-    order = marshal.loads(os.pread(int(order_fd), MAX_ORDER_BYTES, 0))  # noqa: S302 - written by our owner
+    order = orders.decode_closing(os.pread(int(order_fd), orders.MAX_BYTES, 0))
     os.close(int(order_fd))
-    gate.raise_oom_score(order.get("oom_score"))
+    gate.raise_oom_score(order["oom_score"])
     try:
-        close(order["steps"], order.get("open"))
+        close(order["steps"], order["open"])
     except OSError as error:
         os.write(2, f"{error.filename or 'a mount namespace'}: {error.strerror}\n".encode("utf-8", "replace"))
         os._exit(EXIT_FAILED)

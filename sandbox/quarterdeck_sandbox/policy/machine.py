@@ -71,7 +71,7 @@ class Machine:
         closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
         pasta: its path if it was seen to work, else empty; likewise `slirp4netns`.
         nsenter: its path, or empty; needed to close private ranges, as is `ip`.
-        setpriv: path of one that sets death signals; empty where it is another, or absent.
+        setpriv: path of one that sets death signals; empty where it is another, absent, or the gate does it.
         uplink_why: why neither pasta nor slirp4netns can be used though one is there.
         sysctls: values of the kernel settings that matter, absent ones left out.
         container: its kind, empty for none.

@@ -7,7 +7,6 @@ process with the thread that spawned it.
 """
 
 import array
-import marshal
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from typing import Final
 import anyio
 
 from quarterdeck_protocol.policy_values import Tier
+from quarterdeck_sandbox.inside.order import encode_closing
 from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine
@@ -124,7 +124,7 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
 def _closed_first(
     confinement: Confinement, argv: list[str], put: Callable[[bytes], int], devices: Sequence[str] = ()
 ) -> list[str]:
-    """`argv`, started where what it may not write is read-only, where that takes mounts: it costs an interpreter."""
+    """`argv`, started where what it may not write is read-only, where that takes mounts."""
     opened = None
     if confinement.writes_by_mounts:
         mounts = confinement.view.mounts
@@ -133,12 +133,7 @@ def _closed_first(
         return argv
     closed = [*((device, True) for device in devices), *steps(confinement.view)]
     order = {"open": opened, "steps": closed, "argv": argv, "oom_score": oom_score_of_confined()}
-    return readonly_argv(put(marshal.dumps(order)))
-
-
-def readonly_argv(order_fd: int) -> list[str]:
-    """The command that carries out an order for `inside/readonly`, which this descriptor holds."""
-    return gate_command("", "readonly", order_fd)
+    return gate_command(confinement.machine.gate, "readonly", put(encode_closing(order)))
 
 
 def put_in_descriptor(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
@@ -160,7 +155,7 @@ def _hold(cleanup: ExitStack, fds: list[int], mount: Mount) -> int:
 
 
 def gate_command(compiled: str, part: str, *words: int | str, shown_at: str = "") -> list[str]:
-    """The command for a part of `inside/`: of the `compiled` program, which has two, or by an interpreter if empty.
+    """The command for a module of `inside/`: by the `compiled` program if there is one, else by an interpreter.
 
     `shown_at`: where the sandbox shows the program, or the folder of the modules; empty outside of it.
     """
@@ -303,6 +298,8 @@ def with_death_signal(machine: Machine, argv: Sequence[str], number: signal.Sign
     """
     if sys.platform != "linux":
         return list(argv)
+    if machine.gate:
+        return gate_command(machine.gate, "kernel", int(number), *argv)
     if machine.setpriv:
         return [machine.setpriv, "--pdeathsig", number.name.removeprefix("SIG"), "--", *argv]
     return gate_command("", "kernel", int(number), *argv)  # a hundred times as slow

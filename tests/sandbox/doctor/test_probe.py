@@ -32,6 +32,7 @@ from quarterdeck_sandbox.doctor.probe import (
 )
 from quarterdeck_sandbox.doctor.trials import TrialEnd
 from quarterdeck_sandbox.inside import compiled, kernel
+from quarterdeck_sandbox.inside.order import decode_closing
 from quarterdeck_sandbox.network import uplink
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES
@@ -318,10 +319,7 @@ def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPat
 
 
 def _order(fd: int) -> str:
-    import marshal
-
-    order = marshal.loads(os.pread(fd, 65536, 0))
-    return str(order["argv"][-1])
+    return str(decode_closing(os.pread(fd, 65536, 0))["argv"][-1])
 
 
 @pytest.mark.parametrize(

@@ -333,6 +333,7 @@ def broken_orders() -> Iterator[tuple[str, bytes]]:
     yield "a text in two", whole + b"A\4\0\0\0a\0b\0"
     yield "an integer that is too short", whole + b"F\1\0\0\0\0"
     yield "half an instruction", whole + b"S\4\0\0\0\0\0\0\0"
+    yield "a step without a path", whole + b"Y\1\0\0\0\1"
     yield "an address of no family", whole + b"N\x16\0\0\0" + bytes(8) + b"\5" + bytes(12) + b"\0"
     yield "no program", encode(order("/bin/true")).replace(b"P", b"s", 1)
     yield "nothing", b""

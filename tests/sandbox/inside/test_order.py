@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_sandbox.inside.order import MAX_BYTES, decode, encode
+from quarterdeck_sandbox.inside.order import MAX_BYTES, decode, decode_closing, encode, encode_closing
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20) | st.just("\udcff")
 NAMES = st.text(st.characters(exclude_characters="\0=", exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -49,11 +49,28 @@ def test_what_is_ordered_is_what_arrives(order: dict[str, Any]) -> None:
     assert decode(encode(order)) == order
 
 
+CLOSINGS = st.fixed_dictionaries(
+    {
+        "argv": st.lists(TEXTS, min_size=1, max_size=3),
+        "open": st.none() | PATHS,
+        "steps": st.lists(st.tuples(TEXTS, st.booleans()), max_size=5),
+        "oom_score": st.none() | st.integers(-1000, 1000),
+    }
+)
+
+
+@given(CLOSINGS)
+def test_what_is_to_be_closed_is_closed_in_its_order(closing: dict[str, Any]) -> None:
+    """A part would stay open, or be closed before the folder that it lies in."""
+    assert decode_closing(encode_closing(closing)) == closing
+
+
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_order_are_a_value_error_and_nothing_else(data: bytes) -> None:
     """A gate would end with a traceback on a server's stderr."""
-    with pytest.raises(ValueError, match=r"^no "):
-        decode(data)
+    for read in (decode, decode_closing):
+        with pytest.raises(ValueError, match=r"^no "):
+            read(data)
 
 
 PLAIN: dict[str, Any] = {

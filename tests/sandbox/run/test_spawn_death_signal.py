@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.processes.leftovers import assert_gone
 from support.processes.running import python_child
+from support.sandbox.gates import GATES
 from support.sandbox.machine_facts import LINUX_ONLY, installed_only
 from support.waiting import eventually
 
@@ -26,6 +27,7 @@ WAYS = [
         id="setpriv",
         marks=installed_only("setpriv"),
     ),
+    *(pytest.param(Machine("linux", gate=str(each.values[0])), id="compiled", marks=each.marks) for each in GATES[1:]),
 ]
 
 

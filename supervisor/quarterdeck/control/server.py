@@ -9,7 +9,6 @@ import hmac
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Final
 
 import anyio
@@ -22,7 +21,6 @@ from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
-from .answers import answer
 from .protocol import (
     KEY_NAME,
     MAX_REQUEST_BYTES,
@@ -58,7 +56,14 @@ async def open_control(product: Product) -> AsyncIterator[None]:
     Raises:
         UnsafePathError: the socket cannot be made.
     """
-    async with answering(product.directory, partial(answer, product)):
+
+    async def answer_request(request: Request) -> Answer:
+        # Imported with the first command: no client waits for it.
+        from .answers import answer
+
+        return await answer(product, request)
+
+    async with answering(product.directory, answer_request):
         settings = product.settings
         native = settings.native.fingerprint if settings.native is not None else ""
         product.directory.announce(settings.config_paths, CLIENT_VERSION, native, settings.command)

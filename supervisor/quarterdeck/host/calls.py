@@ -65,6 +65,11 @@ class Drain:
         self.closing: Final = CancelToken()
         self.ending: Final = CancelToken()
 
+    def follow(self, other: "Drain") -> None:
+        """Have this one be switched with another, which may have been already."""
+        other.closing.on_cancel(self.closing.cancel)
+        other.ending.on_cancel(self.ending.cancel)
+
 
 def shut_down(delivery: Delivery) -> ProtocolFault:
     """The fault of a call that was not answered before serving ended."""

@@ -8,11 +8,10 @@ Legacy sessions get the notification of a change itself; 2026-07-28 clients get 
 `subscriptions/listen`.  The SDK keeps no registry of legacy sessions, so this one does.
 """
 
-import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -33,13 +32,10 @@ from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ProgressNote, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, Tell, run_call
-from .decks import Decks
+from .content import Content, KnownTools
 from .in_flight import InFlight
-from .publish import Catalog, mirroring_names
+from .publish import mirroring_names
 from .results import fault_result, under_envelope
-
-DEBOUNCE_S: Final = 0.1
-"""After a change was told, those of so long are told together: a fleet that starts changes once per server."""
 
 TELL_S: Final = 5.0
 """How long one client that does not read may hold its notification."""
@@ -48,10 +44,9 @@ TELL_S: Final = 5.0
 class Sessions:
     """The live clients of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownTools) -> None:
         self._legacy: dict[Connection, ServerSession] = {}
-        self._told: tuple[ToolDescriptor, ...] = ()
-        self._is_doubtful = False
+        self._known = known
         self.greets_with_change = False
         """Whether a client is told of a change as soon as its handshake is complete: it knows an earlier list."""
         self._bus = InMemorySubscriptionBus()
@@ -67,29 +62,11 @@ class Sessions:
 
     def listed(self, tools: Sequence[ToolDescriptor]) -> None:
         """A client was shown these: it is to be told when they are others."""
-        self._is_doubtful = self._is_doubtful or not are_same(tools, self._told)
+        self._known.listed(tools)
 
     async def tell_changes(self, box: ToolSource) -> None:
-        """Tell every client whenever the tools of `box` are others than before; never returns, ends by cancellation.
-
-        The first change is told at once.  What a box tells of may be anything: that it has the same tools again is
-        no news.
-        """
-        changed = asyncio.Event()
-        unwatch = box.watch(changed.set)
-        self._told = tuple(box.descriptors())
-        try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                present = tuple(box.descriptors())
-                if are_same(present, self._told) and not self._is_doubtful:
-                    continue
-                self._told, self._is_doubtful = present, False
-                await self._tell()
-                await anyio.sleep(DEBOUNCE_S)
-        finally:
-            unwatch()
+        """Tell every client whenever the tools of `box` are others than before; see `KnownTools`."""
+        await self._known.tell_changes(box, self._tell)
 
     async def _tell(self) -> None:
         await self._bus.publish(ToolsListChanged())
@@ -102,18 +79,6 @@ def connection_of(session: ServerSession) -> Connection:
     """The connection that a request came over; for a 2026-07-28 request, one of its own."""
     # Private, but the only way from a handler to the connection's end (mcp 2.3).
     return session._connection  # noqa: SLF001
-
-
-def are_same(tools: Sequence[ToolDescriptor], others: Sequence[ToolDescriptor]) -> bool:
-    """Whether a client is shown the same of both."""
-    return len(tools) == len(others) and all(map(_is_same, tools, others))
-
-
-def _is_same(tool: ToolDescriptor, other: ToolDescriptor) -> bool:
-    # As bytes: to compare schemas that a server wrote takes time, and recursion, of its choosing.
-    return tool is other or (
-        tool.definition is not None and (tool.name, tool.definition) == (other.name, other.definition)
-    )
 
 
 async def _tell_one(session: ServerSession) -> None:
@@ -160,30 +125,6 @@ HOLD: Final = "quarterdeck.hold"
 Context = ServerRequestContext[ResultSlot, Any]
 
 
-@dataclass(slots=True, kw_only=True)
-class Content:
-    """What all servers of one host show.
-
-    Attributes:
-        box: the servers' tools.
-        name: of the host, as clients are told it; so is `version`.
-        portable_schemas: publish the portable input schemas instead of the servers' own.
-        settled: awaited before the first list of tools is answered; bounded by its maker.
-        instructions: what a client is told when it comes; asked each time.
-        decks: the native tools, offered before those of `box`; None for none.
-        has_settled: whether `settled` has been awaited.
-    """
-
-    box: ToolSource
-    name: str
-    version: str
-    portable_schemas: bool = False
-    settled: Callable[[], Awaitable[object]] | None = None
-    instructions: Callable[[], str] = str
-    decks: Decks | None = None
-    has_settled: bool = False
-
-
 class McpServer(Server[ResultSlot]):
     """The MCP server that clients see.
 
@@ -191,17 +132,27 @@ class McpServer(Server[ResultSlot]):
         content: what they are shown.
         is_alone: whether it serves one client alone, over one connection; `leave` says that it is gone.
         client: who that is; over HTTP each request says it.
+        known: what that client was shown before.
+        holder: whose deck that client has; this server's own by default.
     """
 
-    def __init__(self, content: Content, *, is_alone: bool = False, client: Client = ANONYMOUS) -> None:
-        self.sessions: Final = Sessions()
+    def __init__(
+        self,
+        content: Content,
+        *,
+        is_alone: bool = False,
+        client: Client = ANONYMOUS,
+        known: KnownTools | None = None,
+        holder: Hashable | None = None,
+    ) -> None:
+        self.sessions: Final = Sessions(known or KnownTools())
+        self._holder = self if holder is None else holder
         self.drain: Final = Drain()
         self._content = content
         self.calls: Final = InFlight(MAX_CALLS_EACH, MAX_CALLS)
         """Those under way, where there are many clients."""
         self._is_alone = is_alone
         self._client = client
-        self._catalog = Catalog(portable_schemas=content.portable_schemas)
         self.on_opened: OnOpened = lambda *_: None
         """Told of each legacy session when it opens."""
         self._lists: dict[str, tuple[Sequence[ToolDescriptor], bytes]] = {}
@@ -239,7 +190,7 @@ class McpServer(Server[ResultSlot]):
     def leave(self) -> None:
         """End what its one client has here, in the background."""
         if self._content.decks is not None:
-            self._content.decks.end(self)
+            self._content.decks.end(self._holder)
 
     def mirrors_headers(self, name: str) -> bool:
         """Whether a 2026-07-28 client repeats arguments of this tool in headers, which have to say the same."""
@@ -291,19 +242,12 @@ class McpServer(Server[ResultSlot]):
         return result
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        if not self._content.has_settled and self._content.settled is not None:
-            with anyio.CancelScope() as waiting:
-                forget = self.drain.closing.on_cancel(waiting.cancel)
-                try:
-                    await self._content.settled()
-                finally:
-                    forget()
-        self._content.has_settled = True
+        await self._content.settle(self.drain.closing)
         descriptors = self._content.box.descriptors()
         self.sessions.listed(descriptors)
         client = self._client_of(context)
         async with self._source_for(context) as box:
-            shown = self._catalog.publish(box.descriptors(), context.protocol_version)
+            shown = self._content.catalog.publish(box.descriptors(), context.protocol_version)
             if client.allowance is not None:
                 shown = [tool for tool in shown if client.allows(box.own(str(tool["name"])))]
             elif self._content.decks is None and not self._is_alone and isinstance(descriptors, tuple):
@@ -349,10 +293,8 @@ class McpServer(Server[ResultSlot]):
     def _source_for(self, context: Context) -> AbstractAsyncContextManager[ToolSource]:
         """The box that this request's client is answered from."""
         decks, live = self._content.decks, self._content.box
-        if decks is None:
-            return nullcontext(live)
-        if self._is_alone:
-            return decks.borrow(self, is_bound=True, live=live)
+        if self._is_alone or decks is None:
+            return self._content.source_of(self._holder)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return decks.borrow((self._client_of(context).key, _caller(context)), is_bound=False, live=live)
         connection = connection_of(context.session)
@@ -365,7 +307,7 @@ class McpServer(Server[ResultSlot]):
         # Asked for 2026-07-28 requests only: earlier revisions mirror nothing, and neither do native tools.
         box = self._content.box
         descriptors = box.descriptors()
-        return self._catalog.header_schema(descriptors, box.public(name), LATEST_MODERN_VERSION)
+        return self._content.catalog.header_schema(descriptors, box.public(name), LATEST_MODERN_VERSION)
 
 
 @asynccontextmanager

@@ -1,29 +1,34 @@
 """The provider host: any tool box as an MCP server, over any pair of the SDK's streams.
 
-A connection runs in an owner task of its own, which its handle signals and awaits.
+A connection runs in an owner task of its own, which its handle signals and awaits.  The SDK is imported with the first
+that needs it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import msgspec
-from mcp.shared._stream_protocols import ReadStream, WriteStream
-from mcp.shared.message import SessionMessage
 
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolBox, as_source
 
 from .calls import Drain, alone
+from .content import Content, KnownTools
 from .decks import Decks
-from .mcp_server import Content, McpServer
 from .sources import RenamedSource
 
-StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
-"""What the SDK's transports yield, seen from the server."""
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
+
+    from .mcp_server import McpServer
+
+    StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
+    """What the SDK's transports yield, seen from the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class ProviderHostInfo:
 class ProviderHost(Protocol):
     """A tool box as an MCP server."""
 
-    async def connect(self, transport: StreamPair) -> "RunningProviderHost":
+    async def connect(self, transport: "StreamPair") -> "RunningProviderHost":
         """Serve one client over `transport`, in the background; the streams are closed when it ends.
 
         Raises:
@@ -49,7 +54,7 @@ class ProviderHost(Protocol):
 class RunningProviderHost:
     """One connection being served."""
 
-    def __init__(self, server: McpServer, transport: StreamPair) -> None:
+    def __init__(self, server: "McpServer", transport: "StreamPair") -> None:
         self._server = server
         self._scope = anyio.CancelScope()
         self._ended: Final = asyncio.Event()
@@ -93,7 +98,7 @@ class RunningProviderHost:
         self._scope.cancel()
         await self._ended.wait()
 
-    async def _own(self, transport: StreamPair) -> None:
+    async def _own(self, transport: "StreamPair") -> None:
         read, write = transport
         try:
             with self._scope:
@@ -114,25 +119,43 @@ class ProviderHostImpl:
     def __init__(self, content: Content) -> None:
         self.box: Final = content.box
         self.info: Final = ProviderHostInfo(content.name, content.version)
-        self._content = content
+        self.content: Final = content
         self._running: set[RunningProviderHost] = set()
 
     def within(self, budget: NameBudget) -> "ProviderHostImpl":
         """The same host, but for the names of its tools: they keep to `budget`.  Calls by the longer ones work, too."""
-        return ProviderHostImpl(replace(self._content, box=RenamedSource(self.box, budget)))
+        return ProviderHostImpl(replace(self.content, box=RenamedSource(self.box, budget)))
 
     @property
     def server_info(self) -> bytes:
         """Our identity as JSON, as 2026-07-28 results carry it."""
         return msgspec.json.encode({"name": self.info.name, "version": self.info.version})
 
-    def make_server(self) -> McpServer:
+    def make_server(self) -> "McpServer":
         """A server for all connections of one HTTP listener."""
-        return McpServer(self._content)
+        from .mcp_server import McpServer
 
-    async def connect(self, transport: StreamPair, client: Client = ANONYMOUS) -> RunningProviderHost:
-        """Serve one client over `transport`; see `ProviderHost.connect`."""
-        server = McpServer(self._content, is_alone=True, client=client)
+        return McpServer(self.content)
+
+    async def connect(
+        self,
+        transport: "StreamPair",
+        client: Client = ANONYMOUS,
+        *,
+        known: KnownTools | None = None,
+        holder: Hashable | None = None,
+    ) -> RunningProviderHost:
+        """Serve one client over `transport`; see `ProviderHost.connect`.
+
+        Args:
+            transport: the client.
+            client: who it is.
+            known: what it was shown before.
+            holder: whose native tools it has had, where it has any.
+        """
+        from .mcp_server import McpServer  # the SDK: half a second of imports
+
+        server = McpServer(self.content, is_alone=True, client=client, known=known, holder=holder)
         running = RunningProviderHost(server, _checked(transport))
         self._running.add(running)
         running._owner.add_done_callback(lambda _: self._running.discard(running))  # noqa: SLF001 - its other half
@@ -176,7 +199,7 @@ def create_provider_host(
     )
 
 
-def _checked(transport: StreamPair) -> StreamPair:
+def _checked(transport: "StreamPair") -> "StreamPair":
     try:
         read, write = transport
     except (TypeError, ValueError) as error:

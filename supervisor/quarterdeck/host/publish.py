@@ -1,18 +1,18 @@
 """How tools are shown to MCP clients: a server's whole definition under its qualified name, a native tool's own form.
 
-No I/O.  Nothing of a definition is interpreted but its name.  What a client's protocol revision forbids is shown in a
-plainer form: a client refuses a whole list for one bad tool.
+No I/O.  Nothing of a definition is interpreted but its name; the rest is forwarded as the server wrote it.  What a
+client's protocol revision forbids is shown in a plainer form: a client refuses a whole list for one bad tool.  What it
+forbids the SDK says, which is imported only for a definition that is not plainly right.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
-from mcp_types import methods
-from pydantic import ValidationError
+from msgspec import Raw
 
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth
+from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, check_depth
 from quarterdeck_protocol.tools import ToolDescriptor
 
 
@@ -50,23 +50,30 @@ _logger = logging.getLogger(__name__)
 
 
 class Catalog:
-    """The published form of a box's tools; each is built once per protocol revision, while its descriptor lives."""
+    """The published form of a box's tools; each is made once per protocol revision, while its descriptor lives."""
 
     def __init__(self, *, portable_schemas: bool = False) -> None:
         self._portable = portable_schemas
-        self._known: dict[str, dict[str, tuple[ToolDescriptor, Shown | None]]] = {}
+        self._known: dict[str, dict[str, _Form]] = {}
+
+    def publish_json(self, descriptors: Sequence[ToolDescriptor], version: str) -> list[bytes]:
+        """The tools as a client of `version` is shown them, each as JSON; what cannot be shown is left out."""
+        return [form.json for form in self._forms(descriptors, version) if form.json]
 
     def publish(self, descriptors: Sequence[ToolDescriptor], version: str) -> list[Shown]:
-        """The tools as a client of `version` is shown them, in the box's order; what cannot be shown is left out."""
+        """The same as values."""
+        return [form.value for form in self._forms(descriptors, version) if form.json]
+
+    def _forms(self, descriptors: Sequence[ToolDescriptor], version: str) -> "Collection[_Form]":
         old = self._known.get(version, {})
-        known: dict[str, tuple[ToolDescriptor, Shown | None]] = {}
+        known: dict[str, _Form] = {}
         for descriptor in descriptors:
-            before = old.get(descriptor.name)
-            is_known = before is not None and _is_same(before[0], descriptor)
-            shown = before[1] if before is not None and is_known else self._show(descriptor, version)
-            known.setdefault(descriptor.name, (descriptor, shown))
+            form = old.get(descriptor.name)
+            if form is None or not _is_same(form.descriptor, descriptor):
+                form = _Form(descriptor, self._show(descriptor, version))
+            known.setdefault(descriptor.name, form)
         self._known[version] = known
-        return [shown for _, shown in known.values() if shown is not None]
+        return known.values()
 
     def header_schema(
         self, descriptors: Sequence[ToolDescriptor], name: str, version: str
@@ -79,14 +86,95 @@ class Catalog:
         schema = shown.get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
-    def _show(self, descriptor: ToolDescriptor, version: str) -> Shown | None:
+    def _show(self, descriptor: ToolDescriptor, version: str) -> bytes:
+        if (plain := as_listed(descriptor)) and not (self._portable and descriptor.definition is not None):
+            return plain
         for form, shown in forms(descriptor, portable_schemas=self._portable):
             if is_valid(shown, version):
                 if form:
                     _logger.warning("the tool %s is shown %s to clients of %s", descriptor.name, form, version)
-                return shown
+                return msgspec.json.encode(shown)
         _logger.warning("the tool %s cannot be shown to clients of %s", descriptor.name, version)
-        return None
+        return b""
+
+
+class _Form:
+    """One tool as it is shown: as JSON, empty when it cannot be, and as a value when one is asked for."""
+
+    __slots__ = ("_value", "descriptor", "json")
+
+    def __init__(self, descriptor: ToolDescriptor, json: bytes) -> None:
+        self.descriptor = descriptor
+        self.json = json
+        self._value: Shown | None = None
+
+    @property
+    def value(self) -> Shown:
+        """It, decoded."""
+        if self._value is None:
+            self._value = msgspec.json.decode(self.json, type=dict[str, object])
+        return self._value
+
+
+def as_listed(descriptor: ToolDescriptor) -> bytes:
+    """The definition as it was written, but for its name; empty where it is not plainly right in every revision."""
+    try:
+        definition = descriptor.definition or msgspec.json.encode(native_form(descriptor))
+        if b"\n" in definition or b"\r" in definition:
+            return b""  # a line ends there
+        check_depth(definition, MAX_DEFINITION_DEPTH)
+        tool = _plain_tool.decode(definition)
+        if any(name.startswith(ENVELOPE_PREFIX) for name in tool.meta or ()):
+            return b""
+        members = _members.decode(definition)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError, BodyError):
+        return b""
+    members["name"] = Raw(msgspec.json.encode(descriptor.name))
+    return msgspec.json.encode(members)
+
+
+class _PlainSchema(msgspec.Struct, gc=False):
+    type: Literal["object"]
+    schema: str | None = msgspec.field(name="$schema", default=None)
+    properties: dict[str, dict[str, Raw] | bool] | None = None
+    required: list[str] | None = None
+
+
+class _PlainHints(msgspec.Struct, gc=False):
+    title: str | None = None
+    destructiveHint: bool | None = None  # noqa: N815 - the wire's names
+    idempotentHint: bool | None = None  # noqa: N815
+    openWorldHint: bool | None = None  # noqa: N815
+    readOnlyHint: bool | None = None  # noqa: N815
+
+
+class _PlainIcon(msgspec.Struct, gc=False):
+    src: str
+    mimeType: str | None = None  # noqa: N815
+    sizes: list[str] | None = None
+    theme: Literal["dark", "light"] | None = None
+
+
+class _PlainExecution(msgspec.Struct, gc=False):
+    taskSupport: Literal["forbidden", "optional", "required"] | None = None  # noqa: N815
+
+
+class _PlainTool(msgspec.Struct, gc=False):
+    """A tool that every revision of the protocol takes; stricter than any."""
+
+    name: str
+    inputSchema: _PlainSchema  # noqa: N815
+    outputSchema: _PlainSchema | None = None  # noqa: N815
+    title: str | None = None
+    description: str | None = None
+    annotations: _PlainHints | None = None
+    icons: list[_PlainIcon] | None = None
+    execution: _PlainExecution | None = None
+    meta: dict[str, Raw] | None = msgspec.field(name="_meta", default=None)
+
+
+_plain_tool: Final = msgspec.json.Decoder(_PlainTool)
+_members: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
 def mirroring_names(descriptors: Sequence[ToolDescriptor]) -> frozenset[str]:
@@ -96,6 +184,9 @@ def mirroring_names(descriptors: Sequence[ToolDescriptor]) -> frozenset[str]:
 
 def is_valid(tool: Shown, version: str) -> bool:
     """Whether a client of `version` accepts a list with this tool in it."""
+    from mcp_types import methods  # half a second of imports
+    from pydantic import ValidationError
+
     try:
         methods.validate_server_result("tools/list", version, {"tools": [tool], **_ENVELOPE})
     except (ValidationError, ValueError):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
+from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object
 from quarterdeck_protocol.tools import Client, ToolOutcome, WireResult
@@ -150,7 +150,7 @@ def splice(wire: WireResult, server_info: bytes | None) -> tuple[bytes | memoryv
 
 def fault_parts(fault: ProtocolFault, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
     """The parts of a fault's result object; `server_info` as for `splice`."""
-    return splice(WireResult(msgspec.json.encode(fault_result(fault)), LATEST_HANDSHAKE_VERSION), server_info)
+    return splice(WireResult(msgspec.json.encode(fault_result(fault)), Revision.R2025_11_25), server_info)
 
 
 def _members(wire: WireResult) -> Mapping[str, Raw]:
@@ -162,7 +162,7 @@ def _members(wire: WireResult) -> Mapping[str, Raw]:
 
 def _is_too_new(wire: WireResult, *, is_modern: bool) -> bool:
     """Whether structured content may be what a legacy client's revision forbids: anything but an object."""
-    return not is_modern and wire.era in MODERN_PROTOCOL_VERSIONS
+    return not is_modern and wire.era == Revision.R2026_07_28
 
 
 def _stamped(meta: Raw, server_info: bytes) -> Raw:

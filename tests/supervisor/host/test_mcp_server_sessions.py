@@ -6,7 +6,8 @@ import anyio
 import pytest
 from support.tools.tool_boxes import LiveBox, answer
 
-from quarterdeck.host import mcp_server
+from quarterdeck.host import content, mcp_server
+from quarterdeck.host.content import KnownTools
 from quarterdeck.host.mcp_server import Sessions
 
 pytestmark = pytest.mark.anyio
@@ -50,13 +51,13 @@ async def telling(live, box):
 @pytest.fixture
 def quick(monkeypatch):
     """Deadlines of a test."""
-    monkeypatch.setattr(mcp_server, "DEBOUNCE_S", 0.01)
+    monkeypatch.setattr(content, "DEBOUNCE_S", 0.01)
     monkeypatch.setattr(mcp_server, "TELL_S", 0.01)
 
 
 async def test_one_client_that_hangs_keeps_no_other_waiting(quick):
     """A laptop that sleeps must not make the deck stale for all."""
-    box, live = LiveBox(), Sessions()
+    box, live = LiveBox(), Sessions(KnownTools())
     good = FakeSession(FakeConnection())
     live.admit(FakeSession(FakeConnection(), hangs=True))
     live.admit(good)
@@ -71,7 +72,7 @@ async def test_one_client_that_hangs_keeps_no_other_waiting(quick):
 
 async def test_a_connection_is_told_once_however_often_it_was_admitted_and_never_after_its_end(quick):
     """A client that repeats itself hears no echo, and a dead one costs nothing."""
-    box, live = LiveBox(), Sessions()
+    box, live = LiveBox(), Sessions(KnownTools())
     connection, other = FakeConnection(), FakeSession(FakeConnection())
     first, second = FakeSession(connection), FakeSession(connection)
     for session in (first, second, other):
@@ -89,8 +90,8 @@ async def test_a_connection_is_told_once_however_often_it_was_admitted_and_never
 
 async def test_the_first_change_is_told_at_once_and_those_that_follow_together(monkeypatch):
     """Whoever waits for the first tools of a start would wait longer, and a starting fleet would flood its clients."""
-    monkeypatch.setattr(mcp_server, "DEBOUNCE_S", 3600)
-    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    monkeypatch.setattr(content, "DEBOUNCE_S", 3600)
+    box, live, client = LiveBox(), Sessions(KnownTools()), FakeSession(FakeConnection())
     live.admit(client)
     async with telling(live, box):
         box.graft("a__t")
@@ -103,7 +104,7 @@ async def test_the_first_change_is_told_at_once_and_those_that_follow_together(m
 
 async def test_tools_that_are_the_same_again_are_no_news(quick):
     """Each restart of a server would have every client ask for the list, and reload what it made of it."""
-    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    box, live, client = LiveBox(), Sessions(KnownTools()), FakeSession(FakeConnection())
     box.graft("a__t")
     live.admit(client)
     async with telling(live, box):
@@ -118,8 +119,8 @@ async def test_tools_that_are_the_same_again_are_no_news(quick):
 
 async def test_a_client_that_listed_in_between_hears_that_the_tools_are_as_before(monkeypatch):
     """It would keep a tool that was there for a moment."""
-    monkeypatch.setattr(mcp_server, "DEBOUNCE_S", 0.01)
-    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    monkeypatch.setattr(content, "DEBOUNCE_S", 0.01)
+    box, live, client = LiveBox(), Sessions(KnownTools()), FakeSession(FakeConnection())
     box.graft("a__t")
     live.admit(client)
     async with telling(live, box):

@@ -1,7 +1,8 @@
 """Serve one client over a pair of descriptors, the process's standard streams by default.
 
 Every line is read here once.  Calls of servers' tools may be raw calls, from bytes to bytes, as `raw_calls` decides;
-everything else goes to the SDK's session.  One sink writes the answers of both.
+everything else goes to the client's `session`, which does without the SDK as long as it can.  One sink writes the
+answers of both.
 """
 
 import asyncio
@@ -12,13 +13,10 @@ from typing import Final
 
 import anyio
 import msgspec
-from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
-from pydantic import ValidationError
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S
-from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
+from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_calls import (
     INVALID_REQUEST,
     MAX_LINE_BYTES,
@@ -40,8 +38,9 @@ from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 from .early_reply import FirstLine, claimed_stdio
+from .session import Session
 from .sink import Sink, open_sink
-from .streams import ClientInput, ClientOutput, open_source
+from .streams import open_source
 
 _logger = logging.getLogger(__name__)
 
@@ -148,20 +147,27 @@ class _Connection:
         self._is_gone = False
         self._is_ending = False
         self._lines = LineBuffer(MAX_LINE_BYTES)
-        self._input = ClientInput(on_room=self._balance, on_closed=self._on_gone)
         stdin_fd, stdout_fd, stderr_fd = fds
         self._sink = open_sink(
             stdout_fd, on_broken=self._on_gone, on_room=self._balance, on_half=journal.writing, stderr_fd=stderr_fd
         )
         self._outlet = _LineOutlet(self._sink)
         self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
+        self._session = Session(
+            host,
+            client,
+            self._sink,
+            on_answered=self._answered,
+            on_refused=self._refuse,
+            on_room=self._balance,
+            on_closed=self._on_gone,
+            greeted_id=self._head.greeted_id,
+            greets_with_change=interrupted is not None,
+        )
 
     async def serve(self) -> None:
-        outlet = ClientOutput(self._sink, self._answered, greeted_id=self._head.greeted_id)
-        running = await self._host.connect((self._input, outlet), self._client)
         try:
             if self._interrupted is not None:
-                running.greet_with_change()
                 self._answer_lost(self._interrupted)
                 for line in filter(None, self._interrupted.greeting.split(b"\n")):
                     self._read(line)
@@ -172,30 +178,27 @@ class _Connection:
             self._balance()
             await self._over.wait()
         finally:
-            await carried_through(partial(self._end, running))
-        if running.fault is not None:
-            raise running.fault
+            await carried_through(self._end)
+        if self._session.fault is not None:
+            raise self._session.fault
         if (failure := self._sink.failure) is not None:
             why = f"the answer to the client cannot be written: {failure.strerror}"
             raise ProtocolFault(FaultKind.TRANSPORT, why, failure)
 
-    async def _end(self, running: RunningProviderHost) -> None:
+    async def _end(self) -> None:
         """Let what is under way end, then have it end, each with its answer."""
         self._is_ending = True
-        running.end_listening()
-        running.drain.closing.cancel()
+        session = self._session
+        await session.stop_listening()
         with anyio.move_on_after(END_OF_INPUT_S if self._over.is_set() else GRACE_S):
             await self._finished()
         self._source.close()
         for call in self._gate.calls:
             call.end()
-        running.drain.ending.cancel()
+        session.end_calls()
         with anyio.move_on_after(ANSWER_S):
             await self._finished()
-        self._input.end()
-        with anyio.move_on_after(CLOSE_S):
-            await running.ended()
-        await running.cancel()
+        await session.end(CLOSE_S)
         await self._sink.close(CLOSE_S)
 
     async def _finished(self) -> None:
@@ -251,7 +254,7 @@ class _Connection:
             self._over.set()
 
     def _balance(self) -> None:
-        if self._over.is_set() or self._input.is_full or self._sink.is_congested:
+        if self._over.is_set() or self._session.is_full or self._sink.is_congested:
             self._source.pause()
         else:
             self._source.resume()
@@ -288,18 +291,13 @@ class _Connection:
             self._journal.refused()
             self._refuse(request_id, BUSY, f"more than {MAX_IN_FLIGHT:,} requests are under way")
             return
-        try:
-            parsed = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValidationError:
-            self._refuse(request_id, INVALID_REQUEST, "not a JSON-RPC 2.0 message")
-            return
         if message.method in _GREETING_METHODS:
             self._journal.greeted(line)
         self._gate.forwarded(message)
         if not self._is_introduced and (client := read_introduction(message)) is not None:
             self._is_introduced = True
             self._journal.introduced(client.name, client.version)
-        self._input.put(SessionMessage(parsed))
+        self._session.take(line, message)
 
     def _on_end(self, id_json: bytes, key: Key) -> None:
         self._gate.ended(key)
@@ -314,5 +312,5 @@ class _Connection:
 
     def _refuse(self, request_id: int | str | None, code: int, reason: str) -> None:
         _logger.warning("a client's message was refused: %s", reason)
-        refusal = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
-        self._sink.write(refusal.model_dump_json(by_alias=True, exclude_unset=True).encode(), b"\n")
+        refusal = {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": reason}}
+        self._sink.write(msgspec.json.encode(refusal), b"\n")

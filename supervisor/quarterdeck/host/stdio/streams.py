@@ -1,8 +1,7 @@
-"""Read a client's descriptor without blocking the event loop, and the SDK's stream pair over its lines.
+"""Read a client's descriptor without blocking the event loop.
 
 Pipes and sockets are polled; files, terminals and whatever shares its description with stderr are read by a daemon
-thread.  Descriptors are borrowed: their owner closes them.  The streams are bounded towards the session, and wait for a
-slow client.
+thread.  Descriptors are borrowed: their owner closes them.
 """
 
 import asyncio
@@ -10,18 +9,11 @@ import os
 import select
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Protocol, Self
-
-import anyio
-from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
-from pydantic_core import PydanticSerializationError
+from typing import Final
 
 from .early_reply import can_poll, post
-from .sink import Sink, Waker
+from .sink import Waker
 
 CHUNK_BYTES: Final = 64 * 1024
 """One read: a pipe's capacity on Linux."""
@@ -157,141 +149,3 @@ class ThreadedSource(Source):
 def open_source(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], *, stderr_fd: int = 2) -> Source:
     """The right reader for `fd`; it reads once resumed."""
     return (PolledSource if can_poll(fd, stderr_fd) else ThreadedSource)(fd, on_data, on_end)
-
-
-MAX_WAITING: Final = 256
-"""Messages that the session has not taken yet; with more the client is not read."""
-
-
-class OnAnswered(Protocol):
-    """Told of each request that the session has answered."""
-
-    def __call__(self, request_id: int | str | None, *, is_success: bool) -> None:
-        """The session answered `request_id`."""
-        ...
-
-
-class _Managed:
-    """What the SDK asks of both streams."""
-
-    async def aclose(self) -> None:
-        raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class ClientInput(_Managed):
-    """What the session reads.  Filled from the event loop; `on_room` tells that it took something."""
-
-    def __init__(self, *, on_room: Callable[[], None], on_closed: Callable[[], None]) -> None:
-        self._on_room = on_room
-        self._on_closed = on_closed
-        self._waiting: deque[SessionMessage | Exception] = deque()
-        self._news = asyncio.Event()
-        self._is_ended = False
-        self._is_closed = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the session is behind."""
-        return len(self._waiting) >= MAX_WAITING
-
-    def put(self, message: SessionMessage) -> None:
-        """Give the session one message."""
-        self._waiting.append(message)
-        self._news.set()
-
-    def end(self) -> None:
-        """Nothing more comes."""
-        self._is_ended = True
-        self._news.set()
-
-    async def receive(self) -> SessionMessage | Exception:
-        """The next message.
-
-        Raises:
-            anyio.EndOfStream: nothing more comes.
-            anyio.ClosedResourceError: the session closed this end.
-        """
-        while not self._waiting:
-            if self._is_closed:
-                raise anyio.ClosedResourceError
-            if self._is_ended:
-                raise anyio.EndOfStream
-            self._news.clear()
-            await self._news.wait()
-        message = self._waiting.popleft()
-        self._on_room()
-        return message
-
-    async def aclose(self) -> None:
-        """The session reads no more."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._waiting.clear()
-            self._news.set()
-            self._on_closed()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-
-class ClientOutput(_Managed):
-    """What the session writes; waits while the client does not read."""
-
-    def __init__(self, sink: Sink, on_answered: OnAnswered, *, greeted_id: int | str | None = None) -> None:
-        """Write to `sink`.
-
-        Args:
-            sink: where lines go.
-            on_answered: told of each answer.
-            greeted_id: a request that has its answer already; the session's own is dropped.
-        """
-        self._sink = sink
-        self._greeted_id = greeted_id
-        self._on_answered = on_answered
-        self._is_closed = False
-
-    async def send(self, item: SessionMessage) -> None:
-        """Write one message as one line.
-
-        Raises:
-            anyio.ClosedResourceError: the session had closed this end.
-        """
-        if self._is_closed:
-            raise anyio.ClosedResourceError
-        message = item.message
-        answer = message if isinstance(message, JSONRPCResponse | JSONRPCError) else None
-        if answer is not None and self._greeted_id is not None and answer.id == self._greeted_id:
-            self._greeted_id = None
-        else:
-            self._sink.write(_to_line(message), b"\n")
-        if answer is not None:
-            self._on_answered(answer.id, is_success=isinstance(answer, JSONRPCResponse))
-        await self._sink.room()
-
-    async def aclose(self) -> None:
-        """The session writes no more."""
-        self._is_closed = True
-
-
-def _to_line(message: JSONRPCMessage) -> bytes:
-    try:
-        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    except (PydanticSerializationError, UnicodeEncodeError):
-        # A value that JSON or UTF-8 cannot say must cost its own request, not the connection.
-        refused = ErrorData(code=INTERNAL_ERROR, message="The answer cannot be written as JSON")
-        request_id = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
-        return JSONRPCError(jsonrpc="2.0", id=request_id, error=refused).model_dump_json().encode()

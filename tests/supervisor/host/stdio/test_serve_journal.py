@@ -35,10 +35,11 @@ async def test_a_request_is_under_way_until_its_client_has_the_answer(fd):
     """An answer that waits for a client who reads slowly would be lost with the daemon, and nobody know of it."""
     box = LiveBox()
     box.graft("s__t", answer(b'{"content":[],"x":"' + b"x" * 3_000_000 + b'"}'))
+    box.graft("s__held", hold)
     memory, _ = taken_over(fd)
     async with served(create_provider_host(box), limit=1000, journal=memory) as client:
         await client.open_legacy()
-        await client.send(client.call("7", "s__t"), client.request(7, "ping"))
+        await client.send(client.call("7", "s__t"), client.call(7, "s__held"))
         await eventually_async(lambda: taken_over(fd)[1].is_half_written)
         found = taken_over(fd)[1]
         assert set(found.under_way) == {b'"7"', b"7"}

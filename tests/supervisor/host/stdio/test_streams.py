@@ -7,7 +7,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
-from quarterdeck.host.stdio.streams import MAX_WAITING, ClientInput, ClientOutput
+from quarterdeck.host.stdio.session_streams import MAX_WAITING, ClientInput, ClientOutput
 
 pytestmark = pytest.mark.anyio
 

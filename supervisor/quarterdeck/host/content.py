@@ -1,0 +1,117 @@
+"""What a host shows to its clients, and what they know of it: of every change they are told once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+from quarterdeck_protocol.tools import CancelToken, ToolDescriptor, ToolSource
+
+from .decks import Decks
+from .publish import Catalog
+
+DEBOUNCE_S: Final = 0.1
+"""After a change was told, those of so long are told together: a fleet that starts changes once per server."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Content:
+    """What all servers of one host show.
+
+    Attributes:
+        box: the servers' tools.
+        name: of the host, as clients are told it; so is `version`.
+        portable_schemas: publish the portable input schemas instead of the servers' own.
+        settled: awaited before the first list of tools is answered; bounded by its maker.
+        instructions: what a client is told when it comes; asked each time.
+        decks: the native tools, offered before those of `box`; None for none.
+        has_settled: whether `settled` has been awaited.
+        catalog: the tools as they are shown.
+    """
+
+    box: ToolSource
+    name: str
+    version: str
+    portable_schemas: bool = False
+    settled: Callable[[], Awaitable[object]] | None = None
+    instructions: Callable[[], str] = str
+    decks: Decks | None = None
+    has_settled: bool = False
+    catalog: Catalog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.catalog = Catalog(portable_schemas=self.portable_schemas)
+
+    def source_of(self, holder: Hashable) -> AbstractAsyncContextManager[ToolSource]:
+        """The tools that a client is answered from that has a connection to itself; `holder` is whose deck it has."""
+        if self.decks is None:
+            return nullcontext(self.box)
+        return self.decks.borrow(holder, is_bound=True, live=self.box)
+
+    async def settle(self, closing: CancelToken) -> None:
+        """Wait until the first list may be answered, once for all clients; at most until `closing`."""
+        if not self.has_settled and self.settled is not None:
+            settling = asyncio.ensure_future(self.settled())
+
+            def stop() -> None:
+                settling.cancel()
+
+            forget = closing.on_cancel(stop)
+            try:
+                await asyncio.wait([settling])
+            finally:
+                forget()
+                settling.cancel()
+            if not settling.cancelled():
+                settling.result()
+        self.has_settled = True
+
+
+class KnownTools:
+    """What the clients of one server know of its tools."""
+
+    def __init__(self) -> None:
+        self._told: tuple[ToolDescriptor, ...] | None = None
+        self._is_doubtful = False
+
+    def listed(self, tools: Sequence[ToolDescriptor]) -> None:
+        """A client was shown these: it is to be told when they are others."""
+        self._is_doubtful = self._is_doubtful or not are_same(tools, self._told or ())
+
+    async def tell_changes(self, box: ToolSource, tell: Callable[[], Awaitable[None]]) -> None:
+        """Call `tell` whenever the tools of `box` are others than before; never returns, ends by cancellation.
+
+        The first change is told at once.  What a box tells of may be anything: that it has the same tools again is
+        no news.
+        """
+        changed = asyncio.Event()
+        unwatch = box.watch(changed.set)
+        if self._told is None:
+            self._told = tuple(box.descriptors())
+        else:
+            changed.set()  # another told of changes before: there may have been some since
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                present = tuple(box.descriptors())
+                if are_same(present, self._told) and not self._is_doubtful:
+                    continue
+                self._told, self._is_doubtful = present, False
+                await tell()
+                await asyncio.sleep(DEBOUNCE_S)
+        finally:
+            unwatch()
+
+
+def are_same(tools: Sequence[ToolDescriptor], others: Sequence[ToolDescriptor]) -> bool:
+    """Whether a client is shown the same of both."""
+    return len(tools) == len(others) and all(map(_is_same, tools, others))
+
+
+def _is_same(tool: ToolDescriptor, other: ToolDescriptor) -> bool:
+    # As bytes: to compare schemas that a server wrote takes time, and recursion, of its choosing.
+    return tool is other or (
+        tool.definition is not None and (tool.name, tool.definition) == (other.name, other.definition)
+    )

@@ -1,0 +1,169 @@
+"""Answer without the SDK what most clients say and nothing else: the greeting, pings, the list of tools.  Pure.
+
+Importing the SDK takes longer than a server's start.  So a connection begins here, and every message that is exactly of
+these forms is answered here, as the SDK's session would (a test holds the two against each other).  With the first that
+is not, that session takes over: it is told of the greeting, and gets all that comes from then on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from quarterdeck.host.raw_calls import ClientMessage
+from quarterdeck_protocol.configs import Revision
+from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
+
+from .early_reply import answer_to
+
+NEWEST: Final = Revision.R2026_07_28.value
+"""The revision of the newer era that we speak."""
+
+_MEMBERS: Final = ENVELOPE_PREFIX + "protocolVersion", ENVELOPE_PREFIX + "clientInfo"
+_CAPABILITIES: Final = ENVELOPE_PREFIX + "clientCapabilities"
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """The tools are to be listed, as a client of `version` is shown them; `id_json` is the request's id."""
+
+    id_json: bytes
+    version: str
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the answer needs the envelope of 2026-07-28."""
+        return self.version == NEWEST
+
+
+class PlainSession:
+    """What one client has said of its greeting.
+
+    Attributes:
+        greeting: the lines of it, for the session that takes over.
+        is_open: whether the handshake of the older era is complete, so that the client is told of changes.
+    """
+
+    def __init__(self, server_info: bytes, instructions: Callable[[], str]) -> None:
+        """Nothing was said yet.
+
+        Args:
+            server_info: our identity as JSON.
+            instructions: what a client is told that comes; asked each time.
+        """
+        self._server_info = server_info
+        self._instructions = instructions
+        self._version = ""
+        self.greeting: Final[list[bytes]] = []
+        self.is_open = False
+
+    def take(self, line: bytes, message: ClientMessage) -> bytes | ListRequest | None:
+        """The answer, empty where there is none to give; what is to be listed; None for a message of another kind."""
+        match message.method:
+            case "initialize":
+                return self._greet(line)
+            case "notifications/initialized" if (
+                message.id is UNSET and self._version not in ("", NEWEST) and not self.is_open
+            ):
+                self.greeting.append(line)
+                self.is_open = True
+                return b""
+            case "ping" if self.is_open and isinstance(message.id, int | str) and _is_bare(message.params):
+                return _answer(msgspec.json.encode(message.id), b"{}")
+            case "tools/list" | "server/discover" if isinstance(message.id, int | str):
+                is_modern = _is_modern(message.params)
+                return self._answer_modern(line, message) if is_modern else self._answer_legacy(message)
+        return None
+
+    def _greet(self, line: bytes) -> bytes | None:
+        if self._version:
+            return None
+        request_id, answer = answer_to(line, self._instructions())
+        if request_id is None:
+            return None
+        self._version = msgspec.json.decode(answer, type=_Greeted).result.protocol_version
+        self.greeting.append(line)
+        return answer.removesuffix(b"\n")
+
+    def _answer_legacy(self, message: ClientMessage) -> ListRequest | None:
+        is_list = message.method == "tools/list" and _is_bare(message.params)
+        return ListRequest(msgspec.json.encode(message.id), self._version) if self.is_open and is_list else None
+
+    def _answer_modern(self, line: bytes, message: ClientMessage) -> bytes | ListRequest | None:
+        if self._version not in ("", NEWEST):
+            return None  # the first request decides the era
+        if not self._version:
+            self._version = NEWEST
+            self.greeting.append(line)
+        id_json = msgspec.json.encode(message.id)
+        if message.method == "tools/list":
+            return ListRequest(id_json, NEWEST)
+        members = [
+            b'"capabilities":{"tools":{"listChanged":true}}',
+            b'"supportedVersions":["%b"]' % NEWEST.encode(),
+        ]
+        if told := self._instructions():
+            members.append(b'"instructions":' + msgspec.json.encode(told))
+        return _answer(id_json, self.modern_result(b",".join(members)))
+
+    def modern_result(self, members: bytes) -> bytes:
+        """A result with these members, in the envelope of 2026-07-28."""
+        head = b'{"resultType":"complete","ttlMs":0,"cacheScope":"private",'
+        return b'%b%b,"_meta":{"%bserverInfo":%b}}' % (head, members, ENVELOPE_PREFIX.encode(), self._server_info)
+
+    def answer_list(self, request: ListRequest, tools: list[bytes]) -> bytes:
+        """The answer to a request for the tools, each as JSON."""
+        listed = b'"tools":[%b]' % b",".join(tools)
+        return _answer(request.id_json, self.modern_result(listed) if request.is_modern else b"{%b}" % listed)
+
+
+def _answer(id_json: bytes, result: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_json, result)
+
+
+def _is_bare(params: Raw) -> bool:
+    """Whether there are no parameters but a `_meta` without the newer era's envelope."""
+    try:
+        meta = _bare.decode(params).meta if bytes(params) else None
+    except msgspec.DecodeError:
+        return False
+    return not any(name.startswith(ENVELOPE_PREFIX) for name in meta or ())
+
+
+def _is_modern(params: Raw) -> bool:
+    """Whether there are no parameters but the newer era's envelope, in the form that nobody would refuse."""
+    try:
+        meta = (_bare.decode(params).meta if bytes(params) else None) or {}
+        if {name for name in meta if name.startswith(ENVELOPE_PREFIX)} != {*_MEMBERS, _CAPABILITIES}:
+            return False
+        version, info = (bytes(meta[name]) for name in _MEMBERS)
+        _client_info.decode(info)
+        _capabilities.decode(bytes(meta[_CAPABILITIES]))
+    except msgspec.DecodeError:
+        return False
+    return version == b'"%b"' % NEWEST.encode()
+
+
+class _Bare(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    meta: dict[str, Raw] | None = msgspec.field(name="_meta", default=None)
+
+
+class _ClientInfo(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    version: str
+    title: str | None = None
+
+
+class _Version(msgspec.Struct, gc=False):
+    protocol_version: str = msgspec.field(name="protocolVersion")
+
+
+class _Greeted(msgspec.Struct, gc=False):
+    result: _Version
+
+
+_bare: Final = msgspec.json.Decoder(_Bare)
+_client_info: Final = msgspec.json.Decoder(_ClientInfo)
+_capabilities: Final = msgspec.json.Decoder(dict[str, dict[str, dict[str, Raw]]])

@@ -1,0 +1,239 @@
+"""Answer what of a client is no raw call: `plain_session` does, until the SDK's session does from a rare message on.
+
+The SDK is imported then, in a thread; what comes meanwhile is held, in its order.  The session is told of the greeting
+by its own lines, and what it answers to them is dropped: the client has that answer.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from quarterdeck.common.shielding import carried_through
+from quarterdeck.host.calls import Drain
+from quarterdeck.host.content import KnownTools
+from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
+from quarterdeck.host.raw_calls import INVALID_REQUEST, ClientMessage, Key, read_cancellation
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.tools import Client
+
+from .plain_session import ListRequest, PlainSession
+from .sink import Sink
+
+if TYPE_CHECKING:
+    from .session_streams import ClientInput
+
+MAX_HELD: Final = 256
+"""Messages that wait for the SDK; with more the client is not read."""
+
+CHANGED: Final = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+
+
+class OnAnswered(Protocol):
+    """Told of each request that the session has answered."""
+
+    def __call__(self, request_id: int | str | None, *, is_success: bool) -> None:
+        """The session answered `request_id`."""
+        ...
+
+
+class Session:
+    """One client's session.
+
+    Attributes:
+        drain: how its calls end.
+    """
+
+    def __init__(
+        self,
+        host: ProviderHostImpl,
+        client: Client,
+        sink: Sink,
+        *,
+        on_answered: OnAnswered,
+        on_refused: Callable[[int | str | None, int, str], None],
+        on_room: Callable[[], None],
+        on_closed: Callable[[], None],
+        greeted_id: Key | None,
+        greets_with_change: bool,
+    ) -> None:
+        """Nothing was said yet.
+
+        Args:
+            host: what is served.
+            client: to whom.
+            sink: where answers go.
+            on_answered: told of each request that was answered.
+            on_refused: takes the id, the code and the reason of what is no message.
+            on_room: told when `is_full` may be over.
+            on_closed: told when the SDK's session reads no more.
+            greeted_id: the request that has its answer already.
+            greets_with_change: whether the client knows an earlier list, and is told so once it is greeted.
+        """
+        self._host = host
+        self._client = client
+        self._sink = sink
+        self._on_answered = on_answered
+        self._on_refused = on_refused
+        self._on_room = on_room
+        self._on_closed = on_closed
+        self._greeted_id = greeted_id
+        self._greets_with_change = greets_with_change
+        self._plain = PlainSession(host.server_info, host.content.instructions)
+        self._known = KnownTools()
+        self._lists: dict[Key, asyncio.Task[None]] = {}
+        self._held: list[bytes] = []
+        self._taking_over: asyncio.Task[None] | None = None
+        self._input: ClientInput | None = None
+        self._running: RunningProviderHost | None = None
+        self._fault: ProtocolFault | None = None
+        self.drain: Final = Drain()
+        box = host.content.box
+        telling = self._known.tell_changes(box, self._tell_change) if box.can_change else None
+        self._telling = asyncio.get_running_loop().create_task(telling) if telling is not None else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is behind."""
+        return self._input.is_full if self._input is not None else len(self._held) >= MAX_HELD
+
+    @property
+    def fault(self) -> ProtocolFault | None:
+        """What ended it other than its client."""
+        return self._running.fault if self._running is not None else self._fault
+
+    def take(self, line: bytes, message: ClientMessage) -> None:
+        """Answer a message, sooner or later."""
+        if self._taking_over is None and not self._is_answered(line, message):
+            self._taking_over = asyncio.get_running_loop().create_task(self._take_over())
+        if self._input is not None:
+            self._forward(line)
+        elif self._taking_over is not None:
+            self._held.append(line)
+
+    def _is_answered(self, line: bytes, message: ClientMessage) -> bool:
+        """Whether `message` was answered, or will be, without the SDK."""
+        if (cancelled := read_cancellation(message)) is not None:
+            if (listing := self._lists.pop(cancelled.key, None)) is not None:
+                listing.cancel()
+            return True
+        match self._plain.take(line, message):
+            case None:
+                return False
+            case ListRequest() as request:
+                self._list(request, message.id)
+            case b"":
+                if self._greets_with_change and self._plain.is_open:
+                    self._greets_with_change = False
+                    self._sink.write(CHANGED, b"\n")
+            case answer:
+                self._answer(message.id, answer)
+        return True
+
+    def _answer(self, request_id: object, answer: bytes) -> None:
+        assert isinstance(request_id, int | str)
+        if request_id == self._greeted_id:
+            self._greeted_id = None
+        else:
+            self._sink.write(answer, b"\n")
+        self._on_answered(request_id, is_success=True)
+
+    # Lists
+
+    def _list(self, request: ListRequest, request_id: object) -> None:
+        assert isinstance(request_id, int | str)
+        listing = asyncio.get_running_loop().create_task(self._answer_list(request, request_id))
+        self._lists[request_id] = listing
+        listing.add_done_callback(lambda _: self._lists.pop(request_id, None))
+
+    async def _answer_list(self, request: ListRequest, request_id: Key) -> None:
+        content = self._host.content
+        await content.settle(self.drain.closing)
+        self._known.listed(content.box.descriptors())
+        async with content.source_of(self) as box:
+            shown = content.catalog.publish_json(box.descriptors(), request.version)
+        self._answer(request_id, self._plain.answer_list(request, shown))
+        await self._sink.room()
+
+    async def _tell_change(self) -> None:
+        if self._plain.is_open:
+            self._sink.write(CHANGED, b"\n")
+            await self._sink.room()
+
+    # The SDK's session
+
+    async def _take_over(self) -> None:
+        try:
+            for module in ("mcp_server", "stdio.session_streams"):
+                await asyncio.to_thread(import_module, f"quarterdeck.host.{module}")
+            from .session_streams import ClientInput, ClientOutput
+
+            greeted_id = self._greeted_id
+            if self._plain.greeting:
+                greeted_id = msgspec.json.decode(self._plain.greeting[0], type=_Id).id
+            taken = ClientInput(on_room=self._on_room, on_closed=self._on_closed)
+            outlet = ClientOutput(self._sink, self._on_answered, greeted_id=greeted_id)
+            self._running = await self._host.connect((taken, outlet), self._client, known=self._known, holder=self)
+            if self._telling is not None:
+                self._telling.cancel()
+            if self._greets_with_change:
+                self._running.greet_with_change()
+            self._running.drain.follow(self.drain)
+            self._input = taken
+            for line in (*self._plain.greeting, *self._held):
+                self._forward(line)
+            self._held.clear()
+            self._on_room()
+        except ProtocolFault as fault:
+            self._fault = fault
+            self._on_closed()
+
+    def _forward(self, line: bytes) -> None:
+        from .session_streams import MessageError, read_session_message
+
+        assert self._input is not None
+        try:
+            message = read_session_message(line)
+        except MessageError as error:
+            self._on_refused(error.request_id, INVALID_REQUEST, "not a JSON-RPC 2.0 message")
+            if error.request_id is not None:
+                self._on_answered(error.request_id, is_success=False)
+            return
+        self._input.put(message)
+
+    # The end
+
+    async def stop_listening(self) -> None:
+        """Begin no further call, and let no list wait for servers: what was read is answered from here on."""
+        self.drain.closing.cancel()
+        if self._taking_over is not None:
+            await asyncio.shield(self._taking_over)
+        if self._running is not None:
+            self._running.end_listening()
+
+    def end_calls(self) -> None:
+        """Have the calls that are still under way answered with a fault."""
+        self.drain.ending.cancel()
+
+    async def end(self, within_s: float) -> None:
+        """End it; what it holds for its client ends, too."""
+        for task in (*self._lists.values(), self._telling):
+            if task is not None:
+                task.cancel()
+        if self._running is None or self._input is None:
+            if self._host.content.decks is not None:
+                self._host.content.decks.end(self)
+            return
+        self._input.end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._running.ended()
+        await carried_through(partial(self._running.cancel))
+
+
+class _Id(msgspec.Struct, gc=False):
+    id: int | str

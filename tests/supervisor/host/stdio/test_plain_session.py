@@ -1,0 +1,153 @@
+"""What is answered without the SDK is what the SDK's session answers, and the rest is left to it."""
+
+import json
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.clients.mcp_clients import ENVELOPE
+from support.tools.tool_boxes import LiveBox, answer
+
+from quarterdeck.host import publish
+from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
+from quarterdeck.host.publish import as_listed, is_valid
+from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS
+from quarterdeck.host.stdio.plain_session import NEWEST, PlainSession
+from quarterdeck_protocol.tools import ToolDescriptor
+
+from .host_pipes import served
+
+INFO: Final = {"name": "raw", "version": "1"}
+
+
+def greeting(version: str = "2025-11-25", **more: Any) -> dict[str, Any]:
+    """The handshake's request."""
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": INFO} | more
+    return {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}
+
+
+def asked(method: str, meta: object = None, **params: Any) -> dict[str, Any]:
+    """A request."""
+    whole = params | ({"_meta": meta} if meta is not None else {})
+    return {"jsonrpc": "2.0", "id": 7, "method": method, **({"params": whole} if whole else {})}
+
+
+INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+ODD: Final = {**ENVELOPE, "io.modelcontextprotocol/protocolVersion": "2031-01-01"}
+
+CONVERSATIONS: Final[dict[str, list[dict[str, Any]]]] = {
+    **{version: [greeting(version), INITIALIZED, asked("tools/list")] for version in (*HANDSHAKE_VERSIONS, "2031-1-1")},
+    "ping": [greeting(), INITIALIZED, asked("ping"), asked("ping", meta={"progressToken": 1})],
+    "early list": [greeting(), asked("tools/list")],
+    "early ping": [asked("ping"), greeting()],
+    "list with a token": [greeting(), INITIALIZED, asked("tools/list", meta={"progressToken": "t", "x": 1})],
+    "list with a cursor": [greeting(), INITIALIZED, asked("tools/list", cursor="5")],
+    "rare, then usual": [greeting(), INITIALIZED, asked("resources/list"), asked("tools/list"), asked("ping")],
+    "greeted twice": [greeting(), INITIALIZED, greeting()],
+    "odd greeting": [greeting(clientInfo={"name": 5}), greeting(), INITIALIZED, asked("tools/list")],
+    "modern": [asked("server/discover", meta=ENVELOPE), asked("tools/list", meta=ENVELOPE)],
+    "modern list at once": [asked("tools/list", meta=ENVELOPE), asked("resources/list", meta=ENVELOPE)],
+    "modern, with a token": [asked("tools/list", meta={**ENVELOPE, "progressToken": 3})],
+    "modern, unknown revision": [asked("server/discover", meta=ODD), asked("tools/list", meta=ODD)],
+    "modern, then older": [asked("server/discover", meta=ENVELOPE), greeting(), asked("tools/list")],
+    "older, then modern": [greeting(), INITIALIZED, asked("tools/list", meta=ENVELOPE)],
+}
+
+
+def tools() -> LiveBox:
+    """Two tools, one of them as no server of ours writes them."""
+    box = LiveBox()
+    box.graft("s__plain", answer(b'{"content":[]}'))
+    box.graft("s__other", answer(b'{"content":[]}'))
+    return box
+
+
+async def said_in(messages: list[dict[str, Any]]) -> list[Any]:
+    """The answers of a conversation, one after the other."""
+    info = ProviderHostInfo("quarterdeck", "0.1.0")
+    async with served(create_provider_host(tools(), info, instructions=lambda: "Be kind.")) as client:
+        answers = []
+        for message in messages:
+            await client.send(message)
+            if "id" in message:
+                answers.append(await client.receive())
+        return answers
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", CONVERSATIONS)
+async def test_the_answers_are_those_of_the_sdk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would see another server, by what it happened to say before."""
+    from quarterdeck.host.stdio import early_reply, session
+
+    # Both say that they are the product: the early answer knows no other name.
+    assert early_reply.CLIENT_NAME == "quarterdeck"
+    monkeypatch.setattr(early_reply, "CLIENT_VERSION", "0.1.0")
+    ours = await said_in(CONVERSATIONS[name])
+    monkeypatch.setattr(session.PlainSession, "take", lambda *_: None)
+    assert ours == await said_in(CONVERSATIONS[name])
+
+
+def test_what_is_rare_is_left_to_the_sdk() -> None:
+    """A request would be answered by what does not know it."""
+    from quarterdeck.host.raw_calls import read_message
+
+    plain = PlainSession(b"{}", str)
+    for message in (asked("prompts/list"), asked("tools/list"), INITIALIZED, asked("server/discover", meta=ODD)):
+        line = json.dumps(message).encode()
+        assert plain.take(line, read_message(line)) is None
+
+
+VALUES: Final = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x", "object", "dark", "required"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["type", "src", "x"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+TOOLS: Final = st.fixed_dictionaries(
+    {"name": st.just("t") | VALUES, "inputSchema": st.just({"type": "object"}) | VALUES},
+    optional={
+        key: VALUES
+        | st.just({"type": "object", "properties": {"a": {}}, "required": ["a"]})
+        | st.just({"readOnlyHint": True, "title": "x"})
+        | st.just([{"src": "data:x", "sizes": ["1x1"]}])
+        | st.just({"taskSupport": "required"})
+        for key in ("title", "description", "outputSchema", "annotations", "icons", "execution", "_meta", "x-own")
+    },
+)
+
+
+@given(TOOLS)
+def test_what_is_forwarded_as_it_is_the_sdk_takes_in_every_revision(tool: dict[str, Any]) -> None:
+    """A client refuses a whole list for one bad tool."""
+    listed = as_listed(ToolDescriptor("s__t", "", {"type": "object"}, json.dumps(tool).encode()))
+    if listed:
+        shown = json.loads(listed)
+        assert shown == tool | {"name": "s__t"}
+        assert all(is_valid(shown, version) for version in (*HANDSHAKE_VERSIONS, NEWEST))
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        b'{"name":"t","inputSchema":{"type":"object"},\n"x":1}',
+        b'{"name":"t","inputSchema":{"type":"object"},"_meta":{"io.modelcontextprotocol/x":1}}',
+        b'{"name":"t","inputSchema":' + b'{"type":"object","not":' * 300 + b"1" + b"}" * 301,
+        b'{"name":"t","inputSchema":{"type":"object"}',
+        b'{"name":"t","inputSchema":{"type":"array"}}',
+    ],
+)
+def test_what_is_not_plainly_right_is_not_forwarded_as_it_is(definition: bytes) -> None:
+    """A line break would end the line, and what the era says of itself would be a server's word."""
+    assert as_listed(ToolDescriptor("s__t", "", {"type": "object"}, definition)) == b""
+
+
+def test_a_definition_keeps_what_only_its_server_knows() -> None:
+    """Numbers that no float holds, and members of the future, would be lost on the way."""
+    definition = b'{"name":"t","x":1.10,"inputSchema":{"type":"object"},"y":12345678901234567890123}'
+    [shown] = publish.Catalog().publish_json([ToolDescriptor("s__t", "", {}, definition)], NEWEST)
+    assert shown == definition.replace(b'"t"', b'"s__t"')

@@ -5,13 +5,14 @@ would end its neighbours, and a limit on processes would be shared.  A user of i
 systemd sets aside for exactly this (systemd.exec, "DynamicUser").
 """
 
+import fcntl
 import hashlib
 import os
 import pwd
 import stat
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,9 @@ GIVEN_S: Final = 60.0
 
 IN_USE_S: Final = 1.0
 """For how long a list of the users that are in use is good: all servers of a fleet choose theirs at once."""
+
+TURN_S: Final = 2.0
+"""For another process to choose a user, which takes milliseconds."""
 
 SOMEBODY: Final = UnixUser(-1, -1, dedicated=True)
 """A user of its own that is not chosen yet: it owns nothing."""
@@ -71,12 +75,38 @@ def owner_of(writable: Iterable[str]) -> UnixUser | None:
 def own_user(home: Path) -> UnixUser:
     """The user of its own for a process with this private home.
 
+    A new home is that user's at once: another process that starts the same server at this moment would choose another
+    user, for this one is in use then.
+
     Raises:
         LaunchError: there is none left.
     """
-    owner = os.stat(home).st_uid
-    uid = owner if FIRST_UID <= owner <= LAST_UID else _unused_uid(home)
-    return UnixUser(uid, uid, dedicated=True)
+    with _turn(home.parent):
+        owner = os.stat(home).st_uid
+        if FIRST_UID <= owner <= LAST_UID:
+            return UnixUser(owner, owner, dedicated=True)
+        uid = _unused_uid(home)
+        with suppress(OSError):  # the start says so
+            if not os.listdir(home):
+                os.chown(home, uid, uid)
+        return UnixUser(uid, uid, dedicated=True)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Be the only process of ours inside the block, for this folder; without a turn, go on after `TURN_S`."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        until = time.monotonic() + TURN_S
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                time.sleep(0.005)
+        yield
+    finally:
+        os.close(fd)
 
 
 def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:

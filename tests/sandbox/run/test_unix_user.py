@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +192,37 @@ def test_what_root_may_see_of_a_folder_is_what_everybody_may(tmp_path: Path) -> 
     (tmp_path / "mixed" / "secret").chmod(0o644)
     assert open_to_all(str(tmp_path)) == (str(tmp_path),)
     assert open_to_all(str(tmp_path / "gone")) == ()
+
+
+@root
+def test_processes_that_start_one_new_home_at_once_agree_on_its_user(tmp_path: Path) -> None:
+    """The second one would take the home from the first one's server, which could write nothing of its own any more."""
+    home = tmp_path / "server" / "home"
+    home.mkdir(parents=True)
+    source = (
+        "import os, sys\nfrom pathlib import Path\nfrom quarterdeck_sandbox.run.unix_user import own_user\n"
+        "sys.stdin.read()\nuid = own_user(Path(sys.argv[1])).uid\nos.setuid(uid)\nprint(uid, flush=True)\n"
+        "os.read(int(sys.argv[2]), 1)\n"
+    )
+    waiting, release = os.pipe()
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", source, str(home), str(waiting)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[waiting],
+        )
+        for _ in range(3)
+    ]
+    for each in started:
+        assert each.stdin is not None
+        each.stdin.close()
+    chosen = {int(each.stdout.readline()) for each in started if each.stdout is not None}
+    os.close(release)
+    os.close(waiting)
+    for each in started:
+        assert each.wait(30) == 0
+        assert each.stdout is not None
+        each.stdout.close()
+    assert chosen == {home.stat().st_uid}
+    assert FIRST_UID <= home.stat().st_uid <= LAST_UID

@@ -34,14 +34,10 @@ class Asks:
     def __init__(self, offers: frozenset[str]) -> None:
         self._offers = offers
         self._last = 0
-        self._deadlines = Deadlines()
+        self.deadlines = Deadlines()
+        """When a request has waited too long, by our ids."""
         self._theirs: dict[int, ServerId] = {}
         self._ours: dict[ServerId | None, int] = {}
-
-    @property
-    def soonest(self) -> float:
-        """When `due` must be called at the latest, monotonic seconds."""
-        return self._deadlines.soonest
 
     def receive(self, method: str, server_id: ServerId, params: Raw, now: float, *, may_ask: bool) -> Asked | bytes:
         """What the caller is to answer, or the line that answers it at once; a server that may not ask may ping."""
@@ -59,7 +55,7 @@ class Asks:
         self._last += 1
         self._theirs[self._last] = server_id
         self._ours[key] = self._last
-        self._deadlines.add(self._last, now + ASK_S)
+        self.deadlines.add(self._last, now + ASK_S)
         return Asked(self._last, method, checked)
 
     def end(self, ask_id: int) -> ServerId | None:
@@ -67,7 +63,7 @@ class Asks:
         server_id = self._theirs.pop(ask_id, None)
         if server_id is not None:
             del self._ours[correlation_key(server_id)]
-            self._deadlines.remove(ask_id)
+            self.deadlines.remove(ask_id)
         return server_id
 
     def cancelled(self, server_id: ServerId | None) -> int | None:
@@ -76,7 +72,3 @@ class Asks:
         if ask_id is not None:
             self.end(ask_id)
         return ask_id
-
-    def due(self, now: float) -> list[int]:
-        """The requests whose deadline passes now; they are to be ended."""
-        return self._deadlines.due(now)

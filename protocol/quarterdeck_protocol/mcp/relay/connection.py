@@ -100,7 +100,12 @@ class Relay:
     @property
     def wake_at(self) -> float:
         """When `advance` must be called at the latest, monotonic seconds; it may be early, infinite is never."""
-        return min(self._calls.soonest, self._dialogues.soonest, self._asks.soonest, self._subscription.wake_at)
+        return min(
+            self._calls.soonest,
+            self._dialogues.deadlines.soonest,
+            self._asks.deadlines.soonest,
+            self._subscription.wake_at,
+        )
 
     def take(self) -> bytes:
         """The lines to write now, empty for none.  While the server does not read, leave them here."""
@@ -234,9 +239,9 @@ class Relay:
             self._calls.remove(wire_id)
             self._tell_cancelled(wire_id, "the deadline has passed")
             happened.append(events.Expired(wire_id - FIRST_ID))
-        for wire_id in self._dialogues.due(now):
+        for wire_id in self._dialogues.deadlines.due(now):
             happened += self._resume(wire_id, None, now)
-        for ask_id in self._asks.due(now):
+        for ask_id in self._asks.deadlines.due(now):
             self.refuse(ask_id, INVALID_REQUEST, "nobody answered in time")
             happened.append(events.AskEnded(ask_id, events.EndOfAsk.EXPIRED))
         if now >= self._subscription.wake_at:

@@ -31,18 +31,14 @@ class Dialogues:
     def __init__(self) -> None:
         self._last = 0
         self._talks: dict[int, _Talk] = {}
-        self._until = Deadlines()
+        self.deadlines = Deadlines()
+        """When silence is an answer, by the ids of those who would take it for one."""
 
     def __len__(self) -> int:
         return len(self._talks)
 
     def __contains__(self, wire_id: object) -> bool:
         return wire_id in self._talks
-
-    @property
-    def soonest(self) -> float:
-        """When `due` must be called at the latest, monotonic seconds."""
-        return self._until.soonest
 
     def next_id(self) -> int:
         """A fresh id."""
@@ -78,18 +74,14 @@ class Dialogues:
         """The caller's requests among them."""
         return [talk.request_id for talk in self._talks.values() if talk.request_id is not None]
 
-    def due(self, now: float) -> list[int]:
-        """The ids whose deadline passes now."""
-        return self._until.due(now)
-
     def _ask(self, talk: _Talk, ask: Ask, now: float) -> Question:
         wire_id = self.next_id()
         self._talks[wire_id] = talk
         if ask.timeout_s is not None:
-            self._until.add(wire_id, now + ask.timeout_s)
+            self.deadlines.add(wire_id, now + ask.timeout_s)
         return Question(wire_id, ask)
 
     def _take(self, wire_id: int) -> _Talk:
-        if self._until.remove(wire_id) and not self._until:
-            self._until.soonest = inf  # else the relay's timer would ring for nothing
+        if self.deadlines.remove(wire_id) and not self.deadlines:
+            self.deadlines.soonest = inf  # else the relay's timer would ring for nothing
         return self._talks.pop(wire_id)

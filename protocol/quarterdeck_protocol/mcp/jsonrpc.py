@@ -17,6 +17,11 @@ from msgspec import UNSET, Raw, UnsetType
 
 from quarterdeck_protocol.plain_words import plain_words
 
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+"""JSON-RPC 2.0, section 5.1."""
+
 ENVELOPE_PREFIX: Final = "io.modelcontextprotocol/"
 """`_meta` keys under it belong to one hop and are never forwarded (2026-07-28, basic/index, "_meta")."""
 
@@ -178,6 +183,35 @@ def check_depth(body: bytes, max_depth: int = MAX_DEPTH) -> None:
     steps = _STRING.sub(b"", sketch).translate(_STEPS)
     if max(accumulate(memoryview(steps).cast("b")), default=0) > max_depth:
         raise BodyError(f"nested deeper than {max_depth} levels")
+
+
+def checked_value(data: bytes) -> bytes:
+    """A JSON value of a server's, known to be JSON, that may be passed on in a line.
+
+    Raises:
+        BodyError: it is no UTF-8, too deep, or holds a number or a line break that its reader refuses.
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise BodyError("not UTF-8", error) from None
+    if b"\r" in data:
+        raise BodyError("a raw line break stands inside")
+    check_depth(data)
+    check_numbers(data)
+    return data
+
+
+def checked_object(body: bytes, *, max_bytes: int) -> bytes:
+    """An object of a server's that may be passed on in a line.
+
+    Raises:
+        BodyError: it is none; see `check_object`, `check_depth`, `check_numbers`.
+    """
+    check_object(body, max_bytes=max_bytes)
+    check_depth(body)
+    check_numbers(body)
+    return body
 
 
 def split_result(body: bytes, *, max_bytes: int) -> SplitResult:

@@ -14,6 +14,8 @@ from msgspec import Raw
 
 from quarterdeck_protocol.mcp.jsonrpc import (
     ENVELOPE_PREFIX,
+    INVALID_REQUEST,
+    PARSE_ERROR,
     BodyError,
     Message,
     check_object,
@@ -22,10 +24,6 @@ from quarterdeck_protocol.mcp.jsonrpc import (
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """One line of a client; the same as one line of a server."""
-
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-"""JSON-RPC 2.0, section 5.1."""
 
 _MAX_ENVELOPES: Final = 8
 """Distinct accepted envelopes remembered per connection; a client varies at most its log level."""

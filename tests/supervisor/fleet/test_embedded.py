@@ -9,15 +9,8 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.client.session import ClientSession
-from support.servers.scripted_session import (
-    INITIALIZED,
-    LEGACY,
-    PATIENCE_S,
-    Answer,
-    JsonObject,
-    ScriptedServer,
-    scripted_session,
-)
+from support.servers.greetings import INITIALIZED, LEGACY, Answer, JsonObject
+from support.servers.scripted_session import PATIENCE_S, ScriptedServer, scripted_session
 from support.waiting import turns
 
 from quarterdeck.fleet import embedded as embedded_module

@@ -11,40 +11,10 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
-JsonObject = dict[str, Any]
-
-LEGACY: Final = "2025-11-25"
-MODERN: Final = "2026-07-28"
-
-METHOD_NOT_FOUND: Final = {"error": {"code": -32601, "message": "no such method"}}
-
-INITIALIZED: Final[JsonObject] = {
-    "result": {
-        "protocolVersion": LEGACY,
-        "capabilities": {"tools": {"listChanged": True}},
-        "serverInfo": {"name": "scripted", "version": "1"},
-        "instructions": "be kind",
-    }
-}
-"""A legacy server's answer to `initialize`."""
-
-DISCOVERED: Final[JsonObject] = {
-    "result": {
-        "resultType": "complete",
-        "supportedVersions": [MODERN],
-        "capabilities": {"tools": {}},
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "2"}},
-    }
-}
-"""A modern server's answer to `server/discover`."""
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, METHOD_NOT_FOUND, MODERN, Answer, JsonObject
 
 PATIENCE_S: Final = 30.0
 """Patience with a wait that ends at once unless something is broken."""
-
-Answer = JsonObject | None | Callable[[JsonObject], "JsonObject | None"]
-"""A reply without its id (None: silence), or what makes one of the request's params."""
 
 
 class ScriptedServer:

@@ -4,15 +4,8 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from support.servers.scripted_session import (
-    DISCOVERED,
-    INITIALIZED,
-    LEGACY,
-    MODERN,
-    Answer,
-    JsonObject,
-    scripted_session,
-)
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject
+from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.link.frames import ServerCard

@@ -13,15 +13,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import TypeAdapter, ValidationError
 from support.fleet.workers import CARD
-from support.servers.scripted_session import (
-    LEGACY,
-    MODERN,
-    PATIENCE_S,
-    Answer,
-    JsonObject,
-    ScriptedServer,
-    scripted_session,
-)
+from support.servers.greetings import LEGACY, MODERN, Answer, JsonObject
+from support.servers.scripted_session import PATIENCE_S, ScriptedServer, scripted_session
 from support.waiting import turns
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord

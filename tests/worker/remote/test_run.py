@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from mcp.client.subscriptions import SubscriptionLost
-from support.servers.scripted_session import LEGACY
+from support.servers.greetings import LEGACY
 from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.faults import Delivery, FaultKind

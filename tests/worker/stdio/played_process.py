@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 import anyio
-from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
+from support.servers.greetings import METHOD_NOT_FOUND, Answer, JsonObject
 
 from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement

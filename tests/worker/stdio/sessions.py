@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.servers.scripted_session import INITIALIZED, LEGACY, Answer
+from support.servers.greetings import INITIALIZED, LEGACY, Answer
 from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.faults import FaultRecord

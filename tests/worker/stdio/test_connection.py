@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.servers.scripted_session import DISCOVERED, INITIALIZED, LEGACY, MODERN, JsonObject
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, JsonObject
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.faults import Delivery, FaultRecord

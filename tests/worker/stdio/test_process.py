@@ -195,6 +195,7 @@ async def test_a_server_that_closed_its_stdin_cannot_be_sent_anything() -> None:
     async with running() as (process, server):
         process.closes_stdin()
         server.connection.pipe.write(b"x\n")
+        await turns()  # a line that follows another closely is written after the loop's turn
         refusal = server.connection.refusal()
         assert refusal is not None
         assert (refusal.code, refusal.delivery) == ("server_lost", Delivery.NOT_SENT)

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from support.servers.scripted_session import DISCOVERED, LEGACY, MODERN, JsonObject
+from support.servers.greetings import DISCOVERED, LEGACY, MODERN, JsonObject
 from support.waiting import turns
 
 from quarterdeck_protocol.faults import FaultKind

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.servers.scripted_session import INITIALIZED, JsonObject
+from support.servers.greetings import INITIALIZED, JsonObject
 from support.waiting import turns
 
 from quarterdeck_protocol.faults import Delivery, FaultKind

@@ -5,11 +5,16 @@ from typing import Final
 from msgspec import Raw
 
 from quarterdeck_protocol.link.credit import Deadlines
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, correlation_key
+from quarterdeck_protocol.mcp.jsonrpc import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    BodyError,
+    checked_object,
+    correlation_key,
+)
 
 from .events import Asked
 from .lines import error_line, result_line
-from .steps import INVALID_REQUEST, METHOD_NOT_FOUND, checked_object
 
 MAX_ASKS: Final = 64
 """Of a server's requests at once: a person answers them one by one."""

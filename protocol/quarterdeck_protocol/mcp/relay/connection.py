@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from quarterdeck_protocol.link.credit import Deadlines
 from quarterdeck_protocol.mcp.jsonrpc import (
+    INVALID_REQUEST,
     BodyError,
     Message,
     correlation_key,
@@ -25,7 +26,7 @@ from .lines import call_line, error_line, members_of, notification_line, request
 from .notes import MAX_NOTE_BYTES, read_acknowledged, read_cancelled, read_note
 from .paging import list_all
 from .replies import ids_in, outcome_of, reply_of, unreadable
-from .steps import INVALID_REQUEST, ErrorReply
+from .steps import ErrorReply
 from .subscription import Subscription
 
 FIRST_ID: Final = 1 << 40

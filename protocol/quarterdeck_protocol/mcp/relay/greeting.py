@@ -9,11 +9,14 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, check_depth, check_numbers, check_object
+from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, METHOD_NOT_FOUND, BodyError, check_object, checked_object
 
 from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, envelope
 from .events import Greeted, GreetingFailed, Server
-from .steps import METHOD_NOT_FOUND, UNSUPPORTED_REVISION, Ask, Dialogue, ErrorReply, SilenceError, Steps
+from .steps import Ask, Dialogue, ErrorReply, SilenceError, Steps
+
+UNSUPPORTED_REVISION: Final = -32022
+"""The error of a server that does not speak the revision that it was asked in; its `data` may name those it speaks."""
 
 PROBE_S: Final = 5.0
 """How long a server may think about `server/discover` before it is greeted the old way; some never answer what they
@@ -193,11 +196,8 @@ def _is_modern_only(error: ErrorReply) -> bool:
 
 
 def _read(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
-    check_object(body, max_bytes=MAX_GREETING_BYTES)
-    check_depth(body)
-    check_numbers(body)
     try:
-        return decoder.decode(body)
+        return decoder.decode(checked_object(body, max_bytes=MAX_GREETING_BYTES))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BodyError("the answer does not follow MCP", error) from None
 

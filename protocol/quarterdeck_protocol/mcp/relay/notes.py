@@ -5,10 +5,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, correlation_key
+from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, checked_object, checked_value, correlation_key
 
 from .events import Changed, Event, Logged, Noted, Progressed, Updated
-from .steps import checked_object, checked_value
 
 MAX_NOTE_BYTES: Final = 1024 * 1024
 """Of a notification: nothing that is told in one is longer, and to read it costs many times its size."""

@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, Message, split_result
+from quarterdeck_protocol.mcp.jsonrpc import PARSE_ERROR, BodyError, Message, checked_value, split_result
 
 from .events import MAX_ERROR_CHARS, Answered, Refused, Spoiled
-from .steps import PARSE_ERROR, ErrorReply, checked_value
+from .steps import ErrorReply
 
 MAX_DATA_BYTES: Final = 64 * 1024
 """Of an error's `data`; more than that is left out."""

@@ -5,18 +5,11 @@ a dialogue reads like the same thing written with an SDK, and holds no socket, n
 """
 
 from collections.abc import Generator
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_numbers, check_object
-
 from .events import Event
-
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-UNSUPPORTED_REVISION: Final = -32022
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -53,32 +46,3 @@ Steps = Generator[Ask, bytes, _T]
 
 Dialogue = Steps[Event]
 """Asks until it returns the event that it ends in."""
-
-
-def checked_value(data: bytes) -> bytes:
-    """A JSON value of a server's, known to be JSON, that may be passed on in a line.
-
-    Raises:
-        BodyError: it is no UTF-8, too deep, or holds a number or a line break that its reader refuses.
-    """
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        raise BodyError("not UTF-8", error) from None
-    if b"\r" in data:
-        raise BodyError("a raw line break stands inside")
-    check_depth(data)
-    check_numbers(data)
-    return data
-
-
-def checked_object(body: bytes, *, max_bytes: int) -> bytes:
-    """An object of a server's that may be passed on in a line.
-
-    Raises:
-        BodyError: it is none; see `check_object`, `check_depth`, `check_numbers`.
-    """
-    check_object(body, max_bytes=max_bytes)
-    check_depth(body)
-    check_numbers(body)
-    return body

@@ -18,7 +18,6 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_calls import (
-    INVALID_REQUEST,
     MAX_LINE_BYTES,
     ClientMessage,
     Interrupted,
@@ -34,7 +33,7 @@ from quarterdeck.host.raw_calls import (
 from quarterdeck.host.results import fault_parts
 from quarterdeck.host.wire_call import Part, WireCall
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, LineBuffer, LineTooLongError
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 from .early_reply import FirstLine, claimed_stdio

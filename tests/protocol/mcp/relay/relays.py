@@ -1,47 +1,17 @@
 """A relay over a server that is a script: each method has its answer; no process, and a clock of plain numbers."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
+
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, METHOD_NOT_FOUND, Answer, JsonObject
 
 from quarterdeck_protocol.mcp.relay import Client, Relay, events
 
-JsonObject = dict[str, Any]
-
-LEGACY: Final = "2025-11-25"
-MODERN: Final = "2026-07-28"
-
 CLIENT: Final = Client("us", "1")
-
-METHOD_NOT_FOUND: Final = {"error": {"code": -32601, "message": "no such method"}}
-
-INITIALIZED: Final[JsonObject] = {
-    "result": {
-        "protocolVersion": LEGACY,
-        "capabilities": {"tools": {"listChanged": True}},
-        "serverInfo": {"name": "scripted", "version": "1"},
-        "instructions": "be kind",
-    }
-}
-"""A legacy server's answer to `initialize`."""
-
-DISCOVERED: Final[JsonObject] = {
-    "result": {
-        "resultType": "complete",
-        "supportedVersions": [MODERN],
-        "capabilities": {"tools": {}},
-        "ttlMs": 0,
-        "cacheScope": "private",
-        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "2"}},
-    }
-}
-"""A modern server's answer to `server/discover`."""
 
 ANSWERS: Final[JsonObject] = {"server/discover": DISCOVERED, "initialize": INITIALIZED}
 """Of a server that speaks both eras."""
-
-Answer = JsonObject | None | Callable[[JsonObject], "JsonObject | None"]
-"""A reply without its id (None: silence), or what makes one of the request's params."""
 
 
 class Talk:

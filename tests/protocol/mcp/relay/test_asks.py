@@ -4,11 +4,12 @@ import json
 from math import inf
 
 import pytest
+from support.servers.greetings import LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.mcp.relay import asks, connection
 from quarterdeck_protocol.mcp.relay.events import Asked, AskEnded, EndOfAsk, Junk
 
-from .relays import LEGACY, MODERN, JsonObject, Talk, talk
+from .relays import Talk, talk
 
 OFFERS = frozenset({"elicitation/create", "roots/list"})
 

@@ -4,6 +4,7 @@ import json
 from math import inf
 
 import pytest
+from support.servers.greetings import LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
@@ -19,7 +20,7 @@ from quarterdeck_protocol.mcp.relay.events import (
     fault_of,
 )
 
-from .relays import CLIENT, LEGACY, MODERN, JsonObject, talk
+from .relays import CLIENT, talk
 
 ID = FIRST_ID + 7
 """Of the request with the number 7."""

@@ -4,13 +4,14 @@ import json
 
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Refusal
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed, Server
 from quarterdeck_protocol.mcp.relay.greeting import MAX_INSTRUCTIONS_CHARS, PROBE_S
 
-from .relays import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, Talk
+from .relays import Talk
 
 LEGACY_SERVER = Server(
     LEGACY,

@@ -5,11 +5,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.servers.greetings import LEGACY, MODERN
 
 from quarterdeck_protocol.mcp.jsonrpc import MAX_DEPTH, MAX_DIGITS
 from quarterdeck_protocol.mcp.relay import FIRST_ID, Relay, asks, connection, events
 
-from .relays import CLIENT, LEGACY, MODERN, Talk, talk
+from .relays import CLIENT, Talk, talk
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),

@@ -11,11 +11,12 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
+from support.servers.greetings import LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.mcp.relay import FIRST_ID, events
 from quarterdeck_protocol.mcp.relay.asks import ASK_S, MAX_ASKS
 
-from .relays import LEGACY, MODERN, JsonObject, talk
+from .relays import talk
 
 OFFERED = "elicitation/create"
 

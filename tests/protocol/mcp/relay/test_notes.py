@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from support.servers.greetings import JsonObject
 
 from quarterdeck_protocol.mcp.relay import FIRST_ID, notes
 from quarterdeck_protocol.mcp.relay.events import Changed, Event, Junk, Logged, Noted, Progressed, Updated
 
-from .relays import JsonObject, talk
+from .relays import talk
 
 ID = FIRST_ID + 7
 

@@ -16,13 +16,14 @@ from mcp.client.subscriptions import listen
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 from support.clients.direct_client import without_envelope
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject
 from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, events
 from quarterdeck_worker.remote.requests import PageDispatcher, greet, list_tools
 
-from .relays import ANSWERS, DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, Talk
+from .relays import ANSWERS, Talk
 
 pytestmark = pytest.mark.anyio
 

@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from support.servers.greetings import LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.mcp.relay import MEMBERS, paging
 from quarterdeck_protocol.mcp.relay.events import Event, Listed, ListingFailed, Refused
 
-from .relays import LEGACY, MODERN, JsonObject, Talk, talk
+from .relays import Talk, talk
 
 
 def tool(name: str, **members: object) -> JsonObject:

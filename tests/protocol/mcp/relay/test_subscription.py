@@ -4,12 +4,13 @@ import json
 from math import inf
 
 import pytest
+from support.servers.greetings import LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.mcp.relay import RelayMisuseError
 from quarterdeck_protocol.mcp.relay.events import Changed, Listening, Updated
 from quarterdeck_protocol.mcp.relay.subscription import MAX_RELISTEN_S, RELISTEN_S
 
-from .relays import LEGACY, MODERN, JsonObject, Talk, talk
+from .relays import Talk, talk
 
 ID_KEY = "io.modelcontextprotocol/subscriptionId"
 

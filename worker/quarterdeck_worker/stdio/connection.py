@@ -85,9 +85,8 @@ class StdioConnection:
 
     def call(self, call: Call, arguments: bytes, done: Done) -> None:
         """See `Server`."""
-        params = b'{"name":%s,"arguments":%s}' % (msgspec.json.encode(call.tool), arguments or b"{}")
-        number = call.request_id
-        refusal = self._relay.request(number, "tools/call", params, meta=call.meta, progress=call.progress)
+        number, given = call.request_id, arguments or b"{}"
+        refusal = self._relay.call(number, call.tool, given, meta=call.meta, progress=call.progress)
         self._book(number, done, refusal)
 
     def list_tools(self, request_id: int, done: Done) -> None:

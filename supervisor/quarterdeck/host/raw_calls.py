@@ -220,11 +220,10 @@ class RawCallGate(Generic[T]):
 
     def admit_list(self, message: ClientMessage) -> bytes | None:
         """The id, as JSON, of a request for all tools that may be answered past the SDK's session; None for others."""
-        id_json = read_list(message, self._envelopes or LEGACY) if self.is_open else None
-        if id_json is None:
-            return None
         key = correlation_key(message.id)
-        return None if key in self._forwarded or key in self._raw else id_json
+        if not self.is_open or key in self._forwarded or key in self._raw:
+            return None
+        return read_list(message, self._envelopes or LEGACY)
 
     def began(self, request: RawRequest, call: T) -> None:
         """A raw call is under way."""
@@ -342,11 +341,11 @@ def read_list(message: ClientMessage, envelopes: Container[Envelope]) -> bytes |
     if message.method != "tools/list" or correlation_key(message.id) is None:
         return None
     try:
-        meta = _list_params.decode(message.params).meta if message.params else None
+        meta = _list_params.decode(message.params or b"{}").meta or {}
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    envelope = _envelope(meta or {})
-    return msgspec.json.encode(message.id) if len(envelope) == len(meta or {}) and envelope in envelopes else None
+    envelope = _envelope(meta)
+    return msgspec.json.encode(message.id) if len(envelope) == len(meta) and envelope in envelopes else None
 
 
 class _CallParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -242,6 +242,7 @@ def test_a_new_daemon_takes_over_without_a_client_noticing(config: Path) -> None
         assert before is not None
         after = quarterdeck_json("up", "--replace")
         assert after["pid"] != before["pid"]
+        assert not after["stays"]  # as the one before: a door had started it
         assert not is_running(before["pid"])
         assert client.list_tools() == tools
         assert client.call("s__echo", text="moved")["content"][0]["text"] == "moved"

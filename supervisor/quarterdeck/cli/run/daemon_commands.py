@@ -94,8 +94,11 @@ def up(
     if directory == service_dir():
         print_line("It is a service: `quarterdeck service uninstall` ends that.")
     elif stays:
+        from .service import has_manager
+
         print_line("It stays until `quarterdeck down`, or until you log out.")
-        print_line("To have it at each login: quarterdeck service install")
+        if has_manager():
+            print_line("To have it at each login: quarterdeck service install")
     else:
         print_line(
             "It stays until some minutes after its last client, as the one before; `quarterdeck up` has it stay."

@@ -213,7 +213,7 @@ def find_manager() -> Manager:
     if sys.platform == "darwin":
         return _launchd(f"{name}.daemon", words, environ)
     program = shutil.which("systemctl")
-    if program is None or not _has_user_manager():
+    if program is None or not has_manager():
         what = "systemd runs no services of this user here" if program is not None else "there is no systemd here"
         raise CommandError(ExitCode.NOT_FOUND, f"{what}, and launchd is macOS's: nothing was installed", _NO_MANAGER)
     return _systemd(program, name, words, environ)
@@ -257,6 +257,11 @@ def _launchd(label: str, words: tuple[str, ...], environ: Mapping[str, str]) -> 
         starting=(("-", *end), ("launchctl", "bootstrap", domain, str(path))),
         ending=(("-", *end),),
     )
+
+
+def has_manager() -> bool:
+    """Whether something here runs services of this user that `install` knows."""
+    return sys.platform == "darwin" or (shutil.which("systemctl") is not None and _has_user_manager())
 
 
 def _has_user_manager() -> bool:

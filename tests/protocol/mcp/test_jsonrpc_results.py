@@ -127,6 +127,8 @@ def test_members_that_nobody_knows_are_few() -> None:
     many = b",".join(b'"k%d":1' % number for number in range(100_000))
     assert len(many) > MAX_OTHER_BYTES
     assert _split(b'{"content":[],"structuredContent":{%s}}' % many, 2 * len(many))
+    for member in (b"contents", b"messages"):  # of a resource, of a prompt
+        assert _split(b'{"%s":[{%s}]}' % (member, many), 2 * len(many))
     for body in (b'{"content":[],%s}' % many, b'{"content":[],"_meta":{%s}}' % many):
         with pytest.raises(BodyError, match="beside its content"):
             _split(body, 2 * len(many))

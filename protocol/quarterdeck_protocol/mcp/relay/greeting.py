@@ -7,7 +7,7 @@ A server is greeted in one of two ways, and its caller remembers which, so that 
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Raw
 
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, METHOD_NOT_FOUND, BodyError, check_object, checked_object
 
@@ -68,7 +68,7 @@ class _Discovered(msgspec.Struct):
     supportedVersions: list[str]  # noqa: N815
     capabilities: Raw
     instructions: str | None = None
-    meta: Raw | UnsetType = msgspec.field(name="_meta", default=UNSET)
+    meta: dict[str, Raw] | None = msgspec.field(name="_meta", default=None)
 
 
 class _Unsupported(msgspec.Struct):
@@ -163,10 +163,7 @@ def _discover(client: Client, timeout_s: float) -> Steps[Server]:
     if not era:
         offered = ", ".join(each[:MAX_NAME_CHARS] for each in said.supportedVersions[:MAX_REVISIONS])
         raise _GreetingError(f"it shares no protocol revision with us: it speaks {offered or 'none'}")
-    try:
-        info = check_object(bytes(said.meta or b"{}"), max_bytes=MAX_GREETING_BYTES).get(_SERVER_INFO, Raw())
-    except BodyError:
-        info = Raw()
+    info = (said.meta or {}).get(_SERVER_INFO, Raw())
     return _server(era, info, said, must_say_who=False)
 
 

@@ -81,6 +81,7 @@ DISCOVERIES: list[JsonObject] = [
 ]
 HANDSHAKES: list[JsonObject] = [
     *(initialized(protocolVersion=revision) for revision in (*HANDSHAKE_REVISIONS, MODERN, "1999-01-01")),
+    *(initialized(_meta=None), initialized(capabilities=None), initialized(instructions=7)),
     *(initialized(instructions=None), initialized(capabilities=CAPABLE), initialized(serverInfo={"name": "a"})),
     *(unsupported(MODERN), unsupported("2099-01-01"), ERROR, UNKNOWN, {"result": {}}),
 ]

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .run.cgroup import sweep_cgroups as sweep_cgroups
     from .run.confine import Requester as Requester
     from .run.confine import confine as confine
+    from .run.confine import settle as settle
     from .run.confine import showable as showable
     from .run.disk_use import disk_use as disk_use
     from .run.disk_use import measure_disk_use as measure_disk_use
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from .run.monitor import MONITOR_TICK_S as MONITOR_TICK_S
     from .run.monitor import TreeMonitor as TreeMonitor
     from .run.monitor import Watch as Watch
+    from .run.prepare import Prepared as Prepared
+    from .run.prepare import Preparer as Preparer
     from .run.process import ConfinedProcess as ConfinedProcess
     from .run.process_settings import OomScore as OomScore
     from .run.process_settings import give_back_large_blocks as give_back_large_blocks

@@ -45,7 +45,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Of what `os.stat` tells, what decides something here."""
+    """Of what `os.stat` tells, what decides something here; the number of names is a regular file's."""
 
     st_mode: int
     st_uid: int
@@ -341,7 +341,9 @@ def _kind_of(mode: int) -> str:
 
 
 def _status_of(status: os.stat_result) -> tuple[int, int, int, int]:
-    return status.st_mode, status.st_uid, status.st_gid, status.st_nlink
+    # Of a folder it is how many folders are in it, which changes and decides nothing.
+    names = status.st_nlink if modes.S_ISREG(status.st_mode) else 1
+    return status.st_mode, status.st_uid, status.st_gid, names
 
 
 def _stamp(path: str) -> _Stamp | None:

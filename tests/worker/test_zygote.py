@@ -20,6 +20,7 @@ from support.waiting import eventually
 
 from quarterdeck.fleet.placement import INHERITED, isolated
 from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder, WorkerKind
+from quarterdeck_sandbox import Machine, known_machine
 from quarterdeck_worker import zygote as zygote_module
 
 pytestmark = LINUX_ONLY
@@ -75,7 +76,10 @@ def running_zygote() -> Iterator[Zygote]:
         process = isolated("quarterdeck_worker.zygote", "stdio", str(theirs.fileno()), pass_fds=[theirs.fileno()])
     zygote = Zygote(ours, process)
     try:
-        assert zygote.report() == Forked(0, process.pid)
+        ready = zygote.report()
+        assert isinstance(ready, Forked)
+        assert (ready.generation, ready.pid) == (0, process.pid)
+        assert msgspec.json.decode(ready.machine, type=Machine) == known_machine()
         yield zygote
     finally:
         zygote.hang_up()

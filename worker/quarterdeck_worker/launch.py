@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,13 @@ from quarterdeck_sandbox import (
     LaunchError,
     LaunchPlan,
     Places,
+    Prepared,
     Requester,
     confine,
     disk_use,
     known_machine,
     remove_tree,
+    settle,
     start,
     words_of,
 )
@@ -36,11 +39,15 @@ def sandboxed(policy: PolicyValues, order: OpenOrder) -> Launcher:
             why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
             raise LaunchError("directory_unusable", why) from error
         places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
+        prepared = msgspec.json.decode(order.prepared, type=Prepared) if order.prepared else None
+        changed = prepared.observations.changed() if prepared is not None else ""
+        if prepared is not None and not changed:
+            return await start(settle(prepared.confinement_for(plan), places))
         environ = {**os.environ, **order.user_env}
         requester = Requester(
             places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
         )
-        return await start(confine(plan, policy, requester))
+        return await start(replace(confine(plan, policy, requester), outdated=changed))
 
     return launch
 
@@ -68,4 +75,5 @@ def describe_start(process: ConfinedProcess, order: OpenOrder) -> ServerStart:
         enforced=tree.enforced,
         receipt=msgspec.json.encode(receipt).decode(),
         gaps=receipt.gaps,
+        changed=process.confinement.outdated,
     )

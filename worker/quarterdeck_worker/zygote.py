@@ -62,7 +62,7 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
         run_server, warm_up = load(kind)
         warm_up()
         own_code()
-        machine.result()
+        facts = msgspec.json.encode(machine.result()).decode()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a worker leaves behind goes to init then
         adopt_orphans()
@@ -78,7 +78,7 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
     gc.collect()
     ballast = _fill_holes()
     gc.freeze()
-    control.sendall(_line(Forked(0, os.getpid())))
+    control.sendall(_line(Forked(0, os.getpid(), facts)))
     pending = b""
     while True:
         poll.poll()

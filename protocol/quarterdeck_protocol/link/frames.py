@@ -218,6 +218,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
         open_port: of this machine's loopback, where we serve without a token, so that it must not be reached; 0 while
             it is not known yet, None for no such.
         secrets: what no fault, log or record may repeat of what the server was given.
+        prepared: what confines it, the sandbox's `Prepared` as JSON; empty where its worker must lay that out.
     """
 
     server: StdioServer | RemoteServer = StdioServer()
@@ -235,6 +236,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
     allow_unsandboxed: bool = False
     open_port: int | None = None
     secrets: tuple[str, ...] = ()
+    prepared: str = ""
 
 
 MAX_START_BYTES: Final = 64 * 1024
@@ -254,6 +256,7 @@ class ServerStart(msgspec.Struct, frozen=True):
         enforced: names of limits that the kernel itself holds on the whole tree.
         receipt: the `Receipt` as JSON.
         gaps: its lines, one for each way in which it is weaker than wanted; a start with any is announced.
+        changed: a path that was no longer as `OpenOrder.prepared` has it; empty where all was, or nothing was prepared.
     """
 
     pid: int
@@ -266,6 +269,7 @@ class ServerStart(msgspec.Struct, frozen=True):
     enforced: tuple[str, ...] = ()
     receipt: str = "{}"
     gaps: tuple[str, ...] = ()
+    changed: str = ""
 
 
 class ServerCard(msgspec.Struct, frozen=True):
@@ -305,10 +309,14 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """A worker was forked; generation 0 says that the zygote itself is ready."""
+    """A worker was forked; generation 0 says that the zygote itself is ready.
+
+    Then `machine` is what can be enforced where it runs: the sandbox's `Machine` as JSON.
+    """
 
     generation: int
     pid: int
+    machine: str = ""
 
 
 class Died(msgspec.Struct, frozen=True, tag="died"):

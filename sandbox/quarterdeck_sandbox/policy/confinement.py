@@ -62,6 +62,7 @@ class Confinement:
         secrets: paths outside that must not be open to it: the probes try them.
         user_home: the home of the user who runs us, for hints.
         counts_alone: whether its processes are counted apart from all others.
+        outdated: a path that had changed since it was prepared, so that it was compiled anew; empty where none had.
     """
 
     plan: LaunchPlan
@@ -80,6 +81,7 @@ class Confinement:
     machine: Machine
     user_home: str = ""
     counts_alone: bool = True
+    outdated: str = ""
 
     @property
     def stays_root(self) -> bool:

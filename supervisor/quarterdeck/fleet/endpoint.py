@@ -132,7 +132,8 @@ class ServerEndpointImpl:
         try:
             handle = self._handle = await self._session.start(self)
             frame = Open(handle.next_id(), self.config.connect_timeout_s * self.patience)
-            card_json = await ask(handle, frame, msgspec.json.encode(self._session.order()))
+            order = await self._session.prepare(self._session.order())
+            card_json = await ask(handle, frame, msgspec.json.encode(order))
             card = msgspec.json.decode(card_json, type=ServerCard)
         except ProtocolFault as fault:
             return self._at_connect(fault)

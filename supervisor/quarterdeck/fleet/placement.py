@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder, WorkerKind
-from quarterdeck_sandbox import is_stopped, open_files_of_children
+from quarterdeck_sandbox import Machine, is_stopped, open_files_of_children
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
 """Packages whose folders an isolated interpreter is told, wherever they were installed."""
@@ -67,7 +67,9 @@ class SpawnedWorker:
 
 
 class Placement(Protocol):
-    """Starts workers."""
+    """Starts workers.  `machine` is what can be enforced where they run, as far as that has been told."""
+
+    machine: Machine | None
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """Start a worker; `on_exit` is called once, from the loop, when it is gone.
@@ -105,6 +107,7 @@ class ZygotePlacement:
         self._pending = b""
         self._closed = False
         self._is_ready = False
+        self.machine: Machine | None = None
         self._decoder = msgspec.json.Decoder(Report)
         self._loop.add_reader(ours, self._readable)
 
@@ -157,8 +160,9 @@ class ZygotePlacement:
         self._is_late = False
         for line in lines:
             match self._decoder.decode(line):
-                case Forked(generation=0):
+                case Forked(generation=0, machine=machine):
                     self._is_ready = True
+                    self.machine = msgspec.json.decode(machine, type=Machine) if machine else None
                 case Forked(generation=generation, pid=pid):
                     self._report_start(generation, pid)
                 case Died(generation=generation, returncode=returncode):
@@ -304,6 +308,8 @@ class PidHandle:
 
 class FreshPlacement:
     """A fresh interpreter for each worker: about two seconds and fifty megabytes more than a fork."""
+
+    machine: Machine | None = None
 
     def __init__(self, kind: WorkerKind) -> None:
         self._kind = kind

@@ -22,12 +22,13 @@ from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
-from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, SpawnOrder, WorkerKind
+from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, OpenOrder, ServerStart, SpawnOrder, WorkerKind
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import WorkerHandle, WorkerListener
 from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
+from .prepared_launches import PreparedLaunches
 from .router import SOCKET_NAME, Router
 
 SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
@@ -48,6 +49,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[None]] = set()
         self._monitor: TreeMonitor | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._launches: PreparedLaunches | None = None
         self.eras: dict[str, str] = {}
         self.doubted: set[str] = set()
 
@@ -86,6 +88,8 @@ class Runtime:
             await asyncio.gather(*(source.close() for source in self._sources.values()))
             if self._watching is not None:
                 self._watching.cancel()
+            if self._launches is not None:
+                self._launches.close()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._router.close()
             await asyncio.to_thread(self.directory.close)
@@ -155,6 +159,22 @@ class Runtime:
     def _zygote_lost(self, kind: WorkerKind) -> None:
         _log.error("a zygote died (%s); its workers died with it, and a new one is started when one is needed", kind)
         self._start(self._sources.pop(kind).close())
+
+    async def prepare(self, order: OpenOrder) -> OpenOrder:
+        """The order with what its worker need not find out; after `start_worker`."""
+        if self._launches is None:
+            source = self._sources.get(WorkerKind.STDIO)
+            machine = source.machine if source is not None else None
+            if machine is None:
+                return order
+            self._launches = PreparedLaunches(machine)
+        return await self._launches.add_to(order)
+
+    def note_start(self, start: ServerStart) -> None:
+        """A server was started; where that was not as it was prepared, nothing that was prepared is used again."""
+        if start.changed and self._launches is not None:
+            _log.debug("%s has changed since sandboxes were laid out: doing it anew", start.changed)
+            self._launches.forget()
 
     @property
     def monitor(self) -> TreeMonitor:

@@ -90,6 +90,10 @@ class Session(ABC):
     def order(self) -> OpenOrder:
         """What to open with; raises `ProtocolFault`."""
 
+    async def prepare(self, order: OpenOrder) -> OpenOrder:
+        """The order with what its worker need not find out."""
+        return order
+
     def remember_era(self, era: str) -> None:  # noqa: B027 - a session that others made was greeted by them
         """The era that the server agreed to."""
 
@@ -178,6 +182,11 @@ class WorkerSession(Session):
             secrets=self._withheld(env),
         )
 
+    async def prepare(self, order: OpenOrder) -> OpenOrder:
+        """See `Session`."""
+        assert self._runtime is not None
+        return await self._runtime.prepare(order) if isinstance(order.server, StdioServer) else order
+
     def remember_era(self, era: str) -> None:
         """See `Session`: the next start of the same program need not probe."""
         assert self._runtime is not None
@@ -196,6 +205,7 @@ class WorkerSession(Session):
     def enforce_limits(self, start: ServerStart) -> Watch | None:
         """See `Session`."""
         assert self._runtime is not None
+        self._runtime.note_start(start)
         handle = self._handle
         if handle is None or self._watch is not None or not isinstance(self._config, StdioServerConfig):
             return self._watch

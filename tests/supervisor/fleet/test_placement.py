@@ -32,8 +32,19 @@ from quarterdeck.fleet.placement import (
     isolated,
 )
 from quarterdeck_protocol.link.frames import Died, Forked, WorkerKind
+from quarterdeck_sandbox import Machine
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_a_zygote_that_is_ready_tells_what_its_machine_can_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every worker would have to lay out its sandbox itself."""
+    async with stage(monkeypatch) as played:
+        assert played.placement.machine is None
+        machine = Machine("linux", landlock_abi=7)
+        played.zygote.says(Forked(0, 10, msgspec.json.encode(machine).decode()))
+        await turns()
+        assert played.placement.machine == machine
 
 
 async def test_an_order_is_a_birth_then_a_death_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ class PlayedPlacement:
     made: list["PlayedPlacement"]
     greets = True
     pid = 0
+    machine = None
 
     def __init__(self, kind: WorkerKind, on_lost: Callable[[], None] = lambda: None) -> None:
         self.kind = kind

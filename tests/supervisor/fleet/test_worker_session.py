@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from support.config.places import use_places
 from support.fleet.workers import PlayedWorker
@@ -19,7 +20,7 @@ from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck.fleet.worker_session import WorkerSession
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import Condemn, RemoteServer, ServerStart, StdioServer, WorkerKind
+from quarterdeck_protocol.link.frames import Condemn, OpenOrder, RemoteServer, ServerStart, StdioServer, WorkerKind
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.run.monitor import TreeMonitor
@@ -51,6 +52,14 @@ class PretendRuntime:
     async def release(self) -> None:
         """See `Runtime`."""
         self.noted.append("released")
+
+    async def prepare(self, order: OpenOrder) -> OpenOrder:
+        """See `Runtime`."""
+        return msgspec.structs.replace(order, prepared="laid out")
+
+    def note_start(self, start: ServerStart) -> None:
+        """See `Runtime`."""
+        self.noted.append(f"changed: {start.changed}")
 
     async def start_worker(
         self, name: str, listener: WorkerListener, kind: WorkerKind, max_result_bytes: int

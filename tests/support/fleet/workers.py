@@ -175,6 +175,10 @@ class PlayedSession:
         await handle.greeted
         return handle
 
+    async def prepare(self, order: frames.OpenOrder) -> frames.OpenOrder:
+        """See `Session`."""
+        return order
+
     def order(self) -> frames.OpenOrder:
         """See `Session`."""
         return frames.OpenOrder()

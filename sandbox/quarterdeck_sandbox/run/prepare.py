@@ -1,0 +1,177 @@
+"""Lay out once what concerns all servers of one program under one policy, and hand it to each worker ready.
+
+    supervisor   `Preparer.prepare`: laid out for the first server, kept by value; for the next its own is put in
+    worker       `Prepared.confinement_for`: what it rests on is looked at again; then it is what `confine` would make
+
+The supervisor looks at nothing twice.  What it keeps holds, because nobody uses it unchecked: each worker looks at
+every path that decided anything, in its own process, right before its server starts, and where one of them is not what
+it was it compiles the confinement itself.  So a server that is replaced, a secret that appears or a link that is turned
+costs one slow start, and `forget` has the next ones laid out anew.
+
+Nothing is kept that names one server's own directories, beside the two that are its home and its place for temporary
+files, nor what was read within two seconds of its last change (`observed_files`).
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from quarterdeck_protocol.policy_values import PolicyValues
+from quarterdeck_sandbox.observed_files import Memory, Observations
+from quarterdeck_sandbox.policy.confinement import Confinement
+from quarterdeck_sandbox.policy.mounts import Places, is_within
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, plan_launch
+from quarterdeck_sandbox.view.layout import require_visible
+
+from .confine import Requester, lay_out, own, sharable
+
+MAX_KEPT: Final = 256
+"""Layouts, of some 40 KB each; the oldest goes first."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A confinement that rests on `observations`; its plan lacks what its worker knows: arguments and environment."""
+
+    confinement: Confinement
+    observations: Observations
+
+    def confinement_for(self, plan: LaunchPlan) -> Confinement:
+        """The confinement of `plan`, from which this was made; check the observations first."""
+        view, laid = self.confinement.view, self.confinement.plan
+        plan = LaunchPlan(laid.program, plan.argv, {**plan.env, **view.env}, plan.cwd)
+        return replace(self.confinement, plan=plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What was laid out for the first server, in these places."""
+
+    confinement: Confinement
+    observations: Observations
+    places: Places
+
+
+class Preparer:
+    """Prepares servers' confinements.  It blocks while it looks, and knows no lock: call it in one thread."""
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+        self._layouts: dict[Any, _Layout] = {}
+
+    def forget(self) -> None:
+        """Look anew: a worker found that something has changed."""
+        self._memory = Memory()
+        self._layouts.clear()
+
+    def prepare(
+        self,
+        command: str,
+        args: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        policy: PolicyValues,
+        requester: Requester,
+    ) -> Prepared | None:
+        """What confines this server; None where its worker must find out, as it cannot be kept, or is refused.
+
+        `cwd` is empty for its private home.
+        """
+        places = requester.places
+        plan = LaunchPlan(command, (command, *args), env, cwd or str(places.home))
+        try:
+            layout = self._layout(plan, cwd, policy, requester)
+            if layout is None:
+                return None
+            confinement = own(layout.confinement, plan, layout.places, places)
+            with self._memory.observing() as seen:
+                require_visible(confinement.view, plan, str(places.user_home))
+        except (LaunchError, OSError, ValueError):
+            return None  # the worker will say it
+        if not seen.is_settled:
+            return None
+        observations = _merged(_moved(layout.observations, layout.places, places), seen)
+        bare = LaunchPlan(confinement.plan.program, (), {}, confinement.plan.cwd)
+        return Prepared(replace(confinement, plan=bare), observations)
+
+    def _layout(self, plan: LaunchPlan, cwd: str, policy: PolicyValues, requester: Requester) -> _Layout | None:
+        key = _key(plan, cwd, policy, requester)
+        layout = self._layouts.get(key)
+        if layout is None:
+            with self._memory.observing() as seen:
+                found = plan_launch(plan.program, plan.argv[1:], plan.env, plan.cwd)
+                confinement = lay_out(found, policy, requester)
+            if not seen.is_settled:
+                return None
+            layout = _Layout(confinement, seen, requester.places)
+            if not _names_own(layout):
+                for oldest in list(islice(self._layouts, max(0, len(self._layouts) + 1 - MAX_KEPT))):
+                    del self._layouts[oldest]
+                self._layouts[key] = layout
+        return layout
+
+
+def _key(plan: LaunchPlan, cwd: str, policy: PolicyValues, requester: Requester) -> object:
+    """All that `plan_launch` and `lay_out` read, but for the filesystem and the two places."""
+    shared, places = sharable(plan), requester.places
+    return (
+        (shared.program, shared.argv, frozenset(shared.env.items()), cwd, policy),
+        (str(places.user_home), places.private, places.protected, frozenset(requester.environ.items())),
+        # A machine holds dictionaries; there is one in a process.
+        (id(requester.machine), requester.allow_unsandboxed, requester.open_port),
+    )
+
+
+def _own_paths(places: Places) -> tuple[str, ...]:
+    """The paths of one server's places and of the folders around them, in an order that is every server's."""
+    home, tmp = str(places.home), str(places.tmp)
+    found = (home, tmp, os.path.realpath(home), os.path.realpath(tmp))
+    return (*found, *map(os.path.dirname, found))
+
+
+def _names_own(layout: _Layout) -> bool:
+    """Whether it is of use to no other server: something of this one's is in it, or decided something."""
+    known, seen = _own_paths(layout.places), layout.observations
+    own_, around = known[:4], set(known)
+    looked = {*seen.glances, *seen.accesses}
+    if any(path not in around and any(is_within(path, place) for place in own_) for path in looked):
+        return True
+    if any(is_within(path, place) for path in seen.stamps for place in known[4:]):
+        return True
+    return any(f"{place}/" in f"{text}/" for text in _texts(layout) for place in known)
+
+
+def _texts(layout: _Layout) -> Iterator[str]:
+    confinement, places = layout.confinement, layout.places
+    mine = {str(places.home), str(places.tmp)}
+    for mount in confinement.view.mounts:
+        if mount.target not in mine:
+            yield from (mount.target, mount.source)
+    yield from (value for name, value in confinement.view.env.items() if name not in {"HOME", "TMPDIR"})
+    yield from (confinement.plan.program, *confinement.view.shown, *confinement.view.closed)
+    yield from (*confinement.gaps, *confinement.secrets)
+
+
+def _moved(seen: Observations, laid_out: Places, places: Places) -> Observations:
+    """The same observations, of another server's places: whose they are is settled at its start."""
+    was = dict(zip(_own_paths(laid_out), _own_paths(places), strict=True))
+    return Observations(
+        glances={was.get(path, path): glance for path, glance in seen.glances.items()},
+        statuses={path: status for path, status in seen.statuses.items() if path not in was},
+        stamps=seen.stamps,
+        accesses={was.get(path, path): asked for path, asked in seen.accesses.items()},
+    )
+
+
+def _merged(one: Observations, other: Observations) -> Observations:
+    return Observations(
+        glances=one.glances | other.glances,
+        statuses=one.statuses | other.statuses,
+        stamps=one.stamps | other.stamps,
+        accesses={
+            path: one.accesses.get(path, {}) | other.accesses.get(path, {}) for path in (*one.accesses, *other.accesses)
+        },
+    )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -35,6 +36,9 @@ async def main(rounds: int) -> None:
     ways: dict[str, Callable[[], Awaitable[None]]] = {"bare": bare}
     for mode in modes:
         ways[str(mode)] = confined(SandboxPolicy(network=mode), requester)
+    if machine.gate:
+        uncompiled = replace(requester, machine=replace(machine, gate=""))
+        ways["none, by an interpreter"] = confined(SandboxPolicy(network=NetworkMode.NONE), uncompiled)
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():

@@ -178,7 +178,7 @@ def decode(data: bytes) -> "dict[str, Any]":
     return {
         "program": texts(PROGRAM)[0],
         "argv": texts(ARGUMENT),
-        "env": dict(text.split("=", 1) for text in texts(VARIABLE)),
+        "env": dict(text.partition("=")[::2] for text in texts(VARIABLE)),
         "cwd": texts(DIRECTORY)[0],
         "open_files": (one(integers(OPEN_FILES)) or (0,))[0],
         "rlimits": integers(RLIMIT),
@@ -260,4 +260,4 @@ def _integers_of(payload: bytes) -> tuple[int, ...]:
 
 def _listener(payload: bytes) -> tuple[str, int]:
     port, length = _integers_of(payload[: 2 * INTEGER_BYTES])
-    return payload[2 * INTEGER_BYTES + length : -1].decode(), port
+    return os.fsdecode(payload[2 * INTEGER_BYTES + length : -1]), port

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.sandbox.gates import GATES
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
-from quarterdeck_sandbox.inside.order import encode
+from quarterdeck_sandbox.inside.order import decode, encode
 from quarterdeck_sandbox.run.spawn import gate_command
 
 PATIENCE_S = 20.0
@@ -346,6 +348,32 @@ def test_an_order_that_is_none_is_refused(gate: Gates, data: bytes) -> None:
     with gate() as owner:
         owner.control.sendall(len(data).to_bytes(8, "big") + data)
         assert owner.control.recv(1) == b""
+        assert owner.end() == (125, "")
+
+
+SEED = encode(order("/bin/true", env={"A": "1"}, listen=[("127.0.0.1", 0)], confine={"landlock": None, "seccomp": b""}))
+
+
+@linux
+@pytest.mark.parametrize("compiled", GATES[1:])
+@given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 40))
+@settings(max_examples=60, deadline=None)
+def test_both_kinds_take_the_same_bytes_for_an_order(compiled: str, changes: list[tuple[int, int]], cut: int) -> None:
+    """One of them would read behind the end of an order, or start what the other refuses."""
+    data = bytearray(SEED)
+    for place, byte in changes:
+        data[place] = byte
+    if cut < 10:
+        del data[len(data) - cut :]
+    try:
+        decode(bytes(data))
+        is_order = True
+    except ValueError:
+        is_order = False
+    with started(compiled) as owner:
+        owner.control.sendall(len(data).to_bytes(8, "big") + data)
+        assert bool(owner.control.recv(1)) is is_order
+        owner.control.close()
         assert owner.end() == (125, "")
 
 

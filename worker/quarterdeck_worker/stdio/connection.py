@@ -113,13 +113,17 @@ class StdioConnection:
             done(TOO_MANY)
             return
         self._waiting[request_id] = done
-        self._flush()
+        self._write()
 
     # What the server says
 
     def _receive(self, line: bytes) -> None:
         self.lines += 1
-        self._take(self._relay.receive(line, self._loop.time()))
+        happened = self._relay.receive(line, self._loop.time())
+        if len(happened) == 1 and isinstance(answered := happened[0], events.Answered):
+            self._finish(answered.request_id, answered.result)  # and nothing else follows, which is most of all lines
+        else:
+            self._take(happened)
 
     def _take(self, happened: Sequence[events.Event]) -> None:
         for event in happened:
@@ -175,13 +179,16 @@ class StdioConnection:
 
     def _flush(self) -> None:
         """Write what the relay has to say, and have it called again when it wants to be."""
-        if self.pipe.can_write and (lines := self._relay.take()):
-            self.pipe.write(lines)
+        self._write()
         if (wake_at := self._relay.wake_at) < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = wake_at
             self._timer = self._loop.call_at(wake_at, self._ring)
+
+    def _write(self) -> None:
+        if self.pipe.can_write and (lines := self._relay.take()):
+            self.pipe.write(lines)
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, float("inf")

@@ -17,8 +17,9 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.content import KnownTools
 from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
-from quarterdeck.host.raw_calls import INVALID_REQUEST, ClientMessage, Key, read_cancellation
+from quarterdeck.host.raw_calls import ClientMessage, Key, read_cancellation
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
 from quarterdeck_protocol.tools import Client
 
 from .plain_session import ListRequest, PlainSession

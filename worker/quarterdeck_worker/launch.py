@@ -4,6 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,9 @@ from quarterdeck_sandbox import (
     words_of,
 )
 
+PREPARED: Final = msgspec.json.Decoder(Prepared)
+"""Made before the first fork: of so many types it takes most of a megabyte in each worker."""
+
 Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
 """Start a plan, confined or not; raises `LaunchError`."""
 
@@ -39,7 +43,7 @@ def sandboxed(policy: PolicyValues, order: OpenOrder) -> Launcher:
             why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
             raise LaunchError("directory_unusable", why) from error
         places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
-        prepared = msgspec.json.decode(order.prepared, type=Prepared) if order.prepared else None
+        prepared = PREPARED.decode(order.prepared) if order.prepared else None
         changed = prepared.observations.changed() if prepared is not None else ""
         if prepared is not None and not changed:
             return await start(settle(prepared.confinement_for(plan), places))

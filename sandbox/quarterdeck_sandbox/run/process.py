@@ -13,12 +13,10 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
-import psutil
 
 from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.network.relay import Relay
@@ -45,6 +43,9 @@ _LIMITS: Final = {
 
 _MAXRSS_BYTES: Final = 1 if sys.platform == "darwin" else 1024
 """The unit of `ru_maxrss`."""
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+"""In which the kernel counts processor time, a second."""
 
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
@@ -199,13 +200,15 @@ class ConfinedProcess:
     def look(self) -> None:
         """See how much memory and time it has used so far; once it has ended nobody can tell."""
         try:
-            status = Path(f"/proc/{self.pid}/status").read_bytes()
-            times = psutil.Process(self.pid).cpu_times()
-        except (OSError, psutil.Error):
+            status, stat = _read_proc(self.pid, "status"), _read_proc(self.pid, "stat")
+        except OSError:
             return
         if (peak := _HIGH_WATER.search(status)) is not None:
             self._seen_rss_bytes = max(self._seen_rss_bytes or 0, int(peak[1]) * 1024)
-        self.cpu_s = times.user + times.system + times.children_user + times.children_system
+        times = stat.rpartition(b")")[2].split()[
+            11:15
+        ]  # utime, stime, cutime, cstime (proc(5)); a name may hold blanks
+        self.cpu_s = sum(map(int, times)) / _TICKS
 
     def kill(self) -> None:
         """Kill the whole tree at once."""
@@ -326,6 +329,11 @@ class ConfinedProcess:
             await anyio.to_thread.run_sync(
                 lambda: os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT), abandon_on_cancel=True
             )
+
+
+def _read_proc(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+        return file.read()
 
 
 def _largest_bytes(used: resource.struct_rusage) -> int:

@@ -128,6 +128,7 @@ class Relay:
         meta: bytes = b"",
         progress: bool = False,
         until: float = inf,
+        client: Client | None = None,
     ) -> Refusal | None:
         """Ask the server; None when it was taken, and then it ends once, or is cancelled.
 
@@ -138,13 +139,16 @@ class Relay:
             meta: the caller's own `_meta`, an object without envelope keys and progress token; empty for none.
             progress: whether `Progressed` is wanted.
             until: its deadline, monotonic seconds.
+            client: as whom, with which capabilities and log level, where the era says so with each request; None for
+                the connection's own.
 
         Raises:
             RelayMisuseError: the number is in use.
         """
         wire_id = FIRST_ID + request_id
         if (refusal := self._admit(wire_id, until)) is None:
-            meta = self._meta(wire_id, meta, progress) if meta or progress else self._stamp
+            plain = not meta and not progress and client is None
+            meta = self._stamp if plain else self._meta(wire_id, meta, progress, client)
             self._out.append(request_line(wire_id, method, params, meta))
         return refusal
 
@@ -157,12 +161,14 @@ class Relay:
         meta: bytes = b"",
         progress: bool = False,
         until: float = inf,
+        client: Client | None = None,
     ) -> Refusal | None:
         """`request` for `tools/call`, which costs less so."""
         wire_id = FIRST_ID + request_id
         if (refusal := self._admit(wire_id, until)) is not None:
             return refusal
-        meta = self._meta(wire_id, meta, progress) if meta or progress else self._stamp
+        plain = not meta and not progress and client is None
+        meta = self._stamp if plain else self._meta(wire_id, meta, progress, client)
         self._out.append(call_line(wire_id, tool, arguments, meta))
         return None
 
@@ -220,12 +226,6 @@ class Relay:
             return False
         self._reply(error_line(server_id, code, message, data))
         return True
-
-    def set_log_level(self, level: str) -> None:
-        """Ask a modern server for log lines from this level on; an older one takes `logging/setLevel` as a request."""
-        self._client = msgspec.structs.replace(self._client, log_level=level)
-        if self.server is not None:
-            self._stamp = envelope(self.server.era, self._client)
 
     def in_flight(self) -> list[int]:
         """The caller's requests without an answer: when the connection ends, what came of them is unknown."""
@@ -351,9 +351,10 @@ class Relay:
             calls.add(wire_id, until)
         return None
 
-    def _meta(self, wire_id: int, meta: bytes, progress: bool) -> bytes:
+    def _meta(self, wire_id: int, meta: bytes, progress: bool, client: Client | None) -> bytes:
+        stamp = self._stamp if client is None or self.server is None else envelope(self.server.era, client)
         token = b'"progressToken":%d' % wire_id if progress else b""
-        return b",".join(part for part in (members_of(meta), self._stamp, token) if part)
+        return b",".join(part for part in (members_of(meta), stamp, token) if part)
 
     # Our own requests
 

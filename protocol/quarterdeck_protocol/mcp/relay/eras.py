@@ -1,5 +1,6 @@
 """The protocol's revisions, in their two eras, and what our requests carry in each.  Pure."""
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -37,6 +38,7 @@ class Client(msgspec.Struct, frozen=True):
         return msgspec.json.encode({"name": self.name, "version": self.version})
 
 
+@lru_cache(maxsize=64)
 def envelope(era: str, client: Client, *, with_log_level: bool = True) -> bytes:
     """The members of `_meta` that every message of this era carries, without braces; empty in the handshake's era."""
     if not is_modern(era):

@@ -249,15 +249,27 @@ def test_nothing_is_sent_before_the_greeting() -> None:
     assert not relay.cancel(1)
 
 
-def test_the_log_level_is_that_of_the_next_request() -> None:
-    """A client that asks for more of a modern server's log would not get it."""
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_modern_server_is_told_for_whom_each_request_is(progress: bool) -> None:
+    """It would ask a client what that one cannot answer, or keep from it what it could."""
+    other = Client("them", "2", capabilities=b'{"elicitation":{}}', log_level="debug")
     relay = talk(MODERN).relay
-    relay.set_log_level("debug")
-    relay.request(7, "a")
-    assert sent(relay)["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
-    relay = Relay(Client("us", "1", log_level="error"), now=0.0, max_bytes=1)
-    relay.set_log_level("debug")
-    assert relay.server is None
+    relay.request(1, "tools/call", b'{"name":"a","arguments":{}}', progress=progress, client=other)
+    asked = sent(relay)["params"]
+    asked["_meta"].pop("progressToken", None)
+    assert asked["_meta"] == {
+        f"{PREFIX}protocolVersion": MODERN,
+        f"{PREFIX}clientInfo": {"name": "them", "version": "2"},
+        f"{PREFIX}clientCapabilities": {"elicitation": {}},
+        f"{PREFIX}logLevel": "debug",
+    }
+    relay.call(2, "a", client=other)
+    assert sent(relay)["params"] == asked
+    relay.call(3, "a")
+    assert sent(relay)["params"]["_meta"] == ENVELOPE
+    legacy = talk(LEGACY).relay
+    legacy.call(1, "a", client=other)
+    assert sent(legacy)["params"] == {"name": "a", "arguments": {}}
 
 
 def test_what_we_offer_is_told_in_both_eras() -> None:

@@ -1,11 +1,15 @@
 """Log to stderr: for people on a terminal, as JSON elsewhere.
 
-All modules log through the standard library; structlog renders.  A configuration's secrets are removed from every line.
+All modules log through the standard library.  For people structlog renders, which costs more to import than all that a
+`serve` needs beside it; for programs a line is its record as JSON, in the same words.  A configuration's secrets are
+removed from every line.
 """
 
+import json
 import logging
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +52,7 @@ def set_up_logging(level: LogLevel, form: LogFormat = LogFormat.AUTO, secrets: I
 
 
 class LineFormatter(logging.Formatter):
-    """A record as one line, without secrets.  Structlog is loaded with the first record: most runs have none."""
+    """A record as one line, without secrets.  What renders is loaded with the first record: most runs have none."""
 
     def __init__(self, *, is_json: bool, is_coloured: bool = False, secrets: Iterable[str] = ()) -> None:
         from quarterdeck_protocol.secrets import Redactor  # commands that only name a level need none
@@ -61,20 +65,16 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
+        if self._is_json:
+            return self._redactor.clean_text(_json_line(record))
         if self._renderer is None:
             self._renderer = self._make_renderer()
-        line = self._renderer.format(record)
-        return self._redactor.clean_text(line)
+        return self._redactor.clean_text(self._renderer.format(record))
 
     def _make_renderer(self) -> logging.Formatter:
         import structlog
 
-        last: list[structlog.typing.Processor]
-        if self._is_json:
-            last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
-        else:
-            exceptions = structlog.dev.plain_traceback
-            last = [structlog.dev.ConsoleRenderer(colors=self._is_coloured, exception_formatter=exceptions)]
+        exceptions = structlog.dev.plain_traceback
         return structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[
                 structlog.stdlib.add_log_level,
@@ -83,8 +83,27 @@ class LineFormatter(logging.Formatter):
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 _make_printable,
             ],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.dev.ConsoleRenderer(colors=self._is_coloured, exception_formatter=exceptions),
+            ],
         )
+
+
+_USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "taskName"}
+"""The attributes of every record; others were given by whoever logged."""
+
+
+def _json_line(record: logging.LogRecord) -> str:
+    """A record as one JSON object."""
+    given = {name: value for name, value in record.__dict__.items() if name not in _USUAL}
+    at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+    event = {"event": record.getMessage(), "level": record.levelname.lower(), "logger": record.name, **given}
+    event["timestamp"] = at
+    said = {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
+    if record.exc_info:
+        said["exception"] = logging.Formatter().formatException(record.exc_info)
+    return json.dumps(said, default=repr, ensure_ascii=False)
 
 
 def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDict":

@@ -278,12 +278,19 @@ async def start_product(
     Raises:
         CommandError: so it is.
     """
-    from quarterdeck.app import open_quarterdeck
+    from quarterdeck.common.shielding import carried_through
+    from quarterdeck.fleet.runtime import Runtime
     from quarterdeck.ledger.errors import LedgerError
     from quarterdeck.ledger.store.lease import LeaseHeldError
 
     async with AsyncExitStack() as stack:
         try:
+            runtime = await Runtime.acquire(settings.digest)
+            stack.push_async_callback(carried_through, runtime.release)
+            if settings.servers:
+                runtime.warm_up()  # the zygote imports while we do
+            from quarterdeck.app import open_quarterdeck
+
             product = await stack.enter_async_context(open_quarterdeck(settings, serves=serves, lock=lock))
         except LeaseHeldError as error:
             raise _held_by_another(settings, error) from error

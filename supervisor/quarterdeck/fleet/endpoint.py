@@ -80,6 +80,11 @@ class ServerEndpointImpl:
         self.patience = 1
         self.is_installing = False
 
+    def follow(self, earlier: "ServerEndpointImpl") -> None:
+        """Be the next generation of a server: what that has listed is known, where its configuration is the same."""
+        if earlier.config == self.config:
+            self._list.follow(earlier._list)  # noqa: SLF001 - of its own kind
+
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of phase or tools; returns what unregisters it."""
         return self._watchers.watch(callback)

@@ -265,7 +265,10 @@ class ServerFleetImpl(SupervisedFleet):
     def _carry_out(self, instruction: supervision.Instruction) -> None:
         match instruction:
             case supervision.Mint(server, generation, config, patience):
-                endpoint = self._endpoints[server] = self._make_endpoint(config)
+                earlier, endpoint = self._endpoints.get(server), self._make_endpoint(config)
+                if earlier is not None:
+                    endpoint.follow(earlier)
+                self._endpoints[server] = endpoint
                 endpoint.patience = patience
                 endpoint.is_installing = patience > 1
                 self._start(self._run(endpoint, generation))

@@ -1,6 +1,7 @@
 """What is asked of one worker: requests that are awaited, raw calls of its server's tools, and the list of them."""
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
 
-from .core.toolset import ToolsetError, parse_tools
+from .core.toolset import Toolset, ToolsetError, parse_tools
 from .handle import WorkerHandle
 
 SHORTEST_S: Final = 0.001
@@ -217,8 +218,14 @@ class ToolList:
         self._config = config
         self._is_wanted = is_wanted
         self._on_change = on_change
+        self._digest = b""
+        self._toolset = Toolset((), ())
         self._refresh: asyncio.TimerHandle | None = None
         self._refreshed_at = -inf
+
+    def follow(self, other: "ToolList") -> None:
+        """Know what another generation of the same server has listed: the same bytes are the same tools."""
+        self._digest, self._toolset = other._digest, other._toolset  # noqa: SLF001 - of its own kind
 
     async def fetch(self, handle: WorkerHandle) -> None:
         """List the tools.
@@ -228,14 +235,7 @@ class ToolList:
         """
         try:
             body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
-            if len(body) > DECODE_IN_THREAD_BYTES:
-                until = time.monotonic() + self._config.list_timeout_s
-                # A thread cannot be called off, and would keep a process that ends.
-                toolset = await asyncio.to_thread(
-                    parse_tools, self._config, body, lambda: self._is_wanted() and time.monotonic() < until
-                )
-            else:
-                toolset = parse_tools(self._config, body)
+            toolset = await self._read(body)
         except ToolsetError as error:
             raise ProtocolFault(FaultKind.PROTOCOL, str(error), error, code="bad_output") from error
         except ProtocolFault as fault:
@@ -245,9 +245,25 @@ class ToolList:
         for warning in toolset.warnings:
             _log.warning("%s", warning)
         self.has_come = True
-        if toolset.tools != self.tools:
+        if toolset.tools is not self.tools and toolset.tools != self.tools:
             self.tools = toolset.tools
             self._on_change()
+
+    async def _read(self, body: bytes) -> Toolset:
+        """The tools of a list; those of the last one, when that had the same bytes."""
+        digest = hashlib.blake2b(body, digest_size=32).digest()
+        if digest == self._digest:
+            return self._toolset
+        if len(body) > DECODE_IN_THREAD_BYTES:
+            until = time.monotonic() + self._config.list_timeout_s
+            # A thread cannot be called off, and would keep a process that ends.
+            toolset = await asyncio.to_thread(
+                parse_tools, self._config, body, lambda: self._is_wanted() and time.monotonic() < until
+            )
+        else:
+            toolset = parse_tools(self._config, body)
+        self._digest, self._toolset = digest, toolset
+        return toolset
 
     def refresh_soon(self, refresh: Callable[[], None]) -> None:
         """Call `refresh`, which is to `fetch`, once for all asks within `REFRESH_S`."""

@@ -10,6 +10,7 @@ from support.fleet.workers import CARD, PlayedSession, lists
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet import fleet as fleet_module
+from quarterdeck.fleet import requests
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
@@ -48,6 +49,31 @@ async def test_a_server_that_dies_is_started_again_as_another_generation(runtime
         assert (status["a"].restarts, status["b"].restarts) == (1, 0)
         assert status["a"].fault is None
         assert made.sessions["a"][0].ended == 1
+
+
+async def test_the_next_generation_lists_the_same_tools_without_reading_them_again(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lists would be parsed, hashed and judged anew whenever the zygote dies."""
+    read: list[str] = []
+    parse = requests.parse_tools
+
+    def counted(config: ServerConfig, body: bytes, *rest: Any) -> Any:
+        read.append(config.id)
+        return parse(config, body, *rest)
+
+    monkeypatch.setattr(requests, "parse_tools", counted)
+    async with played_fleet(runtime) as made:
+        await made.fleet.start(config("a"))
+        first = made.fleet.endpoint("a")
+        assert first is not None
+        made.sessions["a"][0].worker.dies()
+        await made.until(lambda: made.fleet.endpoint("a") is not first)
+        second = made.fleet.endpoint("a")
+        assert second is not None
+        await made.until(lambda: second.has_listed)
+        assert second.tools() is first.tools()
+        assert (read, second.has_listed) == (["a"], True)
 
 
 async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: PretendRuntime) -> None:
@@ -95,7 +121,9 @@ async def test_a_server_that_waits_to_be_started_again_shows_its_last_fault(runt
     slow = RestartPolicy(backoff_s=1_000, backoff_max_s=1_000)
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", restart=slow))
-        made.sessions["a"][0].worker.dies()
+        made.sessions["a"][0].worker.dies()  # the first time it is started again at once
+        await made.until(lambda: len(made.sessions["a"]) == 2 and made.phases()["a"] is READY)
+        made.sessions["a"][1].worker.dies()
         await turns()
         status = made.fleet.status()["a"]
         assert status.phase is FAULTED

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -234,20 +234,22 @@ async def _serve(plan: Plan) -> None:
     import asyncio  # a third of what a door costs, which needs none of it
 
     from quarterdeck.config.places.paths import UnsafePathError
-    from quarterdeck.control.server import open_control
     from quarterdeck.host.stdio.early_reply import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
     from quarterdeck_sandbox import give_back_large_blocks
 
-    from .serve_watch import changes_logged, following
-
     give_back_large_blocks()
     try:
-        async with (
-            start_product(plan.settings, serves=True, lock=plan.lock) as product,
-            open_control(product),
-            following(product, partial(read_request, plan.request, os.environ), plan.withhold),
-        ):
+        async with AsyncExitStack() as stack:
+            product = await stack.enter_async_context(start_product(plan.settings, serves=True, lock=plan.lock))
+            # Only now: the zygote imports beside us.
+            from quarterdeck.control.server import open_control
+
+            from .serve_watch import changes_logged, following
+
+            await stack.enter_async_context(open_control(product))
+            read = partial(read_request, plan.request, os.environ)
+            await stack.enter_async_context(following(product, read, plan.withhold))
             if plan.http is None:
                 admit_early(product.instructions())
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
@@ -256,7 +258,7 @@ async def _serve(plan: Plan) -> None:
 
                 _log.info("native tools of the profile %s in %s", PROFILE_NAMES[native.profile], native.workspace)
             with changes_logged(product):
-                # Beside the zygote, which imports the same: the first list of tools needs both.
+                # In a thread: the servers start meanwhile.
                 face = "stdio" if plan.http is None else "http"
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)

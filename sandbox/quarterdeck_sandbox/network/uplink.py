@@ -19,7 +19,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -144,8 +144,8 @@ class Uplink:
             os.close(self._stderr)
 
 
-async def connect(machine: Machine, child_pid: int) -> Uplink:
-    """Connect the network of bwrap's child, which is blocked: it has the internet when this returns.
+async def connect(machine: Machine, child_pid: int, on_spawn: Callable[[], object] = lambda: None) -> Uplink:
+    """Connect the network of bwrap's child: it has the internet when this returns; `on_spawn` hears of the helper.
 
     Raises:
         LaunchError: `network_failed`, with what the helper said; `spawn_failed` when the sandbox has ended.  Nothing is
@@ -159,6 +159,7 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
                 ready, ready_w = os.pipe()
                 try:
                     uplink = _start(machine, network, ready_w)
+                    on_spawn()
                     await anyio.wait_readable(ready)
                     told = os.read(ready, 32)
                 finally:

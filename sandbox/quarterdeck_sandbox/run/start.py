@@ -13,8 +13,8 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from io import FileIO
 from typing import Any, Final
 
@@ -72,6 +72,7 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
     except ValueError:
         raise exec_error(errno.EINVAL, confinement.plan) from None
     resources = SandboxResources()
+    connecting = _Connecting(confinement, resources)
     gate = GateChannel()
     child: subprocess.Popen[bytes] | None = None
     started = False
@@ -80,13 +81,13 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
             if confinement.tier is Tier.BUBBLEWRAP:
                 with ExitStack() as pipes:
                     child, info, block = spawn_bubblewrap(confinement, gate.theirs.fileno(), stdio, pipes)
-                    await _prepare_bubblewrap(confinement, resources, child, info)
+                    await _prepare_bubblewrap(confinement, resources, connecting, child, info)
                     with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
                         block.write(b"g")
             else:
                 child, resources.leash_fd = spawn_reaper(confinement, gate.theirs.fileno(), stdio)
                 resources.init_pid = child.pid
-            process = await _through_the_gate(confinement, order, resources, gate, child)
+            process = await _through_the_gate(confinement, order, resources, connecting, gate, child)
         started = True
     except TimeoutError as error:
         raise LaunchError("spawn_failed", f"the sandbox was not ready within {GATE_S:g} s") from error
@@ -96,6 +97,7 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
         gate.close()
         if not started:
             with anyio.CancelScope(shield=True):
+                await connecting.end()
                 await _undo(resources, child)
     return process
 
@@ -151,7 +153,11 @@ async def run_foreground(
 
 
 async def _prepare_bubblewrap(
-    confinement: Confinement, resources: SandboxResources, child: subprocess.Popen[bytes], info: FileIO
+    confinement: Confinement,
+    resources: SandboxResources,
+    connecting: "_Connecting",
+    child: subprocess.Popen[bytes],
+    info: FileIO,
 ) -> None:
     try:
         # Once it says whom it has made, that can be ended for certain; giving up waits for it.
@@ -161,6 +167,8 @@ async def _prepare_bubblewrap(
             resources.init_fd = os.pidfd_open(resources.init_pid)
         except ProcessLookupError:
             raise LaunchError("spawn_failed", "it ended") from None
+        await connecting.begin()
+        # The kernel takes some ten milliseconds to move a process, and this only waits: the helper starts meanwhile.
         _limit(confinement, resources, resources.init_pid)
         low_ports = confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes)
         addresses = [route.address for route in confinement.routes if route.needs_address]
@@ -179,21 +187,22 @@ async def _through_the_gate(
     confinement: Confinement,
     order: bytes,
     resources: SandboxResources,
+    connecting: "_Connecting",
     gate: GateChannel,
     child: subprocess.Popen[bytes],
 ) -> ConfinedProcess:
     gate.theirs.close()
-    async with _uplink(confinement, resources):
-        try:
-            await gate.send_order(order)
-            listeners = await gate.receive_listeners(len(confinement.routes))
-            if listeners:
-                resources.relay = Relay(confinement.routes, listeners)
-            report = await gate.receive_report()
-        except LaunchError as error:
-            raise LaunchError(error.code, f"{error}: {_last_words(child)}") from error
-        if report is None:
-            raise LaunchError("spawn_failed", f"the sandbox ended before its program began: {_last_words(child)}")
+    try:
+        await gate.send_order(order)
+        listeners = await gate.receive_listeners(len(confinement.routes))
+        if listeners:
+            resources.relay = Relay(confinement.routes, listeners)
+        report = await gate.receive_report()
+    except LaunchError as error:
+        raise LaunchError(error.code, f"{error}: {_last_words(child)}") from error
+    if report is None:
+        raise LaunchError("spawn_failed", f"the sandbox ended before its program began: {_last_words(child)}")
+    await connecting.done()
     if confinement.tier is not Tier.BUBBLEWRAP:
         _limit(confinement, resources, report.pid)
     unmet: dict[Property, str] = resources.cgroup.unmet if resources.cgroup else {}
@@ -205,26 +214,47 @@ async def _through_the_gate(
     return ConfinedProcess(child, resources, report.pid, confinement, receipt)
 
 
-@asynccontextmanager
-async def _uplink(confinement: Confinement, resources: SandboxResources) -> AsyncIterator[None]:
-    """Connect its network while the gate prepares and looks around."""
-    if confinement.network is not NetworkMode.INTERNET:
-        yield
-        return
+class _Connecting:
+    """Connect a sandbox's network, where it has a way to the internet, while the rest of it is made.
 
-    async def take() -> None:
-        resources.uplink = await connect(confinement.machine, resources.init_pid)
+    The program waits for it: many a server fetches something with its first step, and a connection that fails at once
+    is not tried again.
+    """
 
-    taking = asyncio.ensure_future(take())
-    try:
-        yield
-        # Not awaited itself: who gives up would cancel it again and again, in the middle of its clearing up.
-        await asyncio.wait((taking,))
-        taking.result()
-    finally:
-        taking.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.gather(taking, return_exceptions=True)
+    def __init__(self, confinement: Confinement, resources: SandboxResources) -> None:
+        self._confinement = confinement
+        self._resources = resources
+        self._taking: asyncio.Future[None] | None = None
+
+    async def begin(self) -> None:
+        """Return once the helper process runs, or there is to be none, or there was an error, which `done` tells."""
+        if self._confinement.network is not NetworkMode.INTERNET:
+            return
+        spawned = asyncio.Event()
+        self._taking = asyncio.ensure_future(self._take(spawned))
+        self._taking.add_done_callback(lambda _: spawned.set())
+        await spawned.wait()
+
+    async def done(self) -> None:
+        """Wait until the network is there.
+
+        Raises:
+            LaunchError: it cannot be had.
+        """
+        if self._taking is not None:
+            # Not awaited itself: who gives up would cancel it again and again, in the middle of its clearing up.
+            await asyncio.wait((self._taking,))
+            self._taking.result()
+
+    async def end(self) -> None:
+        """Give up what is not done."""
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.gather(self._taking, return_exceptions=True)
+
+    async def _take(self, spawned: asyncio.Event) -> None:
+        resources = self._resources
+        resources.uplink = await connect(self._confinement.machine, resources.init_pid, spawned.set)
 
 
 def _limit(confinement: Confinement, resources: SandboxResources, pid: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -244,7 +245,8 @@ async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_clea
         reported.set()
         return await receive_report(keeper)
 
-    async def connect(machine: Machine, child_pid: int) -> Uplink:
+    async def connect(machine: Machine, child_pid: int, on_spawn: Callable[[], object]) -> Uplink:
+        on_spawn()
         await reported.wait()
         try:
             await anyio.sleep(0.05)  # until nothing else is waited for

@@ -206,9 +206,9 @@ def checked_object(body: bytes, *, max_bytes: int) -> bytes:
     """An object of a server's that may be passed on in a line.
 
     Raises:
-        BodyError: it is none; see `check_object`, `check_depth`, `check_numbers`.
+        BodyError: it is none; see `check_result`, `check_depth`, `check_numbers`.
     """
-    check_object(body, max_bytes=max_bytes)
+    check_result(body, max_bytes=max_bytes)
     check_depth(body)
     check_numbers(body)
     return body

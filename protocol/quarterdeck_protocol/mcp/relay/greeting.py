@@ -9,7 +9,14 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Raw
 
-from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, METHOD_NOT_FOUND, BodyError, check_object, checked_object
+from quarterdeck_protocol.mcp.jsonrpc import (
+    ENVELOPE_PREFIX,
+    METHOD_NOT_FOUND,
+    BodyError,
+    check_depth,
+    check_numbers,
+    check_object,
+)
 
 from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, envelope
 from .events import Greeted, GreetingFailed, Server
@@ -193,8 +200,11 @@ def _is_modern_only(error: ErrorReply) -> bool:
 
 
 def _read(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
+    check_object(body, max_bytes=MAX_GREETING_BYTES)
+    check_depth(body)
+    check_numbers(body)
     try:
-        return decoder.decode(checked_object(body, max_bytes=MAX_GREETING_BYTES))
+        return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BodyError("the answer does not follow MCP", error) from None
 

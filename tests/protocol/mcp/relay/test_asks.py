@@ -126,6 +126,16 @@ def test_a_question_of_megabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert "exceed the limit" in answers(talked)[0]["error"]["message"]
 
 
+def test_a_question_of_a_million_members_is_refused_and_a_long_conversation_is_not() -> None:
+    """Whoever looks at the params would build an object of each, a hundred times their size."""
+    talked = asking()
+    many = b",".join(b'"k%d":1' % number for number in range(40_000))
+    assert talked.say(b'{"id":1,"method":"roots/list","params":{%s}}' % many) == []
+    assert "beside its content" in answers(talked)[0]["error"]["message"]
+    [asked] = talked.say(b'{"id":2,"method":"roots/list","params":{"messages":[{%s}]}}' % many)
+    assert isinstance(asked, Asked)
+
+
 @pytest.mark.parametrize("server_id", [None, "x" * 300])
 def test_a_request_without_a_sensible_id_is_junk(server_id: str | None) -> None:
     """What has no id cannot be answered; what has one of megabytes would be sent back whole."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.clients.direct_client import without_envelope
@@ -12,7 +13,12 @@ from support.processes.programs import server_argv
 
 from quarterdeck_protocol.mcp.relay import FIRST_ID, events
 
-SERVERS = {"echo": ["echo", "--page-size", "4"], "named": ["named", "a", "b"], "modern": ["modern"]}
+SERVERS = {
+    "echo": ["echo", "--page-size", "4"],
+    "named": ["named", "a", "b"],
+    "one_hand": ["one_hand"],
+    "modern": ["modern"],
+}
 
 CALLS: list[tuple[str, JsonObject]] = [
     ("echo", {"text": 'ä \u2028 \x00 \\ " \U0001f600'}),
@@ -73,6 +79,28 @@ def test_lists_and_results_are_those_of_a_direct_connection(server: str) -> None
         lines = [event for event in relayed.told if isinstance(event, events.Logged)]
         assert [(line.level, json.loads(line.data)) for line in lines] == [("error", "x")]
         assert sum(isinstance(event, events.Junk) for event in relayed.told) == 50
+
+
+@pytest.mark.parametrize("options", [(), ("--modern",)], ids=["older", "modern"])
+def test_a_change_is_told_and_the_next_list_is_the_new_one(options: tuple[str, ...], tmp_path: Path) -> None:
+    """What a server offers today would be what it offered when it was started."""
+
+    def offer(*names: str) -> list[JsonObject]:
+        tools = [{"name": name, "inputSchema": {"type": "object", "n": None}} for name in names]
+        (tmp_path / "new.json").write_text(json.dumps({"tools": tools, "instructions": "i"}))
+        (tmp_path / "new.json").rename(tmp_path / "mind.json")
+        return tools
+
+    offer("a")
+    with RelayedClient(server_argv("turncoat", str(tmp_path / "mind.json"), *options)) as relayed:
+        if options:
+            relayed.relay.listen(("tools",))
+            relayed.until(lambda event: isinstance(event, events.Listening))
+        tools = offer("b", "c")
+        assert relayed.until(lambda event: isinstance(event, events.Changed)) == events.Changed(("tools",))
+        listed = relayed.list_all("tools/list")
+        assert isinstance(listed, events.Listed)
+        assert json.loads(listed.items) == tools
 
 
 def test_a_server_that_is_told_to_stop_is_told_which_of_its_calls() -> None:

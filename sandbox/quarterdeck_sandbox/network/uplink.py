@@ -53,10 +53,10 @@ READY_S: Final = 5.0
 CLOSE_S: Final = 1.0
 """For its orderly end, before it is killed."""
 
-LOOK_S: Final = 2.0
+LOOK_S: Final = 5.0
 """Between two looks at a helper that lives: whether it is stopped."""
 
-STOPPED_LOOKS: Final = 5
+STOPPED_LOOKS: Final = 2
 """So many in a row, and it is taken for lost; a helper that a machine's suspend stopped goes on at once."""
 
 _STDERR_BYTES: Final = 2000

@@ -159,6 +159,14 @@ class UsageMeter:
         self._acquitted_at = self._acquitted_bytes = 0.0
         self._most_bytes = 0
 
+    @property
+    def relies_on_looks(self) -> bool:
+        """Whether nothing but looks at its processes keeps one of its limits."""
+        limits, enforced = self._limits, self._tree.enforced
+        if limits.wall_s is not None or limits.cpu_s is not None:
+            return True
+        return any(getattr(limits, name) is not None and name not in enforced for name in ("memory_bytes", "processes"))
+
     def look(self, processes: Mapping[int, Process], children: Mapping[int, list[int]], now: float) -> Verdict:
         """Judge the tree after one look at all processes of the machine, `children` by parent; `now` in seconds."""
         members = self._members(processes, children)

@@ -30,6 +30,10 @@ MONITOR_TICK_S: Final = 0.5
 beyond a limit; a look at the processes of 50 trees costs some five milliseconds, so that 2 Hz is a hundredth of a core.
 """
 
+KEPT_TICK_S: Final = 2.0
+"""The same while the kernel itself keeps the limits on the processes of all trees: then a look is for their files in
+memory, and for who wants to know.  Forty idle servers cost a quarter so."""
+
 TMPFS_S: Final = 2.0
 """Between two looks at one tree's filesystems in memory; their mounts have a size, only their inodes have none."""
 
@@ -93,6 +97,7 @@ class TreeMonitor:
         self._clock = clock
         self._watches: list[Watch] = []
         self._may_walk_at = 0.0
+        self._looked_at = 0.0
 
     def watch(self, tree: ProcessTree, limits: LimitValues, on_excess: Callable[[Excess], None]) -> Watch:
         """Hold `tree` to `limits` from now on; `on_excess` is called in the loop, once, and the watch goes on."""
@@ -104,15 +109,25 @@ class TreeMonitor:
         """Look at all trees at each tick, until cancelled."""
         while True:
             await asyncio.sleep(MONITOR_TICK_S)
+            if not self.is_due:
+                continue
             try:
                 await self.tick()
             except Exception:
                 _log.exception("the monitor of limits failed to look")
 
+    @property
+    def is_due(self) -> bool:
+        """Whether to look now: always where a tree is new, or kept within its limits by looks alone."""
+        if any(watch.present is None or watch.meter.relies_on_looks for watch in self._watches):
+            return True
+        return self._clock() - self._looked_at >= KEPT_TICK_S
+
     async def tick(self) -> None:
         """Look once at all trees."""
         if not self._watches:
             return
+        self._looked_at = self._clock()
         for watch, excess in await asyncio.to_thread(self._look, list(self._watches)):
             # It may have been ended meanwhile.
             if watch in self._watches and (tell := watch.on_excess) is not None:

@@ -132,9 +132,15 @@ def waited_s(pid: int) -> float:
 
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped, by a signal or a debugger; one that is gone is not."""
+    if not _IS_LINUX:
+        try:
+            return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        except psutil.Error:
+            return False
     try:
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    except psutil.Error:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read(_STAT_BYTES).rpartition(b")")[2].split()[0] in {b"T", b"t"}
+    except (OSError, IndexError):
         return False
 
 

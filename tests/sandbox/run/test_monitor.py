@@ -14,7 +14,7 @@ from support.processes.running import python_child
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.policy.limits import DiskUse, Excess, Pages, Process, ProcessTree
 from quarterdeck_sandbox.run import monitor as monitor_module
-from quarterdeck_sandbox.run.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, TreeMonitor
+from quarterdeck_sandbox.run.monitor import KEPT_TICK_S, MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -128,6 +128,37 @@ async def test_all_trees_cost_one_scan() -> None:
         stage.watch(LimitValues(), replace(TREE, scratch=(), tmpfs=()))
     await stage.monitor.tick()
     assert stage.scene.looked == ["scan"]
+
+
+KEPT = replace(TREE, enforced=("memory_bytes", "processes"))
+
+
+@pytest.mark.parametrize(
+    ("tree", "limits", "often"),
+    [
+        (KEPT, LimitValues(), False),
+        (TREE, LimitValues(), True),
+        (replace(TREE, enforced=("memory_bytes",)), LimitValues(), True),
+        (TREE, LimitValues(memory_bytes=None, processes=None), False),
+        (KEPT, LimitValues(wall_s=1.0), True),
+        (KEPT, LimitValues(cpu_s=1.0), True),
+    ],
+)
+async def test_what_the_kernel_keeps_is_looked_at_less_often(
+    tree: ProcessTree, limits: LimitValues, often: bool
+) -> None:
+    """Forty idle servers would cost four times as much; or a tree that only we keep would grow for seconds."""
+    stage = Stage()
+    stage.monitor.watch(tree, limits, stage.told.append)
+    assert stage.monitor.is_due  # it is new
+    await stage.monitor.tick()
+    stage.scene.now += MONITOR_TICK_S
+    assert stage.monitor.is_due is often
+    stage.monitor.watch(KEPT, LimitValues(), stage.told.append)
+    assert stage.monitor.is_due
+    await stage.monitor.tick()
+    stage.scene.now += KEPT_TICK_S
+    assert stage.monitor.is_due
 
 
 async def test_memory_is_looked_at_exactly_only_on_suspicion() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.sandbox.gates import GATES
+from support.sandbox.gates import GATES, order
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck_sandbox.inside.order import decode, encode
@@ -81,24 +81,6 @@ def started(compiled: str, also: tuple[int, ...] = (), **options: Any) -> Iterat
                 yield Owner(ours, process)
             finally:
                 process.kill()
-
-
-def order(*argv: str, **changes: Any) -> dict[str, Any]:
-    """Execute this and nothing else."""
-    return {
-        "program": argv[0],
-        "argv": list(argv),
-        "env": {},
-        "cwd": "/",
-        "open_files": 0,
-        "rlimits": [],
-        "identity": None,
-        "listen": [],
-        "confine": None,
-        "set_apart": False,
-        "oom_score": None,
-        "probes": {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []},
-    } | changes
 
 
 def seen_by_a_program(gate: Gates, name: str, options: dict[str, Any] | None = None, **changes: Any) -> str:

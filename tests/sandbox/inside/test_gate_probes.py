@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.sandbox.gates import GATES
+from support.sandbox.gates import GATES, order
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import gate
@@ -97,9 +97,7 @@ def test_without_proc_there_are_no_facts_from_it(monkeypatch: pytest.MonkeyPatch
 def report_of(compiled: str, probes: dict[str, object]) -> list[str]:
     """All lines of what a gate tells, but for its own pid."""
     ours, theirs = socket.socketpair()
-    order = {"program": "/bin/true", "argv": ["true"], "env": {}, "cwd": "/", "open_files": 0, "rlimits": []}
-    order |= {"identity": None, "listen": [], "confine": None, "set_apart": False, "oom_score": None, "probes": probes}
-    data = encode(order)
+    data = encode(order("/bin/true", probes=probes))
     with ours, theirs:
         argv = gate_command(compiled, "gate", theirs.fileno())
         with subprocess.Popen(argv, pass_fds=[theirs.fileno()]) as process:

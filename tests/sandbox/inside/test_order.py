@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.sandbox.gates import order
 
 from quarterdeck_sandbox.inside.order import MAX_BYTES, decode, decode_closing, encode, encode_closing
 
@@ -44,9 +45,9 @@ ORDERS = st.fixed_dictionaries(
 
 
 @given(ORDERS)
-def test_what_is_ordered_is_what_arrives(order: dict[str, Any]) -> None:
+def test_what_is_ordered_is_what_arrives(ordered: dict[str, Any]) -> None:
     """A server would be started with other limits, paths or words than its policy has."""
-    assert decode(encode(order)) == order
+    assert decode(encode(ordered)) == ordered
 
 
 CLOSINGS = st.fixed_dictionaries(
@@ -73,22 +74,6 @@ def test_bytes_that_are_no_order_are_a_value_error_and_nothing_else(data: bytes)
             read(data)
 
 
-PLAIN: dict[str, Any] = {
-    "program": "/bin/true",
-    "argv": ["true"],
-    "env": {},
-    "cwd": "/",
-    "open_files": 0,
-    "rlimits": [],
-    "identity": None,
-    "listen": [],
-    "confine": None,
-    "set_apart": False,
-    "oom_score": None,
-    "probes": {"owner": 1, "secrets": [], "fixed": [], "rlimits": []},
-}
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -105,4 +90,4 @@ PLAIN: dict[str, Any] = {
 def test_what_cannot_be_said_to_the_kernel_is_refused(changes: dict[str, Any]) -> None:
     """A word would be cut off, or a variable would be another one."""
     with pytest.raises(ValueError):
-        encode(PLAIN | changes)
+        encode(order("/bin/true", **changes))

@@ -11,7 +11,7 @@ from functools import partial
 import psutil
 import pytest
 from support.processes.leftovers import assert_gone
-from support.sandbox.gates import GATES
+from support.sandbox.gates import GATES, order
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
@@ -74,18 +74,7 @@ def started(compiled: str, script: str, *, wants_apart: bool = False) -> Iterato
             os.close(leash)
             made = Reaper(process, ours_of_leash)
             try:
-                probes = {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []}
-                order = {"program": "/bin/sh", "argv": ["sh", "-c", script], "env": {}, "cwd": "/", "rlimits": []}
-                order |= {
-                    "identity": None,
-                    "listen": [],
-                    "confine": None,
-                    "open_files": 0,
-                    "oom_score": None,
-                    "set_apart": False,
-                    "probes": probes,
-                }
-                data = encode(order)
+                data = encode(order("/bin/sh", "-c", script))
                 ours.sendall(len(data).to_bytes(8, "big") + data)
                 report = b""
                 while not report.endswith(b"\n\n"):
@@ -188,3 +177,11 @@ def test_the_program_dies_with_its_reaper(reaper: Reapers) -> None:
         made.process.kill()
         made.process.wait(PATIENCE_S)
         assert_gone(program)
+
+
+@pytest.mark.parametrize("compiled", GATES[1:])
+def test_the_compiled_one_keeps_next_to_no_memory_of_its_own(compiled: str) -> None:
+    """Each trusted server would cost an interpreter more, for as long as it runs."""
+    with started(compiled, "echo ready; read line") as made:
+        made.line()
+        assert psutil.Process(made.process.pid).memory_full_info().uss < 200 * 1024

@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -31,3 +31,21 @@ GATES: Final = [
     ),
 ]
 """For `parametrize`, as `gate_command` takes them."""
+
+
+def order(*argv: str, **changes: Any) -> dict[str, Any]:
+    """Execute this and nothing else."""
+    return {
+        "program": argv[0],
+        "argv": list(argv),
+        "env": {},
+        "cwd": "/",
+        "open_files": 0,
+        "rlimits": [],
+        "identity": None,
+        "listen": [],
+        "confine": None,
+        "set_apart": False,
+        "oom_score": None,
+        "probes": {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []},
+    } | changes

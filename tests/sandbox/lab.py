@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Coroutine
 from itertools import product
@@ -135,7 +136,7 @@ SCENES: Final = (stop_a_server_with_a_daemon, stop_a_server_that_left_its_daemon
 
 async def play(scene: Callable[[TierHome], Coroutine[None, None, dict[str, Any]]], tier: str) -> None:
     """One of them."""
-    with tier_home_of(Tier(tier)) as place:
+    with tier_home_of(Tier(tier), tempfile.gettempdir()) as place:
         print(json.dumps([scene.__name__, tier, await scene(place)]), flush=True)
         if scene is be_killed:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -135,9 +135,9 @@ class TierHome:
 
 
 @contextmanager
-def tier_home_of(tier: Tier) -> Iterator[TierHome]:
-    """A tier_home; its home is gone at the end."""
-    with short_folder(0o711) as base:
+def tier_home_of(tier: Tier, parent: str = "/tmp") -> Iterator[TierHome]:
+    """A tier_home; its home, below `parent`, is gone at the end."""
+    with short_folder(0o711, parent) as base:
         tier_home = TierHome(tier, base / "home")
         tier_home.home.mkdir(mode=0o700)
         if tier_home._is_handed_over:

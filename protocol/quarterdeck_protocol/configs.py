@@ -48,6 +48,16 @@ class TrustMode(StrEnum):
     """Always."""
 
 
+class ServerScope(StrEnum):
+    """Who has one process of a server together."""
+
+    DECK = "deck"
+    """All who have the deck; and all decks of a daemon that have the row."""
+
+    SESSION = "session"
+    """Each client's session for itself."""
+
+
 class Revision(StrEnum):
     """A revision of MCP; a test holds them against the SDK's."""
 
@@ -137,9 +147,11 @@ class _ServerConfig(FrozenModel):
 
     Attributes:
         protocol: the one revision that is spoken with it; what both know best when absent.
+        scope: who has one process of it together.
     """
 
     id: str
+    scope: ServerScope = ServerScope.DECK
     trust: TrustMode = TrustMode.BASELINE
     protocol: Revision | None = None
     restart: RestartPolicy = RestartPolicy()

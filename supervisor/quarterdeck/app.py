@@ -23,15 +23,17 @@ import msgspec
 
 from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
+from quarterdeck.common.watchers import wait_until
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.deck_fleet import DeckFleet
-from quarterdeck.fleet.fleet import SupervisedFleet
+from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.from_settings import FleetSource
 from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder
 from quarterdeck.ledger.store.database import audit_time
@@ -40,12 +42,13 @@ from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
-from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
+from quarterdeck.trust.gate import GatedEndpoint, GatedFleet, Note, NoteCall
 from quarterdeck.trust.judge.offers import notice
 from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.package import has_to_install
-from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck.trust.session_gate import SessionGate
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, ServerScope
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
@@ -68,6 +71,7 @@ class Product:
         directory: its runtime directory, gone at the end.
         settings: what it runs; another value after `reload`.
         fleet: the servers that run.
+        sessions: those that single sessions have for themselves.
         approvals: what is trusted of them.
         gate: the servers as clients may see them.
         box: their tools, as they are at each moment.
@@ -87,6 +91,7 @@ class Product:
         *,
         serves: bool = False,
         common: CommonRecord | None = None,
+        sessions: SessionServers | None = None,
     ) -> None:
         self._take(settings)
         self._common = common or CommonRecord()
@@ -99,7 +104,8 @@ class Product:
         self.directory: Final = directory
         self.fleet: Final = fleet
         self.approvals: Final = approvals
-        self.gate: Final = GatedFleet(fleet, approvals, note)
+        self.sessions: Final = sessions or SessionServers(ServerFleetImpl)
+        self.gate: Final = GatedFleet(fleet, approvals, note, self._make_gate)
         self.box: Final = LiveBox(self.gate)
         self.decks: Final = self._make_decks()
         self.announce_url: Final = announce
@@ -217,6 +223,8 @@ class Product:
             settled=partial(self.settled, greeted_at),
             instructions=self.instructions,
             decks=self.decks,
+            on_opened=self.sessions.opened,
+            on_ended=self.sessions.ended,
         )
         return host if self.settings.names is None else host.within(self.settings.names)
 
@@ -245,7 +253,25 @@ class Product:
             if self._serves and not self.settings.unread:
                 scopes = covered_scopes(self.settings.candidates, is_found=self.settings.is_found)
                 await self.approvals.withdraw_unconfigured(scopes, self.settings.ids)
-            await self.fleet.reconfigure(BridgeConfig(servers=self.approvals.startable))
+            startable = self.approvals.startable
+            self.sessions.reconfigure(startable)
+            await self.fleet.reconfigure(BridgeConfig(servers=startable))
+
+    async def restart(self, server: str) -> None:
+        """Restart one server, for all who share it; what sessions have of it for themselves starts at their next call.
+
+        Raises:
+            KeyError: none of this id runs.
+        """
+        self.sessions.end_all_of(server)
+        await self.fleet.restart(server)
+
+    def _make_gate(
+        self, config: ServerConfig, fleet: SupervisedFleet, approvals: Approvals, note: Note
+    ) -> GatedEndpoint:
+        if config.scope is ServerScope.SESSION:
+            return SessionGate(config, fleet, approvals, note, self.sessions)
+        return GatedEndpoint(config, fleet, approvals, note)
 
     def _announce(self, settings: Settings) -> None:
         self.directory.announce_trusted(settings.trusted)
@@ -362,6 +388,8 @@ async def open_quarterdeck(
         own = source.fleet()
         fleet = own if shared is None else DeckFleet(own, shared.servers, source.wish)
         stack.push_async_callback(carried_through, fleet.tear_down)
+        sessions = SessionServers(source.fleet)
+        stack.push_async_callback(carried_through, sessions.close)
         approvals = Approvals(
             writes,
             fleet,
@@ -377,7 +405,16 @@ async def open_quarterdeck(
                 writes.lease.update(msgspec.structs.replace(holder, url=url))
 
         product: Product = Product(
-            settings, directory, fleet, approvals, lock, announce, calls.note, serves=serves, common=common
+            settings,
+            directory,
+            fleet,
+            approvals,
+            lock,
+            announce,
+            calls.note,
+            serves=serves,
+            common=common,
+            sessions=sessions,
         )
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)

@@ -164,7 +164,7 @@ async def test_the_wait_for_a_first_list_counts_from_when_its_client_was_greeted
     async with open_quarterdeck(Settings(servers=(hostile("never_answers"),), settle_s=3600.0)) as product:
         with anyio.fail_after(60):
             assert not await product.settled(monotonic() - 3600.0)
-            wait = product.create_host(greeted_at=monotonic() - 3600.0)._content.settled
+            wait = product.create_host(greeted_at=monotonic() - 3600.0).content.settled
             assert wait is not None
             assert not await wait()
         assert "Still starting: never-answers; its tools" in product.instructions()

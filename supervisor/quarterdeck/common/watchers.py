@@ -3,6 +3,7 @@
 They are told at once; one that fails is logged, and holds up no other.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -61,3 +62,21 @@ def _added(callbacks: dict[object, T], callback: T) -> Callable[[], None]:
         callbacks.pop(key, None)
 
     return forget
+
+
+async def wait_until(
+    watch: Callable[[Callable[[], None]], Callable[[], None]], is_so: Callable[[], bool], within_s: float | None
+) -> bool:
+    """Wait until it is so, looking after each change that `watch` tells of, without end for None; whether it is."""
+    changed = asyncio.Event()
+    unwatch = watch(changed.set)
+    try:
+        async with asyncio.timeout(within_s):
+            while not is_so():
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        return False
+    finally:
+        unwatch()
+    return True

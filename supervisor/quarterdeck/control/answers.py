@@ -47,6 +47,7 @@ from .protocol import (
     ListingView,
     LogFile,
     LogPath,
+    OwnServerView,
     PropertyView,
     Ps,
     ReceiptView,
@@ -213,7 +214,7 @@ async def _restart(product: Product, server: str) -> Answer:
         return _no_server(product, server)
     if config is None or product.approvals.launch_fault(server) is not None:
         return Restarted((await view_servers(product, [before]))[0])
-    await product.fleet.restart(server)
+    await product.restart(server)
     within_s = config.connect_timeout_s + config.list_timeout_s + RESTART_SLACK_S
 
     def is_over() -> bool:
@@ -256,6 +257,10 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
         held=offer.held_tools if is_usable else 0,
         blocked=offer.blocked_tools if is_usable else 0,
+        of_sessions=tuple(
+            OwnServerView(each.client, each.status.phase, each.status.pid)
+            for each in product.sessions.statuses(status.server)
+        ),
     )
 
 

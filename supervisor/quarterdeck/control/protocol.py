@@ -91,6 +91,14 @@ class SandboxView(msgspec.Struct, frozen=True):
     gaps: tuple[str, ...] = ()
 
 
+class OwnServerView(msgspec.Struct, frozen=True):
+    """A server that one session has for itself; `client` is whose it is."""
+
+    client: str
+    phase: str
+    pid: int | None
+
+
 class ServerView(msgspec.Struct, frozen=True):
     """One server at one moment; see `EndpointStatus`.
 
@@ -102,6 +110,7 @@ class ServerView(msgspec.Struct, frozen=True):
         tools: without those held and those blocked.
         held: how many of its tools wait for the user's approval.
         blocked: how many the user has blocked.
+        of_sessions: those that sessions have for themselves; this one is listed and judged for all of them.
     """
 
     id: str
@@ -118,6 +127,7 @@ class ServerView(msgspec.Struct, frozen=True):
     sandbox: SandboxView | None = None
     held: int = 0
     blocked: int = 0
+    of_sessions: tuple[OwnServerView, ...] = ()
 
 
 class ToolView(msgspec.Struct, frozen=True):

@@ -127,6 +127,11 @@ class Deck:
         served = self.opened
         return {id_: served.product.fleet.queue(id_) for id_ in served.product.status()} if served is not None else {}
 
+    def own_servers(self, session: str) -> tuple[str, ...]:
+        """The ids of the servers that a client's session has for itself."""
+        served = self.opened
+        return served.product.sessions.of(session) if served is not None else ()
+
     async def ended(self) -> None:
         """Wait until it has ended."""
         await asyncio.wait([self._owner])

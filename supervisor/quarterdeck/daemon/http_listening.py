@@ -101,7 +101,18 @@ class HttpListening:
         if self._running is None:
             return ()
         return tuple(
-            ClientStatus(each.name, each.version, 0, deck.key, "", each.calls, each.since, each.token)
+            ClientStatus(
+                each.name,
+                each.version,
+                0,
+                deck.key,
+                "",
+                each.calls,
+                each.since,
+                each.token,
+                waiting=sum(queue.waiting_of(each.key) for queue in deck.queues().values()),
+                own_servers=deck.own_servers(each.key),
+            )
             for deck, host in self._running.hosts
             for each in host.clients()
         )

@@ -171,6 +171,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
         waiting: those of its calls that wait for their turn at a server.
         rate: its requests of the last minute.
         refused: its requests that met a bound of a connection.
+        own_servers: the ids of those that its session has for itself.
     """
 
     name: str
@@ -184,6 +185,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
     waiting: int = 0
     rate: int = 0
     refused: int = 0
+    own_servers: tuple[str, ...] = ()
 
 
 class ServerStatus(msgspec.Struct, frozen=True):

@@ -342,6 +342,7 @@ class _Session:
             waiting=sum(queue.waiting_of(me) for queue in deck.queues().values()) if deck is not None else 0,
             rate=memory.rate.last_minute(),
             refused=memory.refusals,
+            own_servers=deck.own_servers(me) if deck is not None else (),
         )
 
     async def _end_greeting(self) -> FirstLine:

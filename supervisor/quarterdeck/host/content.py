@@ -37,6 +37,8 @@ class Content:
     settled: Callable[[], Awaitable[object]] | None = None
     instructions: Callable[[], str] = str
     decks: Decks | None = None
+    on_opened: Callable[[str], None] = lambda _: None
+    on_ended: Callable[[str], None] = lambda _: None
     has_settled: bool = False
     catalog: Catalog = field(init=False)
 

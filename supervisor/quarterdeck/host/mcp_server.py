@@ -110,6 +110,9 @@ _HAS_DECK: Final = "quarterdeck/deck"
 ANSWERED: Final = "quarterdeck.answered"
 """In the state of an HTTP request's scope: called when a request of 2026-07-28 has its result."""
 
+_IS_OPEN: Final = "quarterdeck/open"
+"""Key of a connection's state: its session was told of, and its end will be."""
+
 _IS_GREETED: Final = "quarterdeck/greeted"
 """Key of a connection's state: its `initialize` has its result."""
 
@@ -153,6 +156,8 @@ class McpServer(Server[ResultSlot]):
         """Those under way, where there are many clients."""
         self._is_alone = is_alone
         self._client = client
+        if is_alone:
+            content.on_opened(client.key)
         self.on_opened: OnOpened = lambda *_: None
         """Told of each legacy session when it opens."""
         self._lists: dict[str, tuple[Sequence[ToolDescriptor], bytes]] = {}
@@ -189,6 +194,7 @@ class McpServer(Server[ResultSlot]):
 
     def leave(self) -> None:
         """End what its one client has here, in the background."""
+        self._content.on_ended(self._client.key)
         if self._content.decks is not None:
             self._content.decks.end(self._holder)
 
@@ -217,7 +223,12 @@ class McpServer(Server[ResultSlot]):
         elif ctx.method == "initialize":
             connection_of(ctx.session).state[_IS_GREETED] = True
         elif ctx.method == "notifications/initialized" and connection_of(ctx.session).state.get(_IS_GREETED):
-            self.on_opened(ctx.session, self._client_of(ctx))
+            client = self._client_of(ctx)
+            if not self._is_alone and _IS_OPEN not in (state := connection_of(ctx.session).state):
+                state[_IS_OPEN] = True
+                self._content.on_opened(client.key)
+                connection_of(ctx.session).exit_stack.callback(self._content.on_ended, client.key)
+            self.on_opened(ctx.session, client)
         return result
 
     async def _result(self, ctx: Context, call_next: CallNext) -> HandlerResult:

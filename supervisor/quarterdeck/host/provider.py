@@ -174,6 +174,8 @@ def create_provider_host(
     settled: Callable[[], Awaitable[object]] | None = None,
     instructions: Callable[[], str] = str,
     decks: Decks | None = None,
+    on_opened: Callable[[str], None] = lambda _: None,
+    on_ended: Callable[[str], None] = lambda _: None,
 ) -> ProviderHostImpl:
     """A provider host over `box`.
 
@@ -184,6 +186,8 @@ def create_provider_host(
         settled: awaited before the first list of tools is answered; bounded by its maker.
         instructions: what a client is told when it comes; asked each time, an empty text is none.
         decks: over the same box, native tools for each client beside it; closed by their maker.
+        on_opened: told the key of each client's session that will end.
+        on_ended: told it when it has.
     """
     info = info or ProviderHostInfo()
     return ProviderHostImpl(
@@ -195,6 +199,8 @@ def create_provider_host(
             settled=settled,
             instructions=instructions,
             decks=decks,
+            on_opened=on_opened,
+            on_ended=on_ended,
         )
     )
 

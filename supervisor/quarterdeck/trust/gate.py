@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.watchers import Told
+from quarterdeck.common.watchers import Told, wait_until
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
@@ -54,8 +54,16 @@ _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 class GatedFleet(LiveFleet):
     """The servers of a fleet, and those that are held, behind what is trusted of them; `note` is told how calls end."""
 
-    def __init__(self, fleet: SupervisedFleet, approvals: Approvals, note: NoteCall = lambda *_: None) -> None:
+    def __init__(
+        self,
+        fleet: SupervisedFleet,
+        approvals: Approvals,
+        note: NoteCall = lambda *_: None,
+        make_gate: "MakeGate | None" = None,
+    ) -> None:
+        """Over a fleet; `make_gate` makes the gate of a server in place of an ordinary one."""
         self._note = note
+        self._make_gate = make_gate or GatedEndpoint
         self._fleet = fleet
         self._approvals = approvals
         self._known: dict[str, GatedEndpoint] = {}
@@ -91,7 +99,7 @@ class GatedFleet(LiveFleet):
         return self._known
 
     def _gate(self, row: ServerRow) -> "GatedEndpoint":
-        return GatedEndpoint(row.config, self._fleet, self._approvals, partial(self._note, row.scope, row.id))
+        return self._make_gate(row.config, self._fleet, self._approvals, partial(self._note, row.scope, row.id))
 
     async def spin_up(self) -> None:
         """See `ServerFleet`."""
@@ -145,31 +153,35 @@ class GatedEndpoint(LiveEndpoint):
 
         One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
         """
-        gated = _GatedCall(self, self._fleet.queue(self._config.id), call, deliver)
+        gated = GatedCall(self, self.queue_of(call.client), call, deliver)
         limit_s = self._config.call_timeout_s
         if call.timeout_s is not None:
             limit_s = min(limit_s, call.timeout_s)
         refused = gated.queue.add(call.client.key, gated, len(call.arguments), gated.asked_at + limit_s)
         return refuse(gated.tell, refused) if refused is not None else gated
 
-    def start(self, call: "_GatedCall") -> PendingCall:
+    def queue_of(self, client: Client) -> CallQueue:  # noqa: ARG002 - where each has its own
+        """In which queue a call of this client waits for its turn."""
+        return self._fleet.queue(self._config.id)
+
+    def start(self, call: "GatedCall") -> PendingCall:
         """Begin a call that has its turn, on the endpoint of this moment."""
         match self._find(call.tool):
             case ProtocolFault() as fault:
                 return refuse(call.settle, fault)
             case None:
                 wait_s = WAIT_S if call.left_s is None else min(WAIT_S, call.left_s)
-                return _WaitingCall(partial(self._awaited, call.tool, wait_s), self, call)
+                return WaitingCall(partial(self._awaited, call.tool, wait_s), partial(self.start_on, call=call), call)
             case endpoint:
                 return self.start_on(endpoint, call)
 
-    def start_on(self, endpoint: ServerEndpointImpl, call: "_GatedCall") -> PendingCall:
+    def start_on(self, endpoint: ServerEndpointImpl, call: "GatedCall") -> PendingCall:
         """Begin a call on this endpoint; how long it takes is noted."""
         call.began = monotonic()
         pending = endpoint.begin(call.due(), call.settle)
         return pending if pending is not None else refuse(call.settle, self._unknown_tool(call.tool))
 
-    def ended(self, call: "_GatedCall", end: CallEnd | None) -> None:
+    def ended(self, call: "GatedCall", end: CallEnd | None) -> None:
         """A call has ended, or was given up."""
         now = monotonic()
         call.queue.leave(call, now if isinstance(end, WireResult) else None)
@@ -280,7 +292,10 @@ class GatedEndpoint(LiveEndpoint):
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, "not_connected", status.fault)
 
 
-class _GatedCall:
+MakeGate = Callable[[ServerConfig, SupervisedFleet, Approvals, Note], GatedEndpoint]
+
+
+class GatedCall:
     """A call from its asking to its end.
 
     Attributes:
@@ -303,6 +318,11 @@ class _GatedCall:
         self.queue = queue
         self.asked_at = monotonic()
         self.began: float | None = None
+
+    @property
+    def caller(self) -> Client:
+        """Who asked, in which session."""
+        return self._call.client
 
     @property
     def left_s(self) -> float | None:
@@ -338,18 +358,18 @@ class _GatedCall:
         return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
 
 
-class _WaitingCall:
+class WaitingCall:
     """A call whose server is being started: it waits in a task of its own, and then begins as any other."""
 
-    __slots__ = ("_call", "_gate", "_pending", "_waiting")
+    __slots__ = ("_call", "_pending", "_start", "_waiting")
 
     def __init__(
         self,
         find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
-        gate: GatedEndpoint,
-        call: _GatedCall,
+        start: Callable[[ServerEndpointImpl], PendingCall],
+        call: GatedCall,
     ) -> None:
-        self._gate = gate
+        self._start = start
         self._call = call
         self._pending: PendingCall | None = None
         # Held by this, and this by whoever began the call; the wait has an end in any case.
@@ -367,22 +387,4 @@ class _WaitingCall:
         if isinstance(found, ProtocolFault):
             self._call.settle(found)
         else:
-            self._pending = self._gate.start_on(found, self._call)
-
-
-async def wait_until(
-    watch: Callable[[Callable[[], None]], Callable[[], None]], is_so: Callable[[], bool], within_s: float | None
-) -> bool:
-    """Wait until it is so, looking after each change that `watch` tells of, without end for None; whether it is."""
-    changed = asyncio.Event()
-    unwatch = watch(changed.set)
-    try:
-        async with asyncio.timeout(within_s):
-            while not is_so():
-                await changed.wait()
-                changed.clear()
-    except TimeoutError:
-        return False
-    finally:
-        unwatch()
-    return True
+            self._pending = self._start(found)

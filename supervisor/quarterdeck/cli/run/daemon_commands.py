@@ -37,7 +37,7 @@ from quarterdeck.daemon.place import (
 from quarterdeck.daemon.start import log_path, start_daemon
 from quarterdeck.host.http.admission import DECKS_PATH, PATH
 
-CLIENTS: Final = ("CLIENT", "VERSION", "PID OR TOKEN", "CALLS", "RATE", "SINCE", "DECK", "FOLDER")
+CLIENTS: Final = ("CLIENT", "VERSION", "PID OR TOKEN", "CALLS", "RATE", "SINCE", "DECK", "FOLDER", "OWN SERVERS")
 
 SERVERS: Final = ("SERVER", "DECK", "CALLS", "WAITING", "REFUSED")
 
@@ -186,7 +186,8 @@ def _client_row(client: ClientStatus, decks: Mapping[str, str]) -> tuple[str, ..
     deck = decks.get(client.deck, client.deck) or "opening"
     calls = f"{client.calls} ({client.waiting} wait)" if client.waiting else str(client.calls)
     rate = f"{client.rate}/min" + (f", {client.refused} refused" if client.refused else "")
-    return *who, how, calls, rate, _age(client.since), deck, printable(client.cwd) or "-"
+    where = printable(client.cwd) or "-"
+    return *who, how, calls, rate, _age(client.since), deck, where, ", ".join(client.own_servers) or "-"
 
 
 def _server_row(server: ServerStatus, decks: Mapping[str, str]) -> tuple[str, ...]:

@@ -130,7 +130,7 @@ def restart(
 
 def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
     """The table of servers, then the faults with their remedies."""
-    print_table(HEADERS, [server_row(server) for server in servers])
+    print_table(HEADERS, [row for server in servers for row in (server_row(server), *_own_rows(server))])
     if open_ones := [printable(server.id) for server in servers if server.sandbox and is_reachable(server.sandbox)]:
         print_line()
         print_line(f"partial: {', '.join(open_ones)} {REACHES} ({CLOSE_THE_NETWORK})", "yellow")
@@ -152,6 +152,21 @@ def server_row(server: ServerView) -> list[Cell]:
         Cell(str(server.restarts)),
         Cell(_or_dash(server.era)),
         Cell(describe_sandbox(server.sandbox), "yellow" if server.sandbox and server.sandbox.gaps else ""),
+    ]
+
+
+def _own_rows(server: ServerView) -> list[list[Cell]]:
+    """A line for each session that has the server for itself."""
+    blank = [Cell("")] * (len(HEADERS) - 4)
+    return [
+        [
+            Cell(f"  {server.id} of {printable(each.client)}", "dim"),
+            Cell(each.phase, STYLES.get(each.phase, "")),
+            Cell(""),
+            Cell(_or_dash(each.pid)),
+            *blank,
+        ]
+        for each in server.of_sessions
     ]
 
 

@@ -41,6 +41,7 @@ class HttpClient:
 
     Attributes:
         name: as it introduced itself, empty before it did; so is `version`.
+        key: see `Client`.
         token: the name of the one that it shows.
         calls: its requests under way.
         since: ISO 8601, UTC.
@@ -48,6 +49,7 @@ class HttpClient:
 
     name: str
     version: str
+    key: str
     token: str
     calls: int
     since: str
@@ -140,7 +142,7 @@ class HttpHost:
     def _view(self, client: Client, info: Implementation | ClientInfo | None, since: datetime) -> HttpClient:
         name, version = (info.name, info.version) if info is not None else ("", "")
         calls = self._in_flight.of(client.key)
-        return HttpClient(name, version, client.name, calls, since.isoformat(timespec="seconds"))
+        return HttpClient(name, version, client.key, client.name, calls, since.isoformat(timespec="seconds"))
 
     @property
     def has_ended(self) -> bool:

@@ -101,7 +101,11 @@ async def serve_stdio(
         if stdin_fd is None or stdout_fd is None:
             stdin_fd, stdout_fd = stack.enter_context(claimed_stdio())
         fds = stdin_fd, stdout_fd, stderr_fd
-        await _Connection(host, fds, head, journal or Journal(), interrupted, client).serve()
+        host.content.on_opened(client.key)
+        try:
+            await _Connection(host, fds, head, journal or Journal(), interrupted, client).serve()
+        finally:
+            host.content.on_ended(client.key)
 
 
 class _LineOutlet:

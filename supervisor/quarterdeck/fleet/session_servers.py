@@ -1,0 +1,207 @@
+"""Servers that each client's session has for itself: started when it first calls one, ended with the session.
+
+Above it the gate, which has judged what the deck's own server of the row lists; below it a fleet for each, which
+restarts what dies.  They share the row's private home, as those do that one client starts after another.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from quarterdeck.common.shielding import carried_through
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.tools import Client
+
+from .call_queue import CallQueue
+from .endpoint import ServerEndpointImpl
+from .fleet import ServerFleetImpl
+
+MAX_EACH: Final = 16
+"""At a time of one client: of a door, or of a token with all its sessions."""
+
+MAX_TOGETHER: Final = 64
+"""At a time of one deck."""
+
+IDLE_S: Final = 600.0
+"""How long one waits for the next call of a client that has no session which could end."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServerStatus:
+    """One of them; `client` is the name of whose it is."""
+
+    client: str
+    status: EndpointStatus
+
+
+class SessionServer:
+    """One server of one session.
+
+    Attributes:
+        checked: of each tool that was compared with the approved one, both lists that it stood in.
+    """
+
+    def __init__(self, config: ServerConfig, client: Client, fleet: ServerFleetImpl) -> None:
+        self.config: Final = config
+        self.client: Final = client
+        self.checked: Final[dict[str, tuple[object, object]]] = {}
+        self.used_at = monotonic()
+        self._fleet = fleet
+        self._beginning = asyncio.create_task(fleet.begin_start(BridgeConfig(servers=(config,))))
+
+    @property
+    def endpoint(self) -> ServerEndpointImpl | None:
+        """Its endpoint of the moment."""
+        return self._fleet.endpoint(self.config.id)
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is being started."""
+        return not self._beginning.done() or self._fleet.is_coming(self.config.id)
+
+    @property
+    def last_fault(self) -> ProtocolFault | None:
+        """How it last died."""
+        return self._fleet.last_fault(self.config.id)
+
+    def status(self) -> SessionServerStatus:
+        """Who has it, and how it is."""
+        found = self._fleet.status_of(self.config.id) or EndpointStatus(self.config.id, EndpointPhase.IDLE, 0)
+        return SessionServerStatus(self.client.name, found)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change; returns what unregisters it."""
+        return self._fleet.watch_each(lambda _: callback())
+
+    async def end(self) -> None:
+        """Stop it."""
+        await asyncio.gather(self._beginning, return_exceptions=True)
+        await self._fleet.tear_down()
+
+
+class SessionServers:
+    """Those of one deck."""
+
+    def __init__(self, make_fleet: Callable[[], ServerFleetImpl], *, idle_s: float = IDLE_S) -> None:
+        """None runs; `make_fleet` makes a fleet whose servers are started by the settings of the moment."""
+        self._make_fleet = make_fleet
+        self._idle_s = idle_s
+        self._servers: dict[tuple[str, str], SessionServer] = {}
+        self._queues: dict[tuple[str, str], CallQueue] = {}
+        self._open: dict[str, None] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def opened(self, session: str) -> None:
+        """This session will say when it ends; what any other has ends when it was idle for a while."""
+        self._open[session] = None
+
+    def ended(self, session: str) -> None:
+        """This session has ended: what it has ends, too, in the background."""
+        self._open.pop(session, None)
+        self._end_those(lambda _, whose: whose == session)
+
+    def queue(self, server: str, session: str) -> CallQueue:
+        """The calls of this session for its own server."""
+        key = (server, session)
+        if key not in self._queues:
+            self._queues[key] = CallQueue()
+        return self._queues[key]
+
+    def get(self, config: ServerConfig, client: Client) -> SessionServer | ProtocolFault:
+        """The server of this client's session, begun when it has none; or why it gets none."""
+        key = (config.id, client.key)
+        server = self._servers.get(key)
+        if server is None:
+            if (refused := self._refused(config, client)) is not None:
+                return refused
+            server = self._servers[key] = SessionServer(config, client, self._make_fleet())
+            if client.key not in self._open:
+                self._look_again()
+        server.used_at = monotonic()
+        return server
+
+    def reconfigure(self, configs: Iterable[ServerConfig]) -> None:
+        """End those of rows that are gone, or others than they were."""
+        present = {config.id: config for config in configs}
+        self._end_those(lambda server, _: present.get(server.config.id) != server.config)
+
+    def end_all_of(self, server_id: str) -> None:
+        """End those of this row: each is started anew when it is called again."""
+        self._end_those(lambda server, _: server.config.id == server_id)
+
+    def of(self, session: str) -> tuple[str, ...]:
+        """The ids of those that a session has."""
+        return tuple(server_id for server_id, whose in self._servers if whose == session)
+
+    def statuses(self, server_id: str = "") -> tuple[SessionServerStatus, ...]:
+        """All of them, or those of one row, the oldest first."""
+        return tuple(each.status() for each in self._servers.values() if server_id in ("", each.config.id))
+
+    async def close(self) -> None:
+        """End all, and wait until they have; none is begun any more."""
+        self._is_closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._end_those(lambda *_: True)
+        while self._ending:
+            await asyncio.wait(tuple(self._ending))
+
+    def _refused(self, config: ServerConfig, client: Client) -> ProtocolFault | None:
+        who = _who(client)
+        mine = sum(_who(each.client) == who for each in self._servers.values())
+        if self._is_closed:
+            why = f"{config.id} is not started: quarterdeck is shutting down"
+            return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "shutting_down")
+        if mine >= MAX_EACH:
+            most = f"{MAX_EACH} servers run for sessions of this client"
+        elif len(self._servers) >= MAX_TOGETHER:
+            most = f"{MAX_TOGETHER} servers run for sessions of this deck"
+        else:
+            return None
+        why = f'{config.id} is not started for this session ("scope": "session"): {most} already: end some sessions'
+        return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "busy")
+
+    def _end_those(self, are: Callable[[SessionServer, str], bool]) -> None:
+        for key, server in tuple(self._servers.items()):
+            if are(server, key[1]):
+                del self._servers[key]
+                self._queues.pop(key, None)
+                task = asyncio.get_running_loop().create_task(carried_through(server.end))
+                self._ending.add(task)
+                task.add_done_callback(self._has_ended)
+
+    def _has_ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a session's server did not end", exc_info=error)
+
+    def _look_again(self) -> None:
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(self._idle_s / 2, self._end_idle)
+
+    def _end_idle(self) -> None:
+        self._alarm = None
+        until = monotonic() - self._idle_s
+        self._end_those(
+            lambda server, whose: whose not in self._open and server.used_at <= until and not self._is_busy(server)
+        )
+        if any(whose not in self._open for _, whose in self._servers):
+            self._look_again()
+
+    def _is_busy(self, server: SessionServer) -> bool:
+        queue = self._queues.get((server.config.id, server.client.key))
+        return queue is not None and any(queue.load)
+
+
+def _who(client: Client) -> str:
+    """Who was let in, whichever of its sessions this is."""
+    return client.key.partition("/")[0]

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from quarterdeck_protocol.link.credit import TokenBucket
 from quarterdeck_protocol.link.frames import ListChanged, Log, Progress
 
@@ -20,23 +18,6 @@ BURST: Final = 2_000
 
 RATE_PER_S: Final = 500.0
 """Notes a second that a client or a terminal can still follow."""
-
-
-class ProgressParams(msgspec.Struct):
-    """`notifications/progress`, the parts that matter."""
-
-    progressToken: int | str  # noqa: N815 - the wire's name
-    progress: float
-    total: float | None = None
-    message: str | None = None
-
-
-class LogParams(msgspec.Struct):
-    """`notifications/message`, the parts that matter."""
-
-    level: str = "info"
-    logger: str | None = None
-    data: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Notifier:

@@ -22,12 +22,13 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network
 from typing import Final
 
 import anyio
 
-from quarterdeck_protocol.addresses import closed_networks
+from quarterdeck_protocol.addresses import Address, closed_networks
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
 from quarterdeck_sandbox.run.processes import is_stopped
@@ -167,8 +168,7 @@ async def connect(machine: Machine, child_pid: int, on_spawn: Callable[[], objec
                 if not told:
                     raise LaunchError("network_failed", f"{name} gave no network: {uplink.said or 'no output'}")
                 uplink.watch(told)
-                closed = closed_networks(own_addresses())
-                laid = _routes(closed) + ("" if machine.slirp4netns else _policies(closed))
+                laid = _laid(own_addresses(), bool(machine.slirp4netns))
                 await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=laid)
     except BaseException as error:
         if uplink is not None:
@@ -276,6 +276,16 @@ def _pasta(path: str, network: NetworkNamespace) -> list[str]:
     argv += ["--tcp-ports=none", "--udp-ports=none", "--tcp-ns=none", "--udp-ns=none"]
     argv += [f"--userns={network.owner_path}"] if network.owner_path else ["--runas=0"]
     return [*argv, f"--netns={network.path}"]
+
+
+@lru_cache(4)
+def _laid(addresses: frozenset[Address], is_slirp: bool) -> str:
+    """What `ip -batch` is told on a machine with these addresses.
+
+    Made once: the zygote, which tries a helper out, leaves it to all its workers.  It takes a millisecond.
+    """
+    closed = closed_networks(addresses)
+    return _routes(closed) + ("" if is_slirp else _policies(closed))
 
 
 def _routes(closed: Sequence[IPv4Network]) -> str:

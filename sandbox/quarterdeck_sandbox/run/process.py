@@ -47,6 +47,9 @@ _MAXRSS_BYTES: Final = 1 if sys.platform == "darwin" else 1024
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 """In which the kernel counts processor time, a second."""
 
+_PROC_BYTES: Final = 16 * 1024
+"""Longer than the stat and the status of a process."""
+
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
@@ -332,8 +335,11 @@ class ConfinedProcess:
 
 
 def _read_proc(pid: int, name: str) -> bytes:
-    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
-        return file.read()
+    fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, _PROC_BYTES)
+    finally:
+        os.close(fd)
 
 
 def _largest_bytes(used: resource.struct_rusage) -> int:

@@ -13,6 +13,9 @@ from support.processes.identities import USER_UID, Identity, plain_python, quart
 from support.processes.running import run
 from support.sandbox.machine_facts import NO_ROOT, not_installed
 
+from quarterdeck_protocol.addresses import parse_address
+from quarterdeck_sandbox.network.uplink import _laid
+
 from .network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
 LAB: Final = Path(__file__).with_name("network_lab.py")
@@ -115,3 +118,12 @@ def test_the_self_test_tells_a_helper_that_works_from_one_that_does_not(played: 
     assert outcome["works"] == ""
     assert outcome["broken"].startswith("false gave no network: ")
     assert outcome["left"] == []
+
+
+def test_an_address_that_this_machine_gets_later_is_refused_from_then_on() -> None:
+    """What is laid is kept for all workers: a server would reach this machine by an address that came after it."""
+    before, after = (frozenset({parse_address("203.0.113.7"), *more}) for more in ((), {parse_address("203.0.113.9")}))
+    for is_slirp in (True, False):
+        assert "203.0.113.9" not in _laid(before, is_slirp)
+        assert "unreachable 203.0.113.9/32" in _laid(after, is_slirp)
+    assert "xfrm" in _laid(before, False)  # noqa: FBT003 - a pasta's

@@ -80,9 +80,9 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
     try:
         row.decode()
         check_depth(row, MAX_DEFINITION_DEPTH)
-        definition = _definition.decode(row)
-        msgspec.json.decode(row)  # whole: what cannot be read could not be judged either
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError) as error:
+        # Whole, and once: what cannot be read could not be judged either.
+        definition = msgspec.convert(msgspec.json.decode(row), _Definition)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BodyError) as error:
         return f"its definition is broken: {plain_words(error)}", None
     if not is_tool_name(definition.name):
         return f"{definition.name[:80]!r} is not a tool name (1 to 128 of A-Z a-z 0-9 _ . -)", None
@@ -97,4 +97,3 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
 
 
 _rows: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_definition: Final = msgspec.json.Decoder(_Definition)

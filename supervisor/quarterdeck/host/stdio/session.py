@@ -5,6 +5,7 @@ by its own lines, and what it answers to them is dropped: the client has that an
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,7 +19,7 @@ from quarterdeck.host.calls import Drain
 from quarterdeck.host.content import KnownTools
 from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
 from quarterdeck.host.raw_calls import ClientMessage, Key, read_cancellation
-from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
 from quarterdeck_protocol.tools import Client
 
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
 MAX_HELD: Final = 256
 """Messages that wait for the SDK; with more the client is not read."""
 
+INTERNAL_ERROR: Final = -32603
+"""JSON-RPC 2.0, section 5.1."""
+
 CHANGED: Final = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+
+
+_log = logging.getLogger("quarterdeck.host")
 
 
 class OnAnswered(Protocol):
@@ -152,13 +159,25 @@ class Session:
         listing.add_done_callback(lambda _: self._lists.pop(request_id, None))
 
     async def _answer_list(self, request: ListRequest, request_id: Key) -> None:
+        try:
+            shown = await self._shown(request.version)
+        except Exception:
+            _log.exception("the tools could not be listed")
+            error = {"code": INTERNAL_ERROR, "message": "Internal error"}
+            reply = {"jsonrpc": "2.0", "id": request_id, "error": error}
+            self._sink.write(msgspec.json.encode(reply), b"\n")
+            self._on_answered(request_id, is_success=False)
+            return
+        self._answer(request_id, self._plain.answer_list(request, shown))
+        await self._sink.room()
+
+    async def _shown(self, version: str) -> list[bytes]:
+        """The tools as a client of `version` is shown them, once the servers have settled."""
         content = self._host.content
         await content.settle(self.drain.closing)
         self._known.listed(content.box.descriptors())
         async with content.source_of(self) as box:
-            shown = content.catalog.publish_json(box.descriptors(), request.version)
-        self._answer(request_id, self._plain.answer_list(request, shown))
-        await self._sink.room()
+            return content.catalog.publish_json(box.descriptors(), version)
 
     async def _tell_change(self) -> None:
         if self._plain.is_open:
@@ -189,8 +208,10 @@ class Session:
                 self._forward(line)
             self._held.clear()
             self._on_room()
-        except ProtocolFault as fault:
-            self._fault = fault
+        except Exception as error:
+            why = f"serving the client broke: {error}"
+            fault = ProtocolFault(FaultKind.TRANSPORT, why, error)
+            self._fault = error if isinstance(error, ProtocolFault) else fault
             self._on_closed()
 
     def _forward(self, line: bytes) -> None:
@@ -225,6 +246,8 @@ class Session:
         for task in (*self._lists.values(), self._telling):
             if task is not None:
                 task.cancel()
+        if self._taking_over is not None:
+            await asyncio.shield(self._taking_over)
         if self._running is None or self._input is None:
             if self._host.content.decks is not None:
                 self._host.content.decks.end(self)

@@ -1,5 +1,6 @@
 """What is answered without the SDK is what the SDK's session answers, and the rest is left to it."""
 
+import asyncio
 import json
 from typing import Any, Final
 
@@ -88,6 +89,56 @@ async def test_the_answers_are_those_of_the_sdk(name: str, monkeypatch: pytest.M
     ours = await said_in(CONVERSATIONS[name])
     monkeypatch.setattr(session.PlainSession, "take", lambda *_: None)
     assert ours == await said_in(CONVERSATIONS[name])
+
+
+@pytest.mark.anyio
+async def test_a_list_that_cannot_be_made_is_an_error_and_the_session_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client would wait for its tools for ever."""
+
+    def fails(*_: object) -> list[bytes]:
+        raise ValueError("a bug")
+
+    async with served(create_provider_host(tools())) as client:
+        await client.open_legacy()
+        with monkeypatch.context() as patch:
+            patch.setattr(publish.Catalog, "publish_json", fails)
+            refused = await client.ask(1, "tools/list")
+        assert refused["error"]["code"] == -32603
+        assert len((await client.ask(2, "tools/list"))["result"]["tools"]) == 2
+    assert "the tools could not be listed" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_session_that_cannot_begin_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would wait for an answer that nobody will give."""
+    from quarterdeck.host.provider import ProviderHostImpl
+
+    async def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("no SDK")
+
+    monkeypatch.setattr(ProviderHostImpl, "connect", fails)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with served(create_provider_host(tools())) as client:
+            await client.open_legacy()
+            await client.send(client.request(1, "prompts/list"))
+            assert await client.line() == b""
+    assert "serving the client broke: no SDK" in str(caught.getrepr())
+
+
+@pytest.mark.anyio
+async def test_a_list_that_is_cancelled_has_no_answer() -> None:
+    """A client would take it for the answer to another request."""
+    waits = asyncio.Event()
+    async with served(create_provider_host(tools(), settled=waits.wait)) as client:
+        await client.open_legacy()
+        await client.send(client.request(1, "tools/list"))
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        await client.send(client.request(2, "ping"))
+        assert (await client.receive())["id"] == 2
+        waits.set()
+        assert (await client.ask(3, "tools/list"))["id"] == 3
 
 
 def test_what_is_rare_is_left_to_the_sdk() -> None:

@@ -33,10 +33,15 @@ _BOOT: Final = """\
 if os.fork():
     os._exit(0)
 os.setsid()
+from resource import RLIMIT_CORE, getrlimit, setrlimit
+setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
+from quarterdeck.fleet.placement import start_zygote_early
+start_zygote_early()
 from quarterdeck.cli.run.daemon import main
 main()
 """
-"""Forks before anything of ours is imported: nobody has to wait for the daemon's end."""
+"""Forks before anything of ours is imported: nobody has to wait for the daemon's end.  The zygote is started, which may
+leave no core either, before all that takes long to import."""
 
 
 def program(code: str) -> list[str]:

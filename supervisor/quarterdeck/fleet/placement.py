@@ -33,6 +33,9 @@ INHERITED: Final = (
 )
 """All that a zygote's environment may hold; a server's own comes with its `Open` order."""
 
+SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
+"""`fresh` starts each worker in an interpreter of its own."""
+
 EXIT_S: Final = 3.0
 """How long a zygote may take to kill its workers once its socket is closed."""
 
@@ -82,6 +85,33 @@ class Placement(Protocol):
         """End every worker that is left, and everything that they left."""
 
 
+def forks_workers() -> bool:
+    """Whether workers are forks of a zygote here; Apple's frameworks do not survive a fork without exec."""
+    return os.environ.get(SPAWN_VARIABLE) != "fresh" and sys.platform != "darwin"
+
+
+def start_zygote_early() -> None:
+    """Start the zygote of most servers before there is a loop: it imports beside us; the first placement takes it.
+
+    For programs that will have servers.  It ends with us, also where nobody takes it.
+    """
+    if forks_workers():
+        _early[WorkerKind.STDIO] = _start_zygote(WorkerKind.STDIO)
+
+
+def _start_zygote(kind: WorkerKind) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """Its process, and our end of its control socket."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = isolated("quarterdeck_worker.zygote", kind, str(theirs.fileno()), pass_fds=[theirs.fileno()])
+    ours.setblocking(False)  # noqa: FBT003 - takes no keyword
+    return process, ours
+
+
+_early: "Final[dict[WorkerKind, tuple[subprocess.Popen[bytes], socket.socket]]]" = {}
+"""Zygotes that nobody has taken yet."""
+
+
 class ZygotePlacement:
     """One zygote process and its forks."""
 
@@ -89,12 +119,7 @@ class ZygotePlacement:
         """Start the zygote without waiting for it; `on_lost` is told when it dies unasked, and owes a `close`."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = isolated(
-                "quarterdeck_worker.zygote", kind, str(theirs.fileno()), pass_fds=[theirs.fileno()]
-            )
-        ours.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self._process, ours = _early.pop(kind) if kind in _early else _start_zygote(kind)
         self._control = ours
         self._starting: dict[int, tuple[asyncio.Future[SpawnedWorker], OnExit]] = {}
         self._exits: dict[int, tuple[OnExit, PidHandle]] = {}

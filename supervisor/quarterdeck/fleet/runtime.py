@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 import secrets
-import sys
 import weakref
 from collections.abc import Coroutine
 from functools import partial
@@ -27,12 +26,9 @@ from quarterdeck_protocol.link.session import Link
 from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import WorkerHandle, WorkerListener
-from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
+from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement, forks_workers
 from .prepared_launches import PreparedLaunches
 from .router import SOCKET_NAME, Router
-
-SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
-"""`fresh` starts each worker in an interpreter of its own."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -149,11 +145,10 @@ class Runtime:
     def _workers(self, kind: WorkerKind) -> Placement:
         """What starts workers of this kind, itself started for the first of them."""
         if kind not in self._sources:
-            if os.environ.get(SPAWN_VARIABLE) == "fresh" or sys.platform == "darwin":
-                # Apple's frameworks do not survive a fork without exec.
-                self._sources[kind] = FreshPlacement(kind)
-            else:
+            if forks_workers():
                 self._sources[kind] = ZygotePlacement(kind, partial(self._zygote_lost, kind))
+            else:
+                self._sources[kind] = FreshPlacement(kind)
         return self._sources[kind]
 
     def _zygote_lost(self, kind: WorkerKind) -> None:

@@ -24,12 +24,15 @@ from quarterdeck.fleet.placement import (
     INHERITED,
     NEEDED,
     SILENT_LOOKS,
+    SPAWN_VARIABLE,
     START_LOOKS,
     STOPPED_LOOKS,
     FreshPlacement,
     PidHandle,
+    ZygotePlacement,
     ZygoteSilence,
     isolated,
+    start_zygote_early,
 )
 from quarterdeck_protocol.link.frames import Died, Forked, WorkerKind
 from quarterdeck_sandbox import Machine
@@ -401,3 +404,33 @@ def test_what_an_isolated_interpreter_needs_must_be_installed(monkeypatch: pytes
     monkeypatch.setattr(placement_module, "NEEDED", (*NEEDED, "no_such_package_at_all"))
     with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
         isolated("some.module")
+
+
+async def test_a_zygote_that_was_started_early_is_taken_by_the_first_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be started twice, or import for nobody; or two decks have the workers of one."""
+    started: list[tuple[str, ...]] = []
+
+    def isolated(*words: str, pass_fds: list[int]) -> PlayedZygote:
+        started.append(words[:2])
+        return PlayedZygote(pass_fds[0])
+
+    monkeypatch.setattr(placement_module, "isolated", isolated)
+    monkeypatch.delenv(SPAWN_VARIABLE, raising=False)
+    start_zygote_early()
+    assert started == [("quarterdeck_worker.zygote", "stdio")]
+    placements = []
+    for kind, count in ((WorkerKind.REMOTE, 2), (WorkerKind.STDIO, 2), (WorkerKind.STDIO, 3)):
+        placements.append(ZygotePlacement(kind, lambda: None))
+        assert len(started) == count
+    for placement in placements:
+        await placement.close()
+        placement._process.dies()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("why", ["fresh", "darwin"])
+def test_no_zygote_is_started_early_where_nothing_is_forked(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process would wait for orders that nobody gives."""
+    monkeypatch.setenv(SPAWN_VARIABLE, "fresh" if why == "fresh" else "")
+    monkeypatch.setattr(sys, "platform", "darwin" if why == "darwin" else "linux")
+    monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: pytest.fail("it was started"))
+    start_zygote_early()

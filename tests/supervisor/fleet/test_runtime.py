@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
 from quarterdeck.fleet import runtime as runtime_module
-from quarterdeck.fleet.placement import SpawnedWorker
+from quarterdeck.fleet.placement import SPAWN_VARIABLE, SpawnedWorker
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
@@ -105,7 +105,7 @@ def placements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedPlacement
         try:
             with short_folder() as root:
                 monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root))
-                monkeypatch.delenv(runtime_module.SPAWN_VARIABLE, raising=False)
+                monkeypatch.delenv(SPAWN_VARIABLE, raising=False)
                 monkeypatch.setattr(PlayedPlacement, "made", made, raising=False)
                 monkeypatch.setattr(PlayedPlacement, "pid", child.pid)
                 monkeypatch.setattr(runtime_module, "ZygotePlacement", PlayedPlacement)
@@ -307,7 +307,7 @@ async def test_fresh_interpreters_are_used_when_the_environment_says_so(
         pass
 
     monkeypatch.setattr(runtime_module, "FreshPlacement", Fresh)
-    monkeypatch.setenv(runtime_module.SPAWN_VARIABLE, "fresh")
+    monkeypatch.setenv(SPAWN_VARIABLE, "fresh")
     runtime = await Runtime.acquire()
     runtime.warm_up()
     assert isinstance(placements[0], Fresh)

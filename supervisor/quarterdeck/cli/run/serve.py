@@ -241,6 +241,11 @@ def _collect_later() -> None:
 async def _serve(plan: Plan) -> None:
     import asyncio  # a third of what a door costs, which needs none of it
 
+    from quarterdeck.fleet.placement import start_zygote_early
+
+    if plan.settings.servers:
+        start_zygote_early()
+
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.host.stdio.early_reply import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault

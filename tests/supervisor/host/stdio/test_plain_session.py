@@ -151,13 +151,11 @@ def test_what_is_rare_is_left_to_the_sdk() -> None:
         assert plain.take(line, read_message(line)) is None
 
 
-VALUES: Final = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x", "object", "dark", "required"]),
-    lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["type", "src", "x"]), inner, max_size=2)
-    ),
-    max_leaves=4,
+LEAVES: Final = (
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x", "object", "dark", "required"])
 )
+
+VALUES: Final = LEAVES | st.lists(LEAVES, max_size=2) | st.dictionaries(st.sampled_from(["type", "src", "x"]), LEAVES)
 
 TOOLS: Final = st.fixed_dictionaries(
     {"name": st.just("t") | VALUES, "inputSchema": st.just({"type": "object"}) | VALUES},

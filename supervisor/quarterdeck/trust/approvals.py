@@ -61,7 +61,7 @@ class Approvals:
         self._states: dict[str, ServerState] = {}
         self._rows: tuple[ServerRow, ...] = ()
         self._running = RunningServers(home_of, redact, self._common.starts)
-        self._lists = ListReview(recorder, lambda: self._states, native_names, self._common)
+        self._lists = ListReview(recorder, lambda: self._states, native_names, self._common, self._is_starting)
         self._working: set[asyncio.Task[None]] = set()
         self._watchers: Final = Watchers("what is offered", _log)
         self._unwatch: Callable[[], None] = lambda: None
@@ -309,6 +309,9 @@ class Approvals:
     def watch_one(self, server: str, callback: Callable[[], None]) -> Callable[[], None]:
         """The same for one server alone."""
         return self._watchers.watch_one(server, callback)
+
+    def _is_starting(self) -> bool:
+        return any(self._fleet.is_coming(server) for server, state in self._states.items() if state.is_admitted)
 
     def _on_fleet(self, server: str) -> None:
         if (state := self._states.get(server)) is not None:

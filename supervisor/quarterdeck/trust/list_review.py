@@ -44,7 +44,7 @@ from .scan.tool_names import (
 from .server_state import Recorder, ServerState
 
 SCAN_S: Final = 0.5
-"""After a list was judged it is scanned, when so long no other was: what a start costs comes first."""
+"""After a list was judged it is scanned, when so long no other was and none starts: what a start costs comes first."""
 
 LONGEST_S: Final = 5.0
 """How long a list may wait for that."""
@@ -68,7 +68,9 @@ held_log: Final = logging.getLogger("quarterdeck.trust.held")
 
 
 class ListReview:
-    """Judges the lists of all servers of one `Approvals`; `states` are those of this moment, by server."""
+    """Judges the lists of all servers of one `Approvals`; `states` are those of this moment, by server, and
+    `is_starting` says whether one of them is still being started.
+    """
 
     def __init__(
         self,
@@ -76,11 +78,13 @@ class ListReview:
         states: Callable[[], Mapping[str, ServerState]],
         native_names: frozenset[str],
         common: CommonRecord,
+        is_starting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._recorder = recorder
         self._states = states
         self._native_names = native_names
         self._common = common
+        self._is_starting = is_starting
         self._known: dict[ServerKey, _KnownList] = {}
         self._names: NamesByServer = {}
         self._index = NameIndex({})
@@ -143,8 +147,10 @@ class ListReview:
 
     def _ring(self) -> None:
         self._timer = None
-        loop = asyncio.get_running_loop()
-        if loop.time() < min(self._last_at + SCAN_S, self._waits_since + LONGEST_S):
+        now = asyncio.get_running_loop().time()
+        if self._is_starting():
+            self._last_at = now
+        if now < min(self._last_at + SCAN_S, self._waits_since + LONGEST_S):
             self._arm()
         else:
             self._start_scan()

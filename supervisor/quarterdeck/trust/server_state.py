@@ -57,6 +57,10 @@ class WatchedFleet(Protocol):
         """The present endpoint of this id."""
         ...
 
+    def is_coming(self, server: str) -> bool:
+        """Whether it is being started, for the first time or again."""
+        ...
+
     def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` after any change of a phase or of tools, with its server; returns what unregisters it."""
         ...

@@ -7,30 +7,21 @@ Above it are the command line and embedding programs; below it fleet, bridge and
 reads files, makes the parts, and hands them to one another.
 """
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
-from pathlib import Path
-from time import monotonic
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
-from quarterdeck.common.watchers import wait_until
-from quarterdeck.config.load.file import BrokenRow
-from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.deck_fleet import DeckFleet
-from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.from_settings import FleetSource
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.fleet.session_servers import SessionServers
@@ -38,278 +29,14 @@ from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
-from quarterdeck.tools.bridge import LiveBox
+from quarterdeck.running_product import Product
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
-from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
-from quarterdeck.trust.gate import GatedEndpoint, GatedFleet, Note, NoteCall
-from quarterdeck.trust.judge.offers import notice
 from quarterdeck.trust.judge.server_rows import Locks
-from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.package import has_to_install
-from quarterdeck.trust.session_gate import SessionGate
-from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, ServerScope
-from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck_protocol.secrets import Redactor
-
-if TYPE_CHECKING:
-    from quarterdeck.host.decks import Decks
-    from quarterdeck.host.provider import ProviderHostImpl
-    from quarterdeck.tools.session import DeckSession
-
 
 COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
-
-
-class Product:
-    """The running product; made by `open_quarterdeck`.
-
-    Attributes:
-        directory: its runtime directory, gone at the end.
-        settings: what it runs; another value after `reload`.
-        fleet: the servers that run.
-        sessions: those that single sessions have for themselves.
-        approvals: what is trusted of them.
-        gate: the servers as clients may see them.
-        box: their tools, as they are at each moment.
-        decks: the native tools, one deck for each client; None without any.
-        announce_url: tells who wants to serve the same where this does.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        directory: RuntimeDirectory,
-        fleet: SupervisedFleet,
-        approvals: Approvals,
-        lock: Locks | None = None,
-        announce: Callable[[str], None] = lambda _: None,
-        note: NoteCall = lambda *_: None,
-        *,
-        serves: bool = False,
-        common: CommonRecord | None = None,
-        sessions: SessionServers | None = None,
-    ) -> None:
-        self._take(settings)
-        self._common = common or CommonRecord()
-        self._lock = lock
-        self._serves = serves
-        self._is_live = False
-        self._scopes: dict[str, str] = {}
-        self._native_settings = NO_SETTINGS
-        self._applying = asyncio.Lock()
-        self.directory: Final = directory
-        self.fleet: Final = fleet
-        self.approvals: Final = approvals
-        self.sessions: Final = sessions or SessionServers(ServerFleetImpl)
-        self.gate: Final = GatedFleet(fleet, approvals, note, self._make_gate)
-        self.box: Final = LiveBox(self.gate)
-        self.decks: Final = self._make_decks()
-        self.announce_url: Final = announce
-
-    def _take(self, settings: Settings) -> None:
-        self.settings = settings
-        # Made once: who watches tells what is new by its identity.
-        self._broken = {row.id: _broken_status(row) for row in settings.broken}
-        self._redactor = Redactor(settings.secrets)
-
-    async def reload(self, settings: Settings) -> None:
-        """Run these settings from now on: only what changed is stopped or started.
-
-        Native tools follow with each client's next session; what else was wished on the command line stays.
-        """
-        self._take(settings)
-        await self.apply()
-
-    async def decide(self, decisions: Sequence[Decision]) -> None:
-        """Take what a person decided: it is recorded, and what it concerns is offered, held, started or stopped.
-
-        Cancellation does not interrupt it: what is recorded counts, and in every deck of this process.
-
-        Raises:
-            StaleDecisionError: a form that is not offered any more is to be approved; nothing was recorded.
-            LedgerWriteError: it cannot be recorded, and does not count.
-        """
-
-        async def record_and_apply() -> None:
-            await self.approvals.decide(decisions)
-            try:
-                await self.apply()
-            finally:
-                await self._common.carried_out(but=self.apply)
-
-        await carried_through(record_and_apply)
-
-    async def settled(self, since: float | None = None) -> bool:
-        """Wait until every server has something to show or has failed; whether they have.
-
-        For `settle_s` at most, from now or from `since` on, monotonic seconds.
-        """
-        waited_s = 0.0 if since is None else monotonic() - since
-        return await self._until_all(self.is_presentable, max(0.0, self.settings.settle_s - waited_s))
-
-    async def finished(self, within_s: float | None = None) -> None:
-        """Wait until every server has been asked, judged and scanned, or has failed: each has deadlines of its own."""
-        if await self._until_all(self.is_final, within_s):
-            await self.approvals.scanned()
-
-    async def until(self, is_so: Callable[[], bool], within_s: float | None) -> bool:
-        """Wait until it is so, looking after each change of a server or of what is trusted; whether it is."""
-        return await wait_until(self.approvals.watch, is_so, within_s)
-
-    async def _until_all(self, is_done: Callable[[str], bool], within_s: float | None) -> bool:
-        """Wait until it is so of every server, those that come meanwhile included; whether it is."""
-        left = {row.id for row in self.approvals.rows if not is_done(row.id)}
-
-        def look(server: str) -> None:
-            (left.discard if is_done(server) else left.add)(server)
-
-        unwatch = self.approvals.watch_each(look)
-        try:
-            return await wait_until(self.approvals.watch, lambda: not left, within_s)
-        finally:
-            unwatch()
-
-    def status_of(self, server: str) -> EndpointStatus | None:
-        """`status` of one server; None for an unknown one."""
-        if (broken := self._broken.get(server)) is not None:
-            return broken
-        gate = self.gate.endpoint(server)
-        return (self.fleet.status_of(server) or gate.status()) if gate is not None else None
-
-    def status(self) -> FleetStatus:
-        """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""
-        running = self.fleet.status()
-        rows = {gate.config.id: running.get(gate.config.id) or gate.status() for gate in self.gate.endpoints()}
-        return MappingProxyType(rows | self._broken)
-
-    def scope(self, server: str) -> str | None:
-        """How the ledger names what configures a server; None for an unknown one."""
-        return self._scopes.get(server)
-
-    def config(self, server: str) -> ServerConfig | None:
-        """The configuration of a server that can be started."""
-        return next((config for config in self.settings.servers if config.id == server), None)
-
-    def log_path(self, server: str) -> Path:
-        """The file that keeps this server's standard error; there is none before it writes."""
-        return self.settings.paths_of(server).log
-
-    def redact(self, text: str) -> str:
-        """`text` without the secrets of the present configuration."""
-        return self._redactor.clean_text(text)
-
-    def create_host(self, *, portable_schemas: bool = False, greeted_at: float | None = None) -> "ProviderHostImpl":
-        """The product as an MCP server; its first list of tools waits for `settled`.
-
-        Args:
-            portable_schemas: publish the portable input schemas instead of the servers' own.
-            greeted_at: when the one client was greeted, monotonic: it may wait for its list since then.
-        """
-        from quarterdeck.host.provider import (  # the SDK: a second of imports
-            ProviderHostInfo,
-            create_provider_host,
-        )
-
-        # The names of a lone server's tools are its own: a command of ours in front of it changes none.
-        box = LiveBox(self.gate, alone=self.settings.command) if self.settings.command else self.box
-        host = create_provider_host(
-            box,
-            ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
-            portable_schemas=portable_schemas,
-            settled=partial(self.settled, greeted_at),
-            instructions=self.instructions,
-            decks=self.decks,
-            on_opened=self.sessions.opened,
-            on_ended=self.sessions.ended,
-        )
-        return host if self.settings.names is None else host.within(self.settings.names)
-
-    def instructions(self) -> str:
-        """What clients are told at their start: what is held, and who still starts; empty when there is nothing."""
-        return notice(self.approvals.held_counts, self.approvals.held_launches, self._starting())
-
-    def _starting(self) -> list[str]:
-        """The servers of which nothing can be shown yet, and that have not failed."""
-        return [row.id for row in self.approvals.rows if not self.is_presentable(row.id)]
-
-    async def apply(self) -> None:
-        """Have the approvals judge the present settings, and the fleet run what it lets start."""
-        async with self._applying:
-            settings, is_live = self.settings, self._is_live
-            await asyncio.to_thread(self._announce, settings)
-            found = await asyncio.to_thread(configured, settings, self._lock)
-            await self.approvals.set_rows(found.rows, is_live=is_live)
-            self._native_settings = await self.approvals.approved_native(found.native, is_live=is_live)
-            # Only now, when what was the user's word until these run is judged as such; and before they run.
-            wish = settings.native and replace(settings.native, settings=self._native_settings)
-            places = places_of(replace(settings, native=wish), self.approvals.startable)
-            await asyncio.to_thread(record_exposure, state_dir(), places)
-            self._is_live = True
-            self._scopes = {row.id: row.scope for row in found.rows}
-            if self._serves and not self.settings.unread:
-                scopes = covered_scopes(self.settings.candidates, is_found=self.settings.is_found)
-                await self.approvals.withdraw_unconfigured(scopes, self.settings.ids)
-            startable = self.approvals.startable
-            self.sessions.reconfigure(startable)
-            await self.fleet.reconfigure(BridgeConfig(servers=startable))
-
-    async def restart(self, server: str) -> None:
-        """Restart one server, for all who share it; what sessions have of it for themselves starts at their next call.
-
-        Raises:
-            KeyError: none of this id runs.
-        """
-        self.sessions.end_all_of(server)
-        await self.fleet.restart(server)
-
-    def _make_gate(
-        self, config: ServerConfig, fleet: SupervisedFleet, approvals: Approvals, note: Note
-    ) -> GatedEndpoint:
-        if config.scope is ServerScope.SESSION:
-            return SessionGate(config, fleet, approvals, note, self.sessions)
-        return GatedEndpoint(config, fleet, approvals, note)
-
-    def _announce(self, settings: Settings) -> None:
-        self.directory.announce_trusted(settings.trusted)
-        self.directory.announce_homes(map(settings.home_digest, settings.ids))
-
-    def is_presentable(self, server: str) -> bool:
-        """Whether nothing is gained by waiting for a server: something of it can be shown, or it is final."""
-        return self.approvals.is_provisional(server) or self.is_final(server)
-
-    def is_final(self, server: str) -> bool:
-        """Whether a server has been asked and judged, or has failed, or is not there or not started."""
-        if self.approvals.launch_fault(server) is not None or not self.approvals.has_row(server):
-            return True
-        return self.fleet.has_settled(server) and self.approvals.is_judged(server)
-
-    def _make_decks(self) -> "Decks | None":
-        if self.settings.native is None:
-            return None
-        from quarterdeck.host.decks import Decks
-
-        @asynccontextmanager
-        async def open_session() -> AsyncIterator["DeckSession"]:
-            # Every tool, for the first client that asks for one; the others are answered meanwhile.
-            await asyncio.to_thread(import_module, "quarterdeck.tools.session")
-            from quarterdeck.tools.session import open_deck_session
-
-            assert self.settings.native is not None
-            wish = replace(self.settings.native, settings=self._native_settings)
-            async with open_deck_session(
-                wish,
-                allow_unsandboxed=self.settings.allow_unsandboxed,
-                open_port=self.settings.open_port,
-                trusted=lambda: self.settings.trusted,
-                environ=self.settings.environ,
-            ) as session:
-                yield session
-
-        return Decks(self.box, open_session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,8 +162,3 @@ def make_holder(directory: RuntimeDirectory, settings: Settings | None = None, *
         runtime_directory=str(directory.path),
         started_at=audit_time(),
     )
-
-
-def _broken_status(row: BrokenRow) -> EndpointStatus:
-    fault = ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, row.message, row.code)
-    return EndpointStatus(row.id, EndpointPhase.FAULTED, 0, fault)

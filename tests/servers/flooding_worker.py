@@ -12,8 +12,9 @@ from itertools import chain, repeat
 
 import msgspec
 
-from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Hello, SpawnOrder, encode
+from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Hello, encode
 from quarterdeck_protocol.link.zmtp import DEALER, encode_message, handshake
+from quarterdeck_protocol.spawn_orders import SpawnOrder
 
 MORE, LONG = 1, 2
 

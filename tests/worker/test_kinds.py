@@ -3,7 +3,7 @@
 import pytest
 from support.processes.running import loaded_by
 
-from quarterdeck_protocol.link.frames import WorkerKind
+from quarterdeck_protocol.spawn_orders import WorkerKind
 
 
 @pytest.mark.parametrize(

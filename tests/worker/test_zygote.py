@@ -19,7 +19,7 @@ from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck.fleet.placement import INHERITED, isolated
-from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import Machine, known_machine
 from quarterdeck_worker import zygote as zygote_module
 

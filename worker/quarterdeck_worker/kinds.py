@@ -7,7 +7,7 @@ remote   drives a server behind a URL, by the SDK
 from collections.abc import Callable
 from typing import NamedTuple
 
-from quarterdeck_protocol.link.frames import WorkerKind
+from quarterdeck_protocol.spawn_orders import WorkerKind
 
 from .server import RunServer
 

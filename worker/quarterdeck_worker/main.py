@@ -20,9 +20,10 @@ import msgspec
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver, OnEnd, OnMessage
 from quarterdeck_protocol.link.events import LinkTerms, Side
-from quarterdeck_protocol.link.frames import SpawnOrder, WireLimits, WorkerKind
+from quarterdeck_protocol.link.frames import WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
+from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind
 from quarterdeck_sandbox import OomScore, adopt_orphans, give_back_large_blocks, kill_descendants, raise_oom_score
 
 from .kinds import load

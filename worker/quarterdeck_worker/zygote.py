@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 import msgspec
 import psutil
 
-from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import (
     Machine,
     OomScore,

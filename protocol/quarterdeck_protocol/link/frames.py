@@ -1,4 +1,4 @@
-"""Every message between supervisor, worker and zygote: frozen tagged structs, and their bytes; decoding validates.
+"""Every message between supervisor and worker: frozen tagged structs, and their bytes; decoding validates.
 
 A frame is a msgpack array `[tag, fields…]`; JSON travels beside it as an opaque body.  Nothing here is ever a
 msgpack extension, a timestamp or a pickled object: the union's types admit none.  As a multipart message:
@@ -9,7 +9,6 @@ part 1   a large body, alone, so that a socket can pass it without a copy
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, Literal
 
 import msgspec
@@ -288,46 +287,6 @@ class ServerCard(msgspec.Struct, frozen=True):
     version: str = ""
     instructions: str = ""
     announces_tools: bool = False
-
-
-# Between supervisor and zygote: orders in, reports out, one JSON line each.  No secret of a server.
-
-
-class WorkerKind(StrEnum):
-    """What a worker drives its server by; a zygote forks workers of one kind."""
-
-    STDIO = "stdio"
-    REMOTE = "remote"
-
-
-class SpawnOrder(msgspec.Struct, frozen=True):
-    """What a new worker is told: where its supervisor listens, and the one-time token (hex) that proves it is ours."""
-
-    generation: int
-    address: str
-    token: str
-
-
-class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """A worker was forked; generation 0 says that the zygote itself is ready.
-
-    Then `machine` is what can be enforced where it runs: the sandbox's `Machine` as JSON.
-    """
-
-    generation: int
-    pid: int
-    machine: str = ""
-
-
-class Died(msgspec.Struct, frozen=True, tag="died"):
-    """A worker is gone: its exit status, or minus the signal."""
-
-    generation: int
-    pid: int
-    returncode: int
-
-
-Report = Forked | Died
 
 
 # Bytes of frames.  What is refused is a `WireError`, which kills the peer.

@@ -30,9 +30,9 @@ from .output import print_line
 from .parameters import Combined
 
 if TYPE_CHECKING:
-    from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
     from quarterdeck.ledger.store.lease import LeaseHeldError
+    from quarterdeck.running_product import Product
     from quarterdeck.trust.judge.server_rows import Locks
 
 _log = logging.getLogger("quarterdeck.config")

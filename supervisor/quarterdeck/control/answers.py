@@ -12,11 +12,11 @@ from typing import Final, assert_never
 import msgspec
 import psutil
 
-from quarterdeck.app import Product
 from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.host.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.running_product import Product
 from quarterdeck.trust.configured_servers import command_options
 from quarterdeck.trust.judge.offers import describe_held
 from quarterdeck.trust.judge.server_rows import server_words

@@ -17,8 +17,8 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, WireRe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from quarterdeck.app import Product
     from quarterdeck.host.decks import Decks
+    from quarterdeck.running_product import Product
 
 OWN_DECK: Final = "commands"
 """The client whose deck of native tools all these calls use: what one has started or read, the next finds."""

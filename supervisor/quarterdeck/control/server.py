@@ -15,10 +15,10 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from quarterdeck.app import Product
 from quarterdeck.common.local_socket import MAX_KEY_BYTES, make_key, peer_of
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.running_product import Product
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from .protocol import (

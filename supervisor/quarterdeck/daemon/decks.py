@@ -16,10 +16,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from quarterdeck.app import Product
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.running_product import Product
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 

@@ -20,7 +20,7 @@ import msgspec
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.fleet.call_queue import CallQueue
-from quarterdeck.host.raw_calls import Interrupted
+from quarterdeck.host.journal import Interrupted
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
 from quarterdeck.tools import session_notes
 from quarterdeck.tools.session_notes import SessionNotes

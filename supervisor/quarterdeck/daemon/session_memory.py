@@ -24,7 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
-from quarterdeck.host.raw_calls import MAX_LINE_BYTES, Interrupted, Journal, RequestKind
+from quarterdeck.host.journal import Interrupted, Journal, RequestKind
+from quarterdeck.host.raw_calls import MAX_LINE_BYTES
 
 MAX_GREETING_BYTES: Final = 64 * 1024
 

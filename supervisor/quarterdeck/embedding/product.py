@@ -29,7 +29,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ToolDescriptor
 
 if TYPE_CHECKING:
-    from quarterdeck.app import Product
+    from quarterdeck.running_product import Product
     from quarterdeck_protocol.configs import ServerConfig
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import Machine, is_stopped, open_files_of_children
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")

@@ -21,8 +21,9 @@ from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
-from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, OpenOrder, ServerStart, SpawnOrder, WorkerKind
+from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, OpenOrder, ServerStart
 from quarterdeck_protocol.link.session import Link
+from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind
 from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import WorkerHandle, WorkerListener

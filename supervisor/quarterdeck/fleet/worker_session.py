@@ -25,14 +25,8 @@ from quarterdeck_protocol.configs import (
 )
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import (
-    CLOSE_GRACE_S,
-    OpenOrder,
-    RemoteServer,
-    ServerStart,
-    StdioServer,
-    WorkerKind,
-)
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder, RemoteServer, ServerStart, StdioServer
+from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_sandbox import (
     LaunchError,
     Machine,

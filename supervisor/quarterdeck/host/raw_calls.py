@@ -1,13 +1,11 @@
-"""Decide which calls of a client bypass the SDK's session as raw calls, and know which are under way.  Pure.
+"""Read what a client says, and which of its requests may be answered past the SDK's session.  Pure.
 
-None does before that session has answered a request of this connection, so that the handshake, the version checks and
-the era are the SDK's word; and then only a call that needs no judgement.  Whatever is unusual goes to the session.
+Only a call that needs no judgement may; whatever is unusual goes to the session.  `raw_call_gate` knows when.
 """
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Final, Generic, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Raw
@@ -24,9 +22,6 @@ from quarterdeck_protocol.mcp.jsonrpc import (
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """One line of a client; the same as one line of a server."""
-
-_MAX_ENVELOPES: Final = 8
-"""Distinct accepted envelopes remembered per connection; a client varies at most its log level."""
 
 _VERSION_KEY: Final = ENVELOPE_PREFIX + "protocolVersion"
 
@@ -107,171 +102,6 @@ def read_cancellation(message: Message) -> Cancellation | None:
         return None
     key = correlation_key(params.request_id)
     return None if key is None else Cancellation(key, params.reason or "", msgspec.json.encode(params.request_id))
-
-
-class RequestKind(IntEnum):
-    """How a request is answered that nobody can answer any more."""
-
-    OTHER = 0
-    INITIALIZE = 1
-    CALL = 2
-    MODERN_CALL = 3
-
-
-class Journal:
-    """Keeps what a session needs to go on after the death of its process; this one keeps nothing."""
-
-    def introduced(self, name: str, version: str) -> None:
-        """The client said who it is."""
-
-    def received(self, data: bytes) -> None:
-        """The client said this, of which nothing is taken up yet."""
-
-    def unread(self, size: int) -> None:
-        """Of all that the client said, the last so many bytes are not taken up yet."""
-
-    def greeted(self, line: bytes) -> None:
-        """The client sent a line of its greeting, which a session needs before all others."""
-
-    def greeting_answered(self) -> None:
-        """The client has the answer to its greeting."""
-
-    def began(self, id_json: bytes, kind: RequestKind) -> None:
-        """A request is under way; by its id as JSON, for 1 is another one than "1"."""
-
-    def refused(self) -> None:
-        """A request met a bound of the connection."""
-
-    def ended(self, id_json: bytes) -> None:
-        """It is not any more: its answer, if it gets one, has been written."""
-
-    def writing(self, *, is_half: bool) -> None:
-        """Whether a line to the client is half written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    """A session whose process died, as its journal kept it.
-
-    Attributes:
-        greeting: the client's lines of it.
-        under_way: the ids of its requests, as JSON, that have no answer.
-        unread: what it said that was not taken up, the begin of a line last.
-        is_greeted: whether it has the answer to its greeting.
-        is_half_written: whether a line to the client was begun, of which no more comes.
-    """
-
-    greeting: bytes = b""
-    under_way: Mapping[bytes, RequestKind] = field(default_factory=dict[bytes, RequestKind])
-    unread: bytes = b""
-    is_greeted: bool = False
-    is_half_written: bool = False
-
-    @property
-    def greeted_id(self) -> Key | None:
-        """The id of the greeting's request, where the client has its answer."""
-        if not self.is_greeted:
-            return None
-        try:
-            message = read_message((self.greeting + self.unread).partition(b"\n")[0])
-        except UnreadableError:
-            return None
-        return message.id if isinstance(message.id, int | str) else None
-
-
-T = TypeVar("T")
-
-
-class RawCallGate(Generic[T]):
-    """What one connection has been granted so far, and its requests under way.
-
-    `T` is a raw call, as its owner knows it.
-    """
-
-    def __init__(self, journal: Journal | None = None) -> None:
-        self._journal = journal or Journal()
-        self._forwarded: dict[Key, Envelope | Literal["initialize"] | None] = {}
-        self._raw: dict[Key, T] = {}
-        self._initialize_seen = False
-        self._initialize_answered = False
-        self._initialized = False
-        self._envelopes: dict[Envelope, None] = {}
-
-    @property
-    def in_flight(self) -> int:
-        """How many requests are under way."""
-        return len(self._forwarded) + len(self._raw)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether any call may be a raw one."""
-        return bool(self._envelopes) or (self._initialize_answered and self._initialized)
-
-    def open(self) -> None:
-        """Let legacy calls through: whoever owns the session saw its greeting answered and completed."""
-        self._initialize_answered = self._initialized = True
-
-    def admit(self, message: ClientMessage) -> RawRequest | None:
-        """The call in `message` when it may be a raw one, None when the SDK's session has to see it."""
-        if not self.is_open:
-            return None
-        request = read_call(message, self._envelopes or LEGACY)
-        return None if request is None or request.key in self._forwarded or request.key in self._raw else request
-
-    def admit_list(self, message: ClientMessage) -> bytes | None:
-        """The id, as JSON, of a request for all tools that may be answered past the SDK's session; None for others."""
-        key = correlation_key(message.id)
-        if not self.is_open or key in self._forwarded or key in self._raw:
-            return None
-        return read_list(message, self._envelopes or LEGACY)
-
-    def began(self, request: RawRequest, call: T) -> None:
-        """A raw call is under way."""
-        self._raw[request.key] = call
-        self._journal.began(request.id_json, RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL)
-
-    def ended(self, key: Key) -> None:
-        """A raw call has ended."""
-        self._raw.pop(key, None)
-
-    def call(self, key: Key) -> T | None:
-        """The raw call of this request, while it is under way."""
-        return self._raw.get(key)
-
-    @property
-    def calls(self) -> tuple[T, ...]:
-        """The raw calls under way."""
-        return tuple(self._raw.values())
-
-    def forwarded(self, message: ClientMessage) -> None:
-        """`message` was given to the SDK's session."""
-        key = correlation_key(message.id)
-        if key is not None and isinstance(message.method, str):
-            self._initialize_seen |= message.method == "initialize"
-            opening: Envelope | Literal["initialize"] | None = "initialize"
-            if message.method != "initialize":
-                opening = envelope_of(message)
-            self._forwarded[key] = opening
-            self._journal.began(msgspec.json.encode(message.id), _kind_of(message.method, opening))
-        elif message.method == "notifications/initialized":
-            self._initialized |= self._initialize_seen
-        elif (cancelled := read_cancellation(message)) is not None:
-            # The session never answers what was cancelled.
-            self._forwarded.pop(cancelled.key, None)
-            self._journal.ended(cancelled.id_json)
-
-    def answered(self, request_id: Key | None, *, is_success: bool) -> None:
-        """The SDK's session answered a request; after a success there may be raw calls."""
-        key = correlation_key(request_id)
-        opening = self._forwarded.pop(key, None) if key is not None else None
-        if not is_success or opening is None:
-            return
-        if opening == "initialize":
-            self._initialize_answered = True
-        else:
-            self._envelopes[opening] = None
-            if len(self._envelopes) > _MAX_ENVELOPES:
-                del self._envelopes[next(iter(self._envelopes))]
 
 
 class ClientInfo(msgspec.Struct, gc=False):
@@ -377,14 +207,6 @@ _meta_only: Final = msgspec.json.Decoder(_MetaOnly)
 _list_params: Final = msgspec.json.Decoder(_ListParams)
 _cancelled: Final = msgspec.json.Decoder(_CancelledParams)
 _token: Final = msgspec.json.Decoder(int | str)
-
-
-def _kind_of(method: str, opening: Envelope | Literal["initialize"] | None) -> RequestKind:
-    if opening == "initialize":
-        return RequestKind.INITIALIZE
-    if method != "tools/call":
-        return RequestKind.OTHER
-    return RequestKind.CALL if opening is None else RequestKind.MODERN_CALL
 
 
 def _envelope(meta: Mapping[str, Raw]) -> Envelope:

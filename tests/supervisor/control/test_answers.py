@@ -11,7 +11,6 @@ from support.fleet.memory_fleet import call_result
 from support.serves.products import ProductEndpoint, product_of
 from support.tools.native_decks import DeckMaker
 
-from quarterdeck.app import Product
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.answers import answer
@@ -37,6 +36,7 @@ from quarterdeck.host.decks import Decks
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.running_product import Product
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck_protocol.contract import EndpointPhase, RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault

@@ -14,7 +14,6 @@ from support.fleet.memory_fleet import call_result
 from support.serves.products import ProductEndpoint, product_of
 from support.waiting import eventually_async
 
-from quarterdeck.app import Product
 from quarterdeck.common.local_socket import Peer
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeWish
@@ -35,6 +34,7 @@ from quarterdeck.control.protocol import (
     encode,
 )
 from quarterdeck.control.server import open_control
+from quarterdeck.running_product import Product
 from quarterdeck_protocol.contract import RemoteCallResult
 
 pytestmark = pytest.mark.anyio

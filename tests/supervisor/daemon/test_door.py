@@ -20,7 +20,7 @@ from quarterdeck.daemon.door import MAX_DEATHS, NotAcceptedError, enter
 from quarterdeck.daemon.messages import REFUSED, ServeRequest, frame
 from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
-from quarterdeck.host.raw_calls import RequestKind
+from quarterdeck.host.journal import RequestKind
 
 REQUEST = ServeRequest(cwd="/")
 

@@ -23,7 +23,7 @@ from quarterdeck.daemon.session_memory import (
     SessionMemory,
     make_memory,
 )
-from quarterdeck.host.raw_calls import Interrupted, RequestKind
+from quarterdeck.host.journal import Interrupted, RequestKind
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from quarterdeck.fleet.placement import (
     isolated,
     start_zygote_early,
 )
-from quarterdeck_protocol.link.frames import Died, Forked, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, WorkerKind
 from quarterdeck_sandbox import Machine
 
 pytestmark = pytest.mark.anyio

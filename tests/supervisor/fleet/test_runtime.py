@@ -21,8 +21,9 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Protoc
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import LinkTerms, Side
-from quarterdeck_protocol.link.frames import Log, SpawnOrder, WorkerKind
+from quarterdeck_protocol.link.frames import Log
 from quarterdeck_protocol.link.session import Link
+from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind
 from quarterdeck_worker.main import Dealer
 
 pytestmark = pytest.mark.anyio

@@ -20,8 +20,9 @@ from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck.fleet.worker_session import WorkerSession
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import Condemn, OpenOrder, RemoteServer, ServerStart, StdioServer, WorkerKind
+from quarterdeck_protocol.link.frames import Condemn, OpenOrder, RemoteServer, ServerStart, StdioServer
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.run.monitor import TreeMonitor
 

@@ -7,15 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CLIENT_INFO_META_KEY
 
+from quarterdeck.host.journal import Interrupted, Journal, RequestKind
+from quarterdeck.host.raw_call_gate import RawCallGate
 from quarterdeck.host.raw_calls import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Cancellation,
-    Interrupted,
-    Journal,
-    RawCallGate,
     RawRequest,
-    RequestKind,
     UnreadableError,
     read_cancellation,
     read_introduction,

@@ -14,7 +14,7 @@ import pytest
 
 from quarterdeck.fleet import placement as placement_module
 from quarterdeck.fleet.placement import SpawnedWorker, ZygotePlacement
-from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder, WorkerKind
 from support.waiting import PATIENCE_S
 
 ORDER = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)

@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 
 from quarterdeck import cli
 from quarterdeck.fleet import placement
-from quarterdeck_protocol.link.frames import WorkerKind
+from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_worker import zygote
 from quarterdeck_worker.kinds import load
 from support.processes.programs import SERVERS

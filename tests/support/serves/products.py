@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from quarterdeck.app import Product
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.worker_session import ConfinedServer
+from quarterdeck.running_product import Product
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault

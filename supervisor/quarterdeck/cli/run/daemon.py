@@ -20,7 +20,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final, NoReturn
 
-from quarterdeck.app import COMMAND_WAIT_S, Product, Shared, make_holder, open_quarterdeck
+from quarterdeck.app import COMMAND_WAIT_S, Shared, make_holder, open_quarterdeck
 from quarterdeck.cli.configure.client_tokens import deck_names
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
@@ -52,6 +52,7 @@ from quarterdeck.fleet.shared_servers import on_behalf_of
 from quarterdeck.ledger.errors import LedgerError
 from quarterdeck.ledger.open import LedgerWriter, open_recorder
 from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError
+from quarterdeck.running_product import Product
 from quarterdeck.trust.lock.lockfile import DeckLock
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit

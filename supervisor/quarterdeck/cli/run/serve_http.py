@@ -15,11 +15,11 @@ from quarterdeck.cli.trust.context import directory
 if TYPE_CHECKING:
     import socket
 
-    from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
     from quarterdeck.daemon.messages import ServeRequest
     from quarterdeck.host.http.options import HttpOptions
     from quarterdeck.host.provider import ProviderHostImpl
+    from quarterdeck.running_product import Product
 
 _log = logging.getLogger("quarterdeck.serve")
 

@@ -7,11 +7,11 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quarterdeck.app import Product
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.trust.views import describe_key
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing
+from quarterdeck.running_product import Product
 from quarterdeck.trust.lock.lockfile import Drift, LockChange, drift, listed_documents
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault

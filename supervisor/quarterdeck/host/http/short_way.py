@@ -21,11 +21,11 @@ from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
+from quarterdeck.host.raw_call_gate import RawCallGate
 from quarterdeck.host.raw_calls import (
     ClientMessage,
     Envelope,
     Key,
-    RawCallGate,
     RawRequest,
     UnreadableError,
     envelope_of,

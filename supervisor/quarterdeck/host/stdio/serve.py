@@ -16,15 +16,13 @@ import msgspec
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S
+from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck.host.raw_call_gate import RawCallGate
 from quarterdeck.host.raw_calls import (
     MAX_LINE_BYTES,
     ClientMessage,
-    Interrupted,
-    Journal,
     Key,
-    RawCallGate,
-    RequestKind,
     UnreadableError,
     read_cancellation,
     read_introduction,

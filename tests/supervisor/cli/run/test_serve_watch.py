@@ -13,7 +13,6 @@ import pytest
 from support.config.places import write_config
 from support.serves.products import ProductEndpoint, ProductFleet, product_of
 
-from quarterdeck.app import Product
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.run import serve_watch as module
 from quarterdeck.cli.run.request import read_request
@@ -23,6 +22,7 @@ from quarterdeck.config import file_watch
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck.ledger.events.chain import Head
+from quarterdeck.running_product import Product
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import DeckLock, listed_documents, lock_of
 from quarterdeck_protocol.contract import EndpointPhase

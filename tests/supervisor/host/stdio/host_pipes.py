@@ -13,8 +13,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from support.clients.mcp_clients import ENVELOPE, LEGACY
 
+from quarterdeck.host.journal import Interrupted, Journal
 from quarterdeck.host.provider import ProviderHostImpl
-from quarterdeck.host.raw_calls import Interrupted, Journal
 from quarterdeck.host.stdio.early_reply import FirstLine
 from quarterdeck.host.stdio.serve import NOTHING, serve_stdio
 

@@ -8,8 +8,8 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
+from quarterdeck.host.journal import Interrupted, RequestKind
 from quarterdeck.host.provider import create_provider_host
-from quarterdeck.host.raw_calls import Interrupted, RequestKind
 from quarterdeck.host.stdio.early_reply import FirstLine
 
 from .host_pipes import served

@@ -1,0 +1,80 @@
+"""What is kept of a session on stdio so that another process can go on with it, and what is found of it.  Pure.
+
+Those who read and write a client's lines tell its journal; `daemon/session_memory` keeps one, in a door's memory.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from .raw_calls import Key, UnreadableError, read_message
+
+
+class RequestKind(IntEnum):
+    """How a request is answered that nobody can answer any more."""
+
+    OTHER = 0
+    INITIALIZE = 1
+    CALL = 2
+    MODERN_CALL = 3
+
+
+class Journal:
+    """Keeps what a session needs to go on after the death of its process; this one keeps nothing."""
+
+    def introduced(self, name: str, version: str) -> None:
+        """The client said who it is."""
+
+    def received(self, data: bytes) -> None:
+        """The client said this, of which nothing is taken up yet."""
+
+    def unread(self, size: int) -> None:
+        """Of all that the client said, the last so many bytes are not taken up yet."""
+
+    def greeted(self, line: bytes) -> None:
+        """The client sent a line of its greeting, which a session needs before all others."""
+
+    def greeting_answered(self) -> None:
+        """The client has the answer to its greeting."""
+
+    def began(self, id_json: bytes, kind: RequestKind) -> None:
+        """A request is under way; by its id as JSON, for 1 is another one than "1"."""
+
+    def refused(self) -> None:
+        """A request met a bound of the connection."""
+
+    def ended(self, id_json: bytes) -> None:
+        """It is not any more: its answer, if it gets one, has been written."""
+
+    def writing(self, *, is_half: bool) -> None:
+        """Whether a line to the client is half written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A session whose process died, as its journal kept it.
+
+    Attributes:
+        greeting: the client's lines of it.
+        under_way: the ids of its requests, as JSON, that have no answer.
+        unread: what it said that was not taken up, the begin of a line last.
+        is_greeted: whether it has the answer to its greeting.
+        is_half_written: whether a line to the client was begun, of which no more comes.
+    """
+
+    greeting: bytes = b""
+    under_way: Mapping[bytes, RequestKind] = field(default_factory=dict[bytes, RequestKind])
+    unread: bytes = b""
+    is_greeted: bool = False
+    is_half_written: bool = False
+
+    @property
+    def greeted_id(self) -> Key | None:
+        """The id of the greeting's request, where the client has its answer."""
+        if not self.is_greeted:
+            return None
+        try:
+            message = read_message((self.greeting + self.unread).partition(b"\n")[0])
+        except UnreadableError:
+            return None
+        return message.id if isinstance(message.id, int | str) else None

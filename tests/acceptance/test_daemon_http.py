@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -23,6 +23,11 @@ from quarterdeck.daemon.messages import DaemonStatus, Order
 from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 
 pytestmark = pytest.mark.anyio
+
+AT_A_TIME: Final = 64
+"""Calls that a server works on; more wait."""
+
+MANY: Final = AT_A_TIME + 2
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
@@ -146,6 +151,36 @@ async def test_a_revoked_token_ends_what_it_opened_and_a_changed_file_is_followe
         assert "was revoked" in answer.text
         assert posted(url, ended, **session).status_code == 401
         assert not (await client.call_tool("mine__echo", {"text": "still"})).is_error
+
+
+async def test_what_a_client_asks_over_http_is_shown(folder: Path) -> None:
+    """Whose flood it is, and whom it keeps waiting, nobody could see."""
+    url, shown = url_of_up(), token("busy", "--rate", f"{MANY + 2}/h")
+    session = await opened(url, shown)
+    asking = [asyncio.create_task(asked_slow(url, shown, session, number)) for number in range(MANY)]
+
+    def busy() -> tuple[int, int, int, int]:
+        [client] = status().clients
+        return client.calls, client.waiting, client.rate, client.refused
+
+    await eventually_async(lambda: busy() == (MANY, MANY - AT_A_TIME, MANY + 1, 0), DEADLINE_S)
+    assert posted(url, shown, **session).status_code == 429
+    assert busy()[2:] == (MANY + 2, 1)
+    words = quarterdeck_forked("status").stdout
+    assert f"{MANY} ({MANY - AT_A_TIME} wait)" in words
+    assert "1 refused" in words
+    for each in asking:
+        each.cancel()
+    await asyncio.wait(asking)
+
+
+async def asked_slow(url: str, shown: str, session: dict[str, str], number: int) -> None:
+    """Wait for the answer to a call that nobody answers before something ends."""
+    params: dict[str, Any] = {"name": "mine__slow", "arguments": {"seconds": 60}}
+    body = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+    headers = {"Authorization": f"Bearer {shown}", "Accept": "application/json, text/event-stream", **session}
+    async with httpx2.AsyncClient(headers=headers, timeout=DEADLINE_S) as http:
+        await http.post(url, json=body)
 
 
 async def opened(url: str, shown: str) -> dict[str, str]:

@@ -112,6 +112,8 @@ class HttpListening:
                 each.token,
                 waiting=sum(queue.waiting_of(each.key) for queue in deck.queues().values()),
                 own_servers=deck.own_servers(each.key),
+                rate=each.rate,
+                refused=each.refused,
             )
             for deck, host in self._running.hosts
             for each in host.clients()

@@ -19,11 +19,10 @@ import fcntl
 import mmap
 import os
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from quarterdeck.host.client_use import RecentRate
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.raw_calls import MAX_LINE_BYTES
 
@@ -36,8 +35,6 @@ MAX_ID_BYTES: Final = SLOT_BYTES - 2
 
 SLOTS: Final = 4096
 """As many as one client may have under way."""
-
-RATE_S: Final = 60
 
 MAX_NOTES_BYTES: Final = 16 * 1024
 """More is not kept."""
@@ -63,31 +60,6 @@ _FIRST_SLOT: Final = _GREETING + MAX_GREETING_BYTES
 _NOTES: Final = 592 * 1024
 _UNREAD: Final = 640 * 1024  # a whole number of pages, of 64 KiB too
 SIZE_BYTES: Final = _UNREAD + MAX_UNREAD_BYTES
-
-
-class Rate:
-    """How many there were within the last minute, to the second."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._counts = [0] * RATE_S
-        self._second = int(clock())
-
-    def count(self) -> None:
-        """One more."""
-        self._turn()
-        self._counts[self._second % RATE_S] += 1
-
-    def last_minute(self) -> int:
-        """How many."""
-        self._turn()
-        return sum(self._counts)
-
-    def _turn(self) -> None:
-        now = int(self._clock())
-        for second in range(self._second + 1, min(now, self._second + RATE_S) + 1):
-            self._counts[second % RATE_S] = 0
-        self._second = now
 
 
 class NoMemoryError(ValueError):
@@ -122,7 +94,7 @@ class SessionMemory(Journal):
         self._start = self._end = 0
         self.client = ("", "")
         """The name and the version by which the client introduced itself."""
-        self.rate: Final = Rate()
+        self.rate: Final = RecentRate()
         self.refusals = 0
 
     @classmethod

@@ -19,7 +19,6 @@ from quarterdeck.daemon.session_memory import (
     SIZE_BYTES,
     SLOTS,
     NoMemoryError,
-    Rate,
     SessionMemory,
     make_memory,
 )
@@ -261,22 +260,3 @@ def test_notes_are_those_that_were_whole_last(fd: int) -> None:
     assert mapped(fd).notes() == b"x" * MAX_NOTES_BYTES
     memory.close()
     memory.keep_notes(b"too late")
-
-
-def test_the_rate_is_that_of_the_last_minute() -> None:
-    """A flood of yesterday would be shown as one of now; or one of now not at all."""
-    now = [100.0]
-    rate = Rate(lambda: now[0])
-    for _ in range(5):
-        rate.count()
-    now[0] += 30
-    rate.count()
-    assert rate.last_minute() == 6
-    now[0] += 29.5
-    assert rate.last_minute() == 6
-    now[0] += 1
-    assert rate.last_minute() == 1
-    now[0] += 10**6
-    assert rate.last_minute() == 0
-    rate.count()
-    assert rate.last_minute() == 1

@@ -68,6 +68,8 @@ class HttpAnswer:
     status: int
     error: str = ""
     headers: tuple[Header, ...] = ()
+    client: Client | None = None
+    """Whose bound it met, if one it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,8 @@ class Admission:
             return HttpAnswer(400, f"the header {twice} is given more than once", shared)
         if method == "POST" and (wait_s := self._tokens.wait_s(client)):
             why = f"the token {client.name!r} may not ask so often: wait {wait_s:.3g} s"
-            return HttpAnswer(429, why, (*shared, (b"retry-after", str(ceil(wait_s)).encode())))
+            later = (*shared, (b"retry-after", str(ceil(wait_s)).encode()))
+            return HttpAnswer(429, why, later, _in_session(client, headers))
         deck = self._deck(client, named[1] if named else "")
         if isinstance(deck, HttpAnswer):
             return replace(deck, headers=shared)

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
+from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import connection_of
@@ -45,6 +46,8 @@ class HttpClient:
         token: the name of the one that it shows.
         calls: its requests under way.
         since: ISO 8601, UTC.
+        rate: its requests of the last minute.
+        refused: its requests that met a bound.
     """
 
     name: str
@@ -53,6 +56,8 @@ class HttpClient:
     token: str
     calls: int
     since: str
+    rate: int
+    refused: int
 
 
 class HttpHost:
@@ -65,7 +70,12 @@ class HttpHost:
     """
 
     def __init__(
-        self, host: ProviderHostImpl, in_flight: InFlight, held: HeldBytes, max_body_bytes: int = MAX_BODY_BYTES
+        self,
+        host: ProviderHostImpl,
+        in_flight: InFlight,
+        held: HeldBytes,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        uses: ClientUses | None = None,
     ) -> None:
         """A host that nobody has reached yet.
 
@@ -74,14 +84,16 @@ class HttpHost:
             in_flight: what is open of each client, here and at other hosts of the same listener.
             held: likewise what is kept for each.
             max_body_bytes: of one request.
+            uses: likewise what was asked; for `clients`.
         """
+        self._uses = uses = uses if uses is not None else ClientUses()
         self._server = server = host.make_server()
         self._manager = SessionManager(
             server,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
             max_request_body_size=max_body_bytes,
         )
-        limit = RequestLimit(StreamableHTTPASGIApp(self._manager), in_flight, held, max_body_bytes)
+        limit = RequestLimit(StreamableHTTPASGIApp(self._manager), in_flight, held, max_body_bytes, uses)
         self.requests: Final = _Requests(limit)
         self.short_way: Final = HttpShortWay(
             host.box,
@@ -142,7 +154,8 @@ class HttpHost:
     def _view(self, client: Client, info: Implementation | ClientInfo | None, since: datetime) -> HttpClient:
         name, version = (info.name, info.version) if info is not None else ("", "")
         calls = self._in_flight.of(client.key)
-        return HttpClient(name, version, client.key, client.name, calls, since.isoformat(timespec="seconds"))
+        asked = self._uses.of(client.key)
+        return HttpClient(name, version, client.key, client.name, calls, since.isoformat(timespec="seconds"), *asked)
 
     @property
     def has_ended(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import CLIENT, HOLD
@@ -33,12 +34,15 @@ RETRY_S: Final = 1
 class RequestLimit:
     """Lets through what may be served now."""
 
-    def __init__(self, app: ASGIApp, in_flight: InFlight, held: HeldBytes, max_body_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, in_flight: InFlight, held: HeldBytes, max_body_bytes: int, uses: ClientUses
+    ) -> None:
         """For the requests of `app`; what is counted here is counted with what does not come here."""
         self._app = app
         self._in_flight = in_flight
         self._held = held
         self._max_body_bytes = max_body_bytes
+        self._uses = uses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -51,6 +55,7 @@ class RequestLimit:
         if not refused and (refused := self._held.begin(client.key, size)):
             self._in_flight.end(client.key)
         if refused:
+            self._uses.refused(client.key)
             error = f"too many requests: {refused}; try again when some have been answered, and their answers read"
             answer = JSONResponse({"error": error}, 429, headers={"Retry-After": str(RETRY_S)})
             await answer(scope, receive, send)

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import CLIENT
@@ -78,6 +79,7 @@ class HttpFace:
     Attributes:
         in_flight: the requests that are open.
         held: what is kept for clients.
+        uses: what they asked.
         clients: who they come from.
     """
 
@@ -85,13 +87,14 @@ class HttpFace:
         """Nobody is there yet."""
         self.in_flight: Final = InFlight(MAX_REQUESTS_EACH, MAX_REQUESTS)
         self.held: Final = HeldBytes(MAX_HELD_EACH, MAX_HELD)
+        self.uses: Final = ClientUses()
         grants = GrantReader(options.tokens) if options.tokens is not None else None
         self.clients: Final = TokenClients(grants.current) if grants is not None else TokenClients()
         self._options = options
 
     def host(self, host: ProviderHostImpl) -> HttpHost:
         """A host for its clients, to be run by `run_host`."""
-        return HttpHost(host, self.in_flight, self.held, self._options.max_body_bytes)
+        return HttpHost(host, self.in_flight, self.held, self._options.max_body_bytes, self.uses)
 
     async def run_host(self, host: HttpHost) -> None:
         """Run a host of ours, and have it end the sessions of tokens that end."""
@@ -123,8 +126,8 @@ class HttpFace:
             admission = Admission(accepted_names(options), options.token, self.clients, only=only)
             requests = _ByHost(hosts)
             routes = [Route(path, endpoint=requests) for path in (PATH, f"{DECKS_PATH}{{deck}}{PATH}")]
-            app = AdmissionMiddleware(telling(self.clients.wrap(Starlette(routes=routes))), admission)
-            accepting = HttpListener(_configured(app), listener, started, _ShortWays(hosts, admission))
+            app = AdmissionMiddleware(telling(self.clients.wrap(Starlette(routes=routes))), admission, self.uses)
+            accepting = HttpListener(_configured(app), listener, started, _ShortWays(hosts, admission, self.uses))
             told_to_end = asyncio.Event()
 
             async def own() -> None:
@@ -216,9 +219,10 @@ class _ByHost:
 class _ShortWays:
     """The short ways of all hosts, as a connection sees them."""
 
-    def __init__(self, hosts: Hosts, admission: Admission) -> None:
+    def __init__(self, hosts: Hosts, admission: Admission, uses: ClientUses) -> None:
         self._hosts = hosts
         self._admission = admission
+        self._uses = uses
 
     def may_take(self, scope: Head) -> bool:
         """See `ShortWay`."""
@@ -226,6 +230,7 @@ class _ShortWays:
             return False
         state = scope["state"]
         verdict = state[VERDICT] = self._admission.judge("POST", scope["path"], scope["headers"])
+        _count(self._uses, verdict)
         if isinstance(verdict, HttpAnswer):
             return False
         state[ADMITTED]()
@@ -241,9 +246,10 @@ class _ShortWays:
 class AdmissionMiddleware:
     """Lets through what is admitted, and answers the rest."""
 
-    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission, uses: ClientUses) -> None:
         self._app = app
         self._admission = admission
+        self._uses = uses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -254,6 +260,7 @@ class AdmissionMiddleware:
         is_new = VERDICT not in state
         if is_new:
             state[VERDICT] = self._judge(scope)
+            _count(self._uses, state[VERDICT])
         verdict = state[VERDICT]
         if isinstance(verdict, HttpAnswer):
             await answer(verdict)(scope, receive, send)
@@ -265,6 +272,11 @@ class AdmissionMiddleware:
 
     def _judge(self, scope: Scope) -> HttpAnswer | Admitted:
         return self._admission.judge(scope["method"], scope["path"], scope["headers"])
+
+
+def _count(uses: ClientUses, verdict: HttpAnswer | Admitted) -> None:
+    if verdict.client is not None:
+        uses.count(verdict.client.key, is_refused=isinstance(verdict, HttpAnswer))
 
 
 def _adding(headers: tuple[Header, ...], send: Send) -> Send:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.http.admission import Admission, parse_name
 from quarterdeck.host.http.connection import ADMITTED
 from quarterdeck.host.http.serve import AdmissionMiddleware
@@ -28,7 +29,7 @@ async def asked(token: bytes) -> list[str]:
     headers = [(b"host", b"localhost"), (b"authorization", b"Bearer " + token)]
     state = {ADMITTED: lambda: happened.append("admitted")}
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers, "state": state}
-    await AdmissionMiddleware(app, Admission([parse_name("localhost")], "secret"))(scope, receive, send)
+    await AdmissionMiddleware(app, Admission([parse_name("localhost")], "secret"), ClientUses())(scope, receive, send)
     return happened
 
 

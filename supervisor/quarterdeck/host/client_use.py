@@ -1,0 +1,73 @@
+"""How much each client asks, for people to see: its rate, and how often it met a bound."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+RATE_S: Final = 60
+
+MAX_CLIENTS: Final = 1024
+"""Of which is known what they ask; one more takes the place of the one that asked longest ago."""
+
+
+class RecentRate:
+    """How many there were within the last minute, to the second."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counts = [0] * RATE_S
+        self._second = int(clock())
+
+    def count(self) -> None:
+        """One more."""
+        self._turn()
+        self._counts[self._second % RATE_S] += 1
+
+    def last_minute(self) -> int:
+        """How many."""
+        self._turn()
+        return sum(self._counts)
+
+    def _turn(self) -> None:
+        now = int(self._clock())
+        for second in range(self._second + 1, min(now, self._second + RATE_S) + 1):
+            self._counts[second % RATE_S] = 0
+        self._second = now
+
+
+@dataclass(slots=True)
+class ClientUse:
+    """What one client asked; `refused` are its requests that met a bound."""
+
+    rate: RecentRate = field(default_factory=RecentRate)
+    refused: int = 0
+
+
+class ClientUses:
+    """What each client of a listener asked, by the client's key."""
+
+    def __init__(self) -> None:
+        self._uses: OrderedDict[str, ClientUse] = OrderedDict()
+
+    def count(self, client: str, *, is_refused: bool = False) -> None:
+        """One more request of this client, served or refused."""
+        if (use := self._uses.get(client)) is None:
+            if len(self._uses) >= MAX_CLIENTS:
+                self._uses.popitem(last=False)
+            use = self._uses[client] = ClientUse()
+        else:
+            self._uses.move_to_end(client)
+        use.rate.count()
+        use.refused += is_refused
+
+    def refused(self, client: str) -> None:
+        """A request that was counted is refused after all."""
+        if (use := self._uses.get(client)) is not None:
+            use.refused += 1
+
+    def of(self, client: str) -> tuple[int, int]:
+        """Its requests of the last minute, and how many were refused since it came."""
+        use = self._uses.get(client)
+        return (use.rate.last_minute(), use.refused) if use is not None else (0, 0)

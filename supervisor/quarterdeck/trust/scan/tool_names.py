@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import msgspec
+
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Book, ServerKey
 from quarterdeck_protocol.names import QUALIFIER
@@ -206,9 +208,9 @@ def changed_names(before: NamesByServer, after: NamesByServer) -> dict[str, froz
 
 def may_mention(document: bytes, names: Iterable[str]) -> bool:
     """Whether one of these names could stand in the texts of a JSON document; a quick look that misses none."""
-    if b"\\u" in document or not document.isascii():
-        return True  # what is escaped, or has other letters, is read by the scan itself
-    text = document.decode().lower()
+    if b"\\u" in document:  # a letter may be written so
+        document = msgspec.json.encode(msgspec.json.decode(document))
+    text = document.decode("utf-8", "replace").lower()
     return any(name.lower() in text for name in names)
 
 

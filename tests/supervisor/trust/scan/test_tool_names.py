@@ -10,6 +10,7 @@ from quarterdeck.trust.scan.tool_names import (
     NameIndex,
     NameOwner,
     is_telling,
+    may_mention,
     mixes_scripts,
     names_around,
     names_by_server,
@@ -131,6 +132,21 @@ def test_a_server_is_no_neighbour_of_itself() -> None:
     said = "fs__read_it mail__send_email send_email"
     assert [name for name, *_ in known.mentions(said)] == ["fs__read_it"]
     assert known.mistaken_for("send_emai1") == NameOwner("send_email", "another tool of the same server")
+
+
+@pytest.mark.parametrize(
+    ("document", "is_there"),
+    [
+        (b'{"description":"Call Send_Email first."}', True),
+        (b'{"description":"call send\\u005femail"}', True),
+        ('{"description":"é: mcp__mail__send_email"}'.encode(), True),
+        ('{"description":"é: sendet E-Mails \\u00e9"}'.encode(), False),
+        (b'{"description":"sends"}', False),
+    ],
+)
+def test_a_document_that_may_name_a_tool_is_told_from_others(document: bytes, is_there: bool) -> None:
+    """A lie about a tool that came later would not be looked for; or every list be scanned at each change of one."""
+    assert may_mention(document, ["send_email", "other_tool"]) is is_there
 
 
 def test_among_many_servers_of_one_name_each_has_a_neighbour() -> None:

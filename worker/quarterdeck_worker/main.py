@@ -19,7 +19,7 @@ import msgspec
 
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver, OnEnd, OnMessage
-from quarterdeck_protocol.link.events import LinkTerms, Side
+from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
@@ -38,9 +38,6 @@ EXIT_LINK_LOST: Final = 3
 
 EXIT_FAILED: Final = 70
 """An error of ours (sysexits' EX_SOFTWARE)."""
-
-SUPERVISOR_PATIENCE_S: Final = 60.0
-"""Long enough for a supervisor that is paused in a debugger; a dead one is noticed by the zygote at once."""
 
 LINGER_S: Final = 1.0
 """How long the last frame may take to leave."""
@@ -75,9 +72,8 @@ def be_quiet() -> None:
 
 async def _serve(order: SpawnOrder, run_server: RunServer, owner_fd: int | None) -> int:
     loop = asyncio.get_running_loop()
-    terms = LinkTerms(patience_s=SUPERVISOR_PATIENCE_S)
     token = bytes.fromhex(order.token)
-    link = Link(Side.WORKER, token=token, version=CLIENT_VERSION, now=loop.time(), terms=terms, pid=os.getpid())
+    link = Link(Side.WORKER, token=token, version=CLIENT_VERSION, now=loop.time(), pid=os.getpid())
     async with anyio.create_task_group() as tasks:
         worker = Worker(tasks, run_server, loop.time)
         dealer = Dealer(

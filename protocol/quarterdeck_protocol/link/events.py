@@ -35,8 +35,11 @@ class LinkTerms:
 
     Attributes:
         greet_s: from creation to a finished handshake.
-        beat_s: the longest silence of an end that lives.
-        patience_s: a longer silence means the peer hangs.
+        beat_s: the longest silence of a worker that lives.
+        patience_s: a longer one means that it hangs.
+        supervisor_beat_s: the longest silence of a supervisor that lives.  Each of its beats wakes a process, and all
+            that one tells is that a worker may go on: a dead supervisor is noticed at once, by the zygote.
+        supervisor_patience_s: a longer one means that it hangs; enough for one that is paused in a debugger.
         backstop_s: how much later than the worker the supervisor gives up a request itself.
         window_units: what may be under way and not yet credited; see `credit`.
         max_waiting: frames that wait for credit before new requests are refused.
@@ -45,11 +48,21 @@ class LinkTerms:
     greet_s: float = 30.0
     beat_s: float = 2.0
     patience_s: float = 6.0
+    supervisor_beat_s: float = 20.0
+    supervisor_patience_s: float = 60.0
     backstop_s: float = 2.0
     window_units: int = 2048
     max_waiting: int = 4096
     max_requests: int = 8192
     wire: frames.WireLimits = field(default_factory=frames.WireLimits)
+
+    def beat_of(self, side: Side) -> float:
+        """The longest silence of this end, seconds."""
+        return self.beat_s if side is Side.WORKER else self.supervisor_beat_s
+
+    def patience_with(self, side: Side) -> float:
+        """The silence of this end from which on it hangs, seconds."""
+        return self.patience_s if side is Side.WORKER else self.supervisor_patience_s
 
 
 class Greeted(msgspec.Struct, frozen=True):

@@ -56,7 +56,9 @@ class Link:
         self._terms = terms = terms or events.LinkTerms()
         self._outbox = Outbox(terms.window_units, terms.wire)
         self._allowance = PeerCredit(terms.window_units)
-        self._rhythm = BeatRate(terms.beat_s, now)
+        self._beat_s, self._peers_beat_s = terms.beat_of(side), terms.beat_of(side.peer)
+        self._patience_s = terms.patience_with(side.peer)
+        self._rhythm = BeatRate(self._peers_beat_s, now)
         self._next_id = 0
         self._asked = Deadlines()
         self._abandoned: set[int] = set()
@@ -88,9 +90,8 @@ class Link:
             return inf
         if not self._greeted:
             return self._heard_at + self._terms.greet_s + self._excused_s
-        terms = self._terms
-        silent_at = self._heard_at + terms.patience_s + self._excused_s
-        return min(self._sent_at + terms.beat_s, silent_at, self._asked.soonest, self._serving.soonest)
+        silent_at = self._heard_at + self._patience_s + self._excused_s
+        return min(self._sent_at + self._beat_s, silent_at, self._asked.soonest, self._serving.soonest)
 
     def next_id(self) -> int:
         """A fresh request id."""
@@ -208,13 +209,13 @@ class Link:
         self._excused_s += max(0.0, waited_s - self._waited_s)
         self._waited_s = max(waited_s, self._waited_s)
         # The very sums of `wake_at`: a difference may round to just below its limit, and the timer would spin.
-        patience_s = self._terms.patience_s if self._greeted else self._terms.greet_s
+        patience_s = self._patience_s if self._greeted else self._terms.greet_s
         if now >= self._heard_at + patience_s + self._excused_s:
             self._dead = True
             return [events.Silent(now - self._heard_at)]
         if not self._greeted:
             return []
-        if now >= self._sent_at + self._terms.beat_s:
+        if now >= self._sent_at + self._beat_s:
             self._outbox.put(frames.Beat())
         told: list[events.LinkEvent] = [events.Expired(key) for key in self._serving.due(now)]
         for key in self._asked.due(now):
@@ -236,13 +237,13 @@ class Link:
         self._abandoned.add(request_id)
         if request_id in self._late:
             starved_s = self._waited_s - self._late[request_id]
-            if starved_s < self._terms.beat_s:
+            if starved_s < self._peers_beat_s:
                 return [events.Overdue(request_id)]
             self._wait_longer(request_id, now + starved_s)
             return []
-        if now >= self._heard_at + self._terms.beat_s + self._excused_s:
+        if now >= self._heard_at + self._peers_beat_s + self._excused_s:
             return [events.Overdue(request_id)]  # it misses its beats as well
-        self._wait_longer(request_id, now + self._terms.patience_s)
+        self._wait_longer(request_id, now + self._patience_s)
         return [] if told else [events.Late(request_id)]
 
     def _wait_longer(self, request_id: int, until: float) -> None:
@@ -255,7 +256,7 @@ class Link:
         if (reason := events.wrong_peer(frame, token=self._token, version=self._version)) is not None:
             return self._violation(reason)
         self._greeted = True
-        self._rhythm = BeatRate(self._terms.beat_s, now)
+        self._rhythm = BeatRate(self._peers_beat_s, now)
         if isinstance(frame, frames.Hello):
             self._outbox.put(frames.Welcome(self._version))
         return events.Greeted()

@@ -94,7 +94,7 @@ def test_progress_must_be_sayable_in_json(note: frames.Progress, tellable: bool)
 def test_the_usual_terms_fit_together() -> None:
     """Three beats fit into the patience, and a worker's answer into the backstop."""
     terms = LinkTerms()
-    assert terms.patience_s >= 3 * terms.beat_s
+    assert all(terms.patience_with(side) >= 3 * terms.beat_of(side) for side in Side)
     assert terms.backstop_s > 0
     assert terms.max_waiting <= terms.max_requests
     assert terms == LinkTerms()

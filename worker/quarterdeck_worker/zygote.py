@@ -24,7 +24,6 @@ import psutil
 
 from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import (
-    Machine,
     OomScore,
     adopt_orphans,
     die_with_parent,
@@ -57,12 +56,12 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
     give_back_large_blocks()
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
-        machine = pool.submit(known_machine)
-        signal.signal(signal.SIGTERM, lambda *_: _leave(machine))
+        trials = pool.submit(_facts, kind)
+        signal.signal(signal.SIGTERM, lambda *_: _leave(trials))
         run_server, warm_up = load(kind)
         warm_up()
         own_code()
-        facts = msgspec.json.encode(machine.result()).decode()
+        facts = trials.result()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a worker leaves behind goes to init then
         adopt_orphans()
@@ -110,7 +109,12 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
     ballast.clear()
 
 
-def _leave(trials: "Future[Machine]") -> NoReturn:
+def _facts(kind: WorkerKind) -> str:
+    """What is known of the machine, as JSON; workers that confine nothing need nothing of it."""
+    return msgspec.json.encode(known_machine()).decode() if kind is WorkerKind.STDIO else ""
+
+
+def _leave(trials: "Future[str]") -> NoReturn:
     """End before anything was forked; what is being tried has temporary files, and comes to its end."""
     wait([trials], TRIALS_S)
     os._exit(0)

@@ -180,9 +180,9 @@ class Runtime:
             self._watching = self._start(self._monitor.run())
         return self._monitor
 
-    def warm_up(self) -> None:
-        """Start the zygote of most servers now, so that its imports run beside ours."""
-        self._workers(WorkerKind.STDIO)
+    def warm_up(self, kind: WorkerKind = WorkerKind.STDIO) -> None:
+        """Start the zygote of such servers now, so that its imports run beside ours."""
+        self._workers(kind)
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

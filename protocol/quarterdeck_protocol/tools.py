@@ -40,6 +40,7 @@ class ToolDescriptor:
         definition: the server's whole tool object as JSON bytes, unknown fields included; None for a native tool.
         title: what a person is shown; empty for the name.
         hints: of a native tool; a server's are in its definition.
+        output_schema: the JSON Schema, an object's, of what a native tool returns beside its text; None for text alone.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ToolDescriptor:
     definition: bytes | None = None
     title: str = ""
     hints: ToolHints | None = None
+    output_schema: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class ToolOutcome:
         output: the one JSON value that all blocks of the result project to.
         wire: what a client is shown instead of a projection of `output`.
         parts: what each block holds, a text or a JSON value, when there are several of them.
+        structured: what a program reads beside `output`, as the descriptor's `output_schema` describes it.
     """
 
     id: str
@@ -143,6 +146,7 @@ class ToolOutcome:
     is_error: bool = False
     wire: WireResult | None = None
     parts: tuple[object, ...] = field(default=(), compare=False, repr=False)
+    structured: Mapping[str, object] | None = None
 
 
 class CancelToken:

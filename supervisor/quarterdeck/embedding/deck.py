@@ -67,7 +67,7 @@ class BuiltinCard(NativeCard):
         self.read_only = read_only
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Run one call; its outcome is one block: a text as text, anything else as JSON, `wire` unchanged.
+        """Run one call; its outcome is one block: a text as text, anything else as JSON; the rest is unchanged.
 
         Several blocks are the one JSON value that they project to, so that none is lost.
         """
@@ -76,7 +76,7 @@ class BuiltinCard(NativeCard):
         block = (
             TextContentBlock(outcome.output) if isinstance(outcome.output, str) else JsonContentBlock(outcome.output)
         )
-        return ToolResult((block,), outcome.is_error, outcome.wire)
+        return ToolResult((block,), outcome.is_error, outcome.wire, outcome.structured)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,11 @@ class BridgeCapability:
         """Its server's whole tool object."""
         return self.descriptor.definition
 
+    @property
+    def output_schema(self) -> Mapping[str, object] | None:
+        """None for a server's tool: it is in the definition."""
+        return self.descriptor.output_schema
+
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
         """Run one call on its server."""
         call = ToolCall(f"{self.name}-bridged", self.name, value, ctx.report)
@@ -229,14 +234,14 @@ def bridge_box_to_capabilities(box: ToolBox) -> tuple[BridgeCapability, ...]:
 def project_outcome(outcome: ToolOutcome) -> ToolResult:
     """An outcome as one text block: a text verbatim, nothing as nothing, all else as indented JSON.
 
-    `is_error` and the wire form go along.
+    `is_error`, the wire form and structured content go along.
     """
     output = outcome.output
     if output is None:
         output = ""
     elif not isinstance(output, str):
         output = msgspec.json.format(msgspec.json.encode(output, enc_hook=str), indent=2).decode()
-    return ToolResult((TextContentBlock(output),), outcome.is_error, outcome.wire)
+    return ToolResult((TextContentBlock(output),), outcome.is_error, outcome.wire, outcome.structured)
 
 
 # Live servers: attached, detached, and what is known of them

@@ -100,6 +100,7 @@ class ClientCall:
 
     Attributes:
         is_modern: whether its client speaks 2026-07-28.
+        takes_structures: whether its revision knows structured content.
         meta: the caller's own `_meta` as JSON, without envelope keys and progress token; empty for none.
         tell: sends progress notes, None when the client wants none.
         client: who the client is.
@@ -114,6 +115,7 @@ class ClientCall:
     tell: Tell | None = None
     client: Client = ANONYMOUS
     hold: Callable[[Client, int], str] | None = None
+    takes_structures: bool = True
 
 
 async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
@@ -137,7 +139,7 @@ async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None
             outcome = await _run_native(box, call, on_progress, drain)
             if outcome is None:
                 return fault_result(shut_down(Delivery.UNKNOWN))
-            return outcome_result(outcome, is_modern=call.is_modern)
+            return outcome_result(outcome, is_modern=call.is_modern, takes_structures=call.takes_structures)
     except Exception as error:
         return _failure(call.name, alone(error))
 

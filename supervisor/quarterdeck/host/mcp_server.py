@@ -34,7 +34,7 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client, ProgressNote, ToolDesc
 from .calls import ClientCall, Drain, Tell, run_call
 from .content import Content, KnownTools
 from .in_flight import InFlight
-from .publish import mirroring_names
+from .publish import knows_structures, mirroring_names
 from .results import fault_result, under_envelope
 
 TELL_S: Final = 5.0
@@ -277,6 +277,7 @@ class McpServer(Server[ResultSlot]):
             tell=_teller(context) if "progressToken" in meta else None,
             client=self._client_of(context),
             hold=context.request.scope["state"].get(HOLD) if context.request is not None else None,
+            takes_structures=knows_structures(context.protocol_version),
         )
         # One client over one connection is bounded where its requests are read.
         if not self._is_alone and (refused := self.calls.begin(call.client.key)):

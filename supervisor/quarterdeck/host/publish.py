@@ -7,6 +7,7 @@ forbids the SDK says, which is imported only for a definition that is not plainl
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 import msgspec
@@ -14,6 +15,14 @@ from msgspec import Raw
 
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, check_depth
 from quarterdeck_protocol.tools import ToolDescriptor
+
+_STRUCTURES_SINCE: Final = "2025-06-18"
+"""The revision that brought output schemas and structured content."""
+
+
+def knows_structures(version: str) -> bool:
+    """Whether a client of the protocol revision `version` knows output schemas and structured content."""
+    return version >= _STRUCTURES_SINCE  # dates
 
 
 def native_form(descriptor: ToolDescriptor) -> dict[str, object]:
@@ -35,6 +44,8 @@ def native_form(descriptor: ToolDescriptor) -> dict[str, object]:
             "idempotentHint": hints.idempotent,
             "openWorldHint": hints.open_world,
         }
+    if descriptor.output_schema is not None:
+        form["outputSchema"] = dict(descriptor.output_schema)
     return form
 
 
@@ -87,6 +98,8 @@ class Catalog:
         return schema if isinstance(schema, dict) else None
 
     def _show(self, descriptor: ToolDescriptor, version: str) -> bytes:
+        if descriptor.output_schema is not None and not knows_structures(version):
+            descriptor = replace(descriptor, output_schema=None)
         if (plain := as_listed(descriptor)) and not (self._portable and descriptor.definition is not None):
             return plain
         for form, shown in forms(descriptor, portable_schemas=self._portable):

@@ -1,6 +1,6 @@
 """What a client is told about one call: values for the SDK's session, bytes for a raw call.  Pure.
 
-The result of a server's tool passes whole; a native outcome becomes text.
+The result of a server's tool passes whole; a native outcome becomes text, and a structure beside it.
 """
 
 import json
@@ -31,8 +31,23 @@ _EMPTY: Final = Raw(b"{}")
 
 def text_result(*texts: str, is_error: bool) -> dict[str, object]:
     """A result of text blocks; what UTF-8 cannot say is escaped."""
-    sayable = (text.encode("utf-8", "backslashreplace").decode() for text in texts)
-    return {"content": [{"type": "text", "text": text} for text in sayable], "isError": is_error}
+    return {"content": [{"type": "text", "text": _sayable(text)} for text in texts], "isError": is_error}
+
+
+def _sayable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _sayable_value(value: object) -> object:
+    match value:
+        case str():
+            return _sayable(value)
+        case Mapping():
+            return {_sayable(str(name)): _sayable_value(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_sayable_value(each) for each in value]
+        case _:
+            return value
 
 
 def fault_result(fault: ProtocolFault) -> dict[str, object]:
@@ -79,17 +94,22 @@ def render(output: object) -> str:
         return str(output)
 
 
-def outcome_result(outcome: ToolOutcome, *, is_modern: bool) -> dict[str, object]:
+def outcome_result(outcome: ToolOutcome, *, is_modern: bool, takes_structures: bool = True) -> dict[str, object]:
     """An outcome for the SDK's session: its `wire` whole when there is one, else its `output` as text.
 
-    Of several blocks each is a text: a model reads them as their tool wrote them.
+    Of several blocks each is a text: a model reads them as their tool wrote them.  What a success has structured stands
+    beside them, for a client that `takes_structures`.
 
     Raises:
         BodyError: the wire's body is nothing that a client could be sent.
     """
     if outcome.wire is not None:
-        return whole_result(outcome.wire, is_modern=is_modern)
-    return text_result(*map(render, outcome.parts or (outcome.output,)), is_error=outcome.is_error)
+        result = whole_result(outcome.wire, is_modern=is_modern)
+    else:
+        result = text_result(*map(render, outcome.parts or (outcome.output,)), is_error=outcome.is_error)
+    if outcome.structured is not None and takes_structures and not outcome.is_error:
+        result[_STRUCTURED] = _sayable_value(outcome.structured)
+    return result
 
 
 def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:

@@ -68,6 +68,11 @@ class Card(Protocol):
         """A server's whole tool object, JSON; None for a native tool."""
         ...
 
+    @property
+    def output_schema(self) -> JsonSchema | None:
+        """The JSON Schema of a result's `structured`, an object's; None for results without it."""
+        ...
+
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
         """Run one call; a failure is a result with `is_error`, only cancellation of the task raises."""
         ...
@@ -89,6 +94,7 @@ class WrappedCard:
         self.read_only = inner.read_only
         self.hints = inner.hints
         self.definition = inner.definition
+        self.output_schema = inner.output_schema
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
         """See `Card`."""

@@ -97,6 +97,15 @@ class JsonContentBlock:
 ContentBlock = TextContentBlock | JsonContentBlock
 
 
+class Output(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
+    """Base of every structure that a tool returns, and of the objects inside it; its output schema is made of it."""
+
+    def to_value(self) -> dict[str, object]:
+        """The structure as a JSON value."""
+        value: dict[str, object] = msgspec.to_builtins(self)
+        return value
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """How a run ended.
@@ -104,11 +113,13 @@ class ToolResult:
     Attributes:
         wire: the result as an MCP client is shown it, of which `content` is the projection: a server's own, or one of
             `of_mcp`.  Whoever changes `content` drops it.
+        structured: what a program reads beside `content`, as the tool's output schema describes it.
     """
 
     content: Sequence[ContentBlock]
     is_error: bool = False
     wire: WireResult | None = None
+    structured: Mapping[str, object] | None = None
 
     @classmethod
     def of_text(cls, text: str) -> Self:
@@ -119,6 +130,12 @@ class ToolResult:
     def of_error(cls, text: str) -> Self:
         """A failure that `text` explains."""
         return cls((TextContentBlock(text),), is_error=True)
+
+    @classmethod
+    def of_output(cls, output: Output, *more: ContentBlock) -> Self:
+        """A success of one structure, shown as JSON with `more` behind it."""
+        value = output.to_value()
+        return cls((JsonContentBlock(value), *more), structured=value)
 
     @classmethod
     def of_mcp(cls, *blocks: Mapping[str, object]) -> Self:
@@ -136,7 +153,7 @@ class ToolResult:
     def to_outcome(self, call_id: str) -> ToolOutcome:
         """The outcome of the call that ran to this result; `wire` goes along unchanged."""
         parts = tuple(map(_held, self.content)) if len(self.content) > 1 else ()
-        return ToolOutcome(call_id, project_content(self.content), self.is_error, self.wire, parts)
+        return ToolOutcome(call_id, project_content(self.content), self.is_error, self.wire, parts, self.structured)
 
 
 def project_content(content: Sequence[ContentBlock]) -> object:

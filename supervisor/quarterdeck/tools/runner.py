@@ -88,7 +88,9 @@ def unknown_name_text(name: str, known: Collection[str]) -> str:
 def describe(card: Capability) -> ToolDescriptor:
     """The card as a client is shown it."""
     title = card.label if card.label != card.name else ""
-    return ToolDescriptor(card.name, card.description, card.parameters, card.definition, title, card.hints)
+    return ToolDescriptor(
+        card.name, card.description, card.parameters, card.definition, title, card.hints, card.output_schema
+    )
 
 
 class OverflowFiles:

@@ -7,7 +7,7 @@
 Names are `snake_case` here and `camelCase` on the wire.  Objects are closed.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +20,7 @@ from quarterdeck_protocol.tools import ToolCall, ToolDescriptor, ToolHints, Tool
 
 from .context import ToolContext
 from .input_check import InputCheck, is_plain
-from .results import ToolResult
+from .results import Output, ToolResult
 from .runner import describe, fit_result, guarded
 
 _DEFINITIONS: Final = "$defs"
@@ -52,6 +52,7 @@ class ToolSpec:
         title: what a person is shown; empty for the name.
         hints: what a client may assume of a native tool; None says nothing.
         arguments: the type that `parameters` is the schema of; None for a tool that reads its input itself.
+        output_schema: the JSON Schema, an object's, of each success's `structured`; None where there is none.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ToolSpec:
     title: str = ""
     hints: ToolHints | None = None
     arguments: type[Arguments] | None = None
+    output_schema: Mapping[str, object] | None = None
 
 
 class DefinedTool:
@@ -79,6 +81,7 @@ class DefinedTool:
         self.hints: Final = spec.hints
         self.read_only: Final = spec.hints is not None and spec.hints.read_only
         self.definition: Final = spec.definition
+        self.output_schema: Final = spec.output_schema
         self._check = InputCheck(spec.name, spec.parameters)
 
     def descriptor(self) -> ToolDescriptor:
@@ -122,10 +125,23 @@ def native_tool(
     *,
     title: str,
     hints: ToolHints,
+    outputs: Sequence[type[Output]] = (),
 ) -> DefinedTool:
-    """The tool that `run` is, on input that the schema of `arguments` describes."""
+    """The tool that `run` is, on input that the schema of `arguments` describes.
+
+    Each success of it is structured as one of `outputs`; without any it is text alone.
+    """
     return DefinedTool(
-        ToolSpec(name, description, schema_of(arguments), run, title=title, hints=hints, arguments=arguments)
+        ToolSpec(
+            name,
+            description,
+            schema_of(arguments),
+            run,
+            title=title,
+            hints=hints,
+            arguments=arguments,
+            output_schema=output_schema_of(*outputs) if outputs else None,
+        )
     )
 
 
@@ -135,9 +151,11 @@ def define_tool(spec: ToolSpec) -> DefinedTool:
 
 
 @cache
-def schema_of(arguments: type[Arguments]) -> Mapping[str, object]:
-    """The closed JSON Schema of `arguments`, without references, titles and nulls; the same object each time."""
-    schema = msgspec.json.schema(arguments, schema_hook=lambda _: _ANYTHING)
+def schema_of(struct: type[Arguments | Output]) -> Mapping[str, object]:
+    """The closed JSON Schema of `struct`, without references and titles, and without nulls that are a default; the same
+    object each time.
+    """
+    schema = msgspec.json.schema(struct, schema_hook=lambda _: _ANYTHING)
     # A type's docstring is for us, not for the model.
     definitions = {
         name: {key: value for key, value in definition.items() if key != "description"}
@@ -145,6 +163,13 @@ def schema_of(arguments: type[Arguments]) -> Mapping[str, object]:
     }
     # Defaults are values of ours until they have been JSON.
     return msgspec.json.decode(msgspec.json.encode(_plain(schema, definitions)), type=dict[str, object])
+
+
+@cache
+def output_schema_of(*outputs: type[Output]) -> Mapping[str, object]:
+    """The schema of one of `outputs`, an object's at its top whichever it is: MCP wants that up to 2025-11-25."""
+    schemas = [schema_of(each) for each in outputs]
+    return schemas[0] if len(schemas) == 1 else {"type": "object", "anyOf": schemas}
 
 
 def read_arguments(arguments: type[A], value: object) -> A:

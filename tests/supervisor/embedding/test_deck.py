@@ -178,11 +178,12 @@ async def test_an_error_stays_one_and_nothing_is_raised() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_wire_form_goes_along() -> None:
-    """An image would reach its client as JSON about an image."""
-    wire = WireResult(b'{"content":[]}', "2025-11-25")
-    result = await card_of(ToolResult((TextContentBlock("a"),), wire=wire)).run({}, inert_context())
-    assert result.wire is wire
+async def test_the_wire_form_and_the_structure_go_along() -> None:
+    """An image would reach its client as JSON about an image, and a program would miss what it was promised."""
+    wire, structured = WireResult(b'{"content":[]}', "2025-11-25"), {"n": 1}
+    given = ToolResult((TextContentBlock("a"),), wire=wire, structured=structured)
+    result = await card_of(given).run({}, inert_context())
+    assert (result.wire, result.structured) == (wire, structured)
 
 
 @pytest.mark.anyio
@@ -244,7 +245,8 @@ async def two_blocks(value: object, ctx: ToolContext) -> ToolResult:
 
 
 def native_card_of(hints: ToolHints | None = None, label: str = "") -> NativeCard:
-    return NativeCard(define_tool(ToolSpec("look", "Looks.", PARAMETERS, two_blocks, title="Look", hints=hints)), label)
+    spec = ToolSpec("look", "Looks.", PARAMETERS, two_blocks, title="Look", hints=hints, output_schema=PARAMETERS)
+    return NativeCard(define_tool(spec), label)
 
 
 def test_a_card_says_what_its_tool_says() -> None:
@@ -252,7 +254,7 @@ def test_a_card_says_what_its_tool_says() -> None:
     hints = ToolHints(read_only=True)
     card = native_card_of(hints)
     assert (card.name, card.label, card.description, card.parameters) == ("look", "Look", "Looks.", PARAMETERS)
-    assert (card.hints, card.read_only, card.definition) == (hints, True, None)
+    assert (card.hints, card.read_only, card.definition, card.output_schema) == (hints, True, None, PARAMETERS)
 
 
 def test_the_decks_own_words_win_for_people() -> None:

@@ -312,6 +312,16 @@ async def test_an_answer_is_one_text(output: object, text: str) -> None:
     assert result.content == (TextContentBlock(text),)
 
 
+async def test_a_structure_goes_along_under_its_schema() -> None:
+    """A native tool of another box would promise what its results lack, or the other way round."""
+    box, schema = Box(), {"type": "object", "properties": {"n": {"type": "integer"}}}
+    box.outcome = ToolOutcome("1", "a", structured={"n": 1})
+    descriptor = replace(DESCRIPTOR, definition=None, output_schema=schema)
+    card = BridgeCapability(descriptor, box.runner)
+    assert card.output_schema == schema
+    assert (await card.run({}, inert_context())).structured == {"n": 1}
+
+
 async def test_an_error_stays_one_and_the_servers_own_form_goes_along() -> None:
     """A failure would look like a success, and an image like text."""
     wire = WireResult(b"{}", "2025-11-25", is_error=True)

@@ -196,6 +196,28 @@ def test_an_outcome_is_its_wire_when_it_has_one_and_its_output_when_not():
     assert outcome_result(ToolOutcome("1", "o", is_error=True), is_modern=True) == text_result("o", is_error=True)
 
 
+def test_what_a_success_has_structured_stands_beside_its_text():
+    """A program would have to find a value in a text that is written for a model."""
+    outcome = ToolOutcome("1", "done", structured={"n": [1]})
+    text = text_result("done", is_error=False)
+    assert outcome_result(outcome, is_modern=True) == {**text, "structuredContent": {"n": [1]}}
+    assert outcome_result(outcome, is_modern=False, takes_structures=False) == text
+    shown = ToolOutcome("1", "done", wire=WireResult(b'{"content":[]}', LEGACY), structured={"n": 1})
+    assert outcome_result(shown, is_modern=False) == {"content": [], "structuredContent": {"n": 1}}
+
+
+def test_a_failure_has_nothing_structured():
+    """A client would judge it by the schema of a success."""
+    outcome = ToolOutcome("1", "bad", is_error=True, structured={"n": 1})
+    assert outcome_result(outcome, is_modern=True) == text_result("bad", is_error=True)
+
+
+def test_what_utf8_cannot_say_is_escaped_within_a_structure():
+    """One half of a surrogate pair in a file's name would end the client's stream."""
+    result = outcome_result(ToolOutcome("1", "", structured={"a\ud800": [{"b": "\udfff"}, 1, None]}), is_modern=True)
+    assert result["structuredContent"] == {"a\\ud800": [{"b": "\\udfff"}, 1, None]}
+
+
 def test_a_faults_parts_are_its_result_under_the_envelope():
     """A fault of a raw call reads as any other."""
     fault = bad_result("why")

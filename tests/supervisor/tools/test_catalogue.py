@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,21 @@ def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
         assert card.parameters["additionalProperties"] is False
         assert card.hints is not None
         assert card.read_only == card.hints.read_only
+
+
+HINTS = ("read_only", "destructive", "idempotent", "open_world")
+
+
+def test_the_documentation_says_what_each_tool_says_of_itself() -> None:
+    """A user would allow a tool without a question for what it is not."""
+    table = (PYPROJECT.parent / "docs" / "tools.md").read_text().partition("| open world |\n|---|---|---|---|---|\n")[2]
+    documented = {}
+    for line in table.partition("\n\n")[0].splitlines():
+        tools, *answers = line.strip("|").split("|")
+        for name in tools.split():
+            documented[name.strip("`")] = dict(zip(HINTS, [answer.strip() == "yes" for answer in answers], strict=True))
+    said = {each.id: asdict(hints) for each in capability_cards() if (hints := each.build(DeckContext("/work")).hints)}
+    assert documented == said
 
 
 class NoStore:

@@ -12,6 +12,7 @@ from quarterdeck.tools.results import (
     BudgetKind,
     ContentBlock,
     JsonContentBlock,
+    Output,
     OutputBudget,
     TextContentBlock,
     ToolResult,
@@ -51,6 +52,19 @@ def test_an_outcome_carries_error_and_wire_unchanged() -> None:
     outcome = ToolResult([TEXT], is_error=True, wire=wire).to_outcome("7")
     assert outcome == ToolOutcome("7", "a", is_error=True, wire=wire)
     assert outcome.wire is wire
+
+
+class Found(Output, frozen=True):
+    """A structure."""
+
+    how_many: int
+
+
+def test_a_structure_is_shown_as_json_and_goes_along_as_it_is() -> None:
+    """A program would be told another thing than the model."""
+    result = ToolResult.of_output(Found(how_many=2), TEXT)
+    assert result.content == (JsonContentBlock({"howMany": 2}), TEXT)
+    assert result.to_outcome("7").structured == {"howMany": 2}
 
 
 def test_text_and_error_results_are_one_block() -> None:

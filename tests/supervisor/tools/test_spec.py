@@ -14,7 +14,7 @@ from support.tools.contexts import inert_context
 
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.input_check import InputCheck, is_plain
-from quarterdeck.tools.results import JsonContentBlock, ToolResult
+from quarterdeck.tools.results import JsonContentBlock, Output, ToolResult
 from quarterdeck.tools.spec import (
     Arguments,
     DefinedTool,
@@ -22,6 +22,7 @@ from quarterdeck.tools.spec import (
     ToolSpec,
     define_tool,
     native_tool,
+    output_schema_of,
     read_arguments,
     schema_of,
 )
@@ -226,6 +227,40 @@ def test_a_choice_keeps_its_description_and_names_its_type() -> None:
     """Models would guess what a choice is about, and some clients refuse a parameter without a type."""
     properties = schema_of(Painted)["properties"]
     assert properties == {"colour": {"type": "string", "enum": ["blue", "red"], "description": "Which."}}
+
+
+class Ended(Output, frozen=True):
+    """How something ended, which no model reads of."""
+
+    exit_code: Annotated[int | None, Meta(description="Null for none.")]
+
+
+class Listed(Output, frozen=True):
+    """Some that ended."""
+
+    all: list[Ended]
+
+
+ENDED = {
+    "type": "object",
+    "properties": {"exitCode": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "Null for none."}},
+    "required": ["exitCode"],
+    "additionalProperties": False,
+}
+
+
+def test_what_a_tool_returns_is_described_by_its_types() -> None:
+    """Clients refuse a list for an output schema that is not an object's, and a result for a null that it forbids."""
+    listed = {
+        "type": "object",
+        "properties": {"all": {"type": "array", "items": ENDED}},
+        "required": ["all"],
+        "additionalProperties": False,
+    }
+    assert output_schema_of(Ended) == ENDED
+    assert output_schema_of(Ended, Listed) == {"type": "object", "anyOf": [ENDED, listed]}
+    assert output_schema_of(Ended, Listed) is output_schema_of(Ended, Listed)
+    assert probe().descriptor().output_schema is None
 
 
 def test_a_tool_without_arguments_has_a_whole_schema() -> None:

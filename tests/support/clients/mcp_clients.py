@@ -23,7 +23,7 @@ ENVELOPE: Final[dict[str, Any]] = {
 
 @asynccontextmanager
 async def in_memory(
-    host: ProviderHostImpl, mode: str, **options: Any
+    host: ProviderHostImpl, mode: str, *, within_s: float = 10.0, **options: Any
 ) -> AsyncIterator[tuple[Client, RunningProviderHost]]:
     """A stock client of `host` in one era, and the host's side of the connection; all gone at the end."""
     async with create_client_server_memory_streams() as (client_streams, server_streams):
@@ -33,7 +33,7 @@ async def in_memory(
         async def transport() -> AsyncIterator[TransportStreams]:
             yield client_streams
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(within_s):
             async with Client(transport(), mode=mode, cache=None, **options) as client:
                 yield client, running
         await running.cancel()

@@ -22,6 +22,7 @@ class PlayedCard:
     read_only: bool = False
     hints: ToolHints | None = None
     definition: bytes | None = None
+    output_schema: Mapping[str, object] | None = None
     seen: list[tuple[object, ToolContext]] = field(default_factory=list)
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from quarterdeck.tools.card_types import DeckContext, DelegateRunner, Delegation, SaasAction, SaasGatewayPort
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.results import Output, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
@@ -128,11 +128,25 @@ class ExitArguments(Arguments, frozen=True):
     plan: Annotated[str, Meta(min_length=1, description="The whole plan as Markdown, its first line a title.")]
 
 
+class EnterOutput(Output, frozen=True):
+    """The mark of plan mode's begin."""
+
+    enter_plan_mode: Annotated[bool, Meta(description="True: plan mode is asked for.")]
+    applied: Annotated[bool, Meta(description="False: it is the client's to apply, nothing is blocked here.")]
+
+
+class ExitOutput(Output, frozen=True):
+    """The mark of plan mode's end."""
+
+    exit_plan: Annotated[bool, Meta(description="True: the plan is finished, and needs approval.")]
+    plan: Annotated[str, Meta(description="The whole plan, as it was given.")]
+
+
 def enter_plan_mode_tool(_: DeckContext) -> DefinedTool:
     """Mark the begin of plan mode."""
 
     async def run(_: EnterArguments, __: ToolContext) -> ToolResult:
-        return ToolResult((JsonContentBlock({"enterPlanMode": True, "applied": False}), TextContentBlock(EXPLORE)))
+        return ToolResult.of_output(EnterOutput(enter_plan_mode=True, applied=False), TextContentBlock(EXPLORE))
 
     return native_tool(
         "enter_plan_mode",
@@ -142,6 +156,7 @@ def enter_plan_mode_tool(_: DeckContext) -> DefinedTool:
         run,
         title="Enter plan mode",
         hints=_MARKS,
+        outputs=(EnterOutput,),
     )
 
 
@@ -149,7 +164,7 @@ def exit_plan_mode_tool(_: DeckContext) -> DefinedTool:
     """Mark a finished plan."""
 
     async def run(arguments: ExitArguments, _: ToolContext) -> ToolResult:
-        return ToolResult((JsonContentBlock({"exitPlan": True, "plan": arguments.plan}),))
+        return ToolResult.of_output(ExitOutput(exit_plan=True, plan=arguments.plan))
 
     return native_tool(
         "exit_plan_mode",
@@ -159,4 +174,5 @@ def exit_plan_mode_tool(_: DeckContext) -> DefinedTool:
         run,
         title="Exit plan mode",
         hints=_MARKS,
+        outputs=(ExitOutput,),
     )

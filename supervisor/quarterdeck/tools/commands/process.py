@@ -13,7 +13,7 @@ from msgspec import Meta
 from quarterdeck.common.words import clipped
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
-from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, ToolResult, clamp
+from quarterdeck.tools.results import BudgetKind, Output, OutputBudget, ToolResult, clamp
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
@@ -61,6 +61,60 @@ class BgProcessArguments(Arguments, frozen=True):
     since_last: Annotated[bool, Meta(description="For poll: only what is new since the last poll.")] = False
 
 
+State = Literal["running", "finished"]
+
+
+class StartOutput(Output, frozen=True):
+    """A process that was started."""
+
+    action: Literal["start"]
+    id: Annotated[str, Meta(description="What poll and stop know it by.")]
+    pid: int
+    command: str
+    status: Annotated[str, Meta(description="running, or how it ended.")]
+    note: Annotated[str, Meta(description="How to go on, and where its output is kept.")]
+
+
+class JobRow(Output, frozen=True):
+    """One process of the session."""
+
+    id: str
+    command: str
+    pid: int
+    state: State
+    status: Annotated[str, Meta(description="running, or how it ended.")]
+    age_ms: Annotated[int, Meta(description="Milliseconds from its start to its end, or to now.")]
+
+
+class ListOutput(Output, frozen=True):
+    """All processes that are remembered."""
+
+    jobs: list[JobRow]
+
+
+class PollOutput(Output, frozen=True):
+    """How a process is, and what it wrote since the last poll."""
+
+    action: Literal["poll"]
+    id: str
+    state: State
+    status: Annotated[str, Meta(description="running, or how it ended.")]
+    exit_code: Annotated[int | None, Meta(description="Null while it runs, and where a signal ended it.")]
+    exit_signal: Annotated[str | None, Meta(description="The signal that ended it, such as SIGTERM.")]
+    stdout: Annotated[str, Meta(description="What is new; the end of it, where that is much.")]
+    stderr: Annotated[str, Meta(description="Likewise.")]
+    had_new_output: bool
+
+
+class StopOutput(Output, frozen=True):
+    """A process that was stopped."""
+
+    action: Literal["stop"]
+    id: str
+    was_running: bool
+    final_status: str
+
+
 _tables: Final[WeakKeyDictionary[ContextId, JobTable]] = WeakKeyDictionary()
 
 
@@ -84,6 +138,7 @@ def process_tool() -> DefinedTool:
         run,
         title="Manage background processes",
         hints=_HINTS,
+        outputs=(StartOutput, ListOutput, PollOutput, StopOutput),
     )
 
 
@@ -148,7 +203,7 @@ class _AsValues:
     def started(self, job: Job) -> ToolResult:
         files = ", ".join(capture.path for capture in job.captures.values())
         kept = f"All that it writes is kept in {files} while the session lasts." if files else job.no_captures
-        return _value(
+        started = StartOutput(
             action="start",
             id=job.id,
             pid=job.process.pid,
@@ -156,39 +211,41 @@ class _AsValues:
             status=job.status,
             note=f'Poll it with {{"action": "poll", "id": "{job.id}"}}. {kept}',
         )
+        return ToolResult.of_output(started)
 
     def listed(self, table: JobTable) -> ToolResult:
-        return _value(
-            jobs=[
-                {
-                    "id": job.id,
-                    "command": job.command,
-                    "pid": job.process.pid,
-                    "state": _state(job),
-                    "status": job.status,
-                    "ageMs": int(job.age_s * 1000),
-                }
-                for job in table.jobs
-            ]
-        )
+        rows = [
+            JobRow(
+                id=job.id,
+                command=job.command,
+                pid=job.process.pid,
+                state=_state(job),
+                status=job.status,
+                age_ms=int(job.age_s * 1000),
+            )
+            for job in table.jobs
+        ]
+        return ToolResult.of_output(ListOutput(jobs=rows))
 
     def polled(self, job: Job, _: Arguments) -> ToolResult:
         has_news = any(ring.has_news for ring in job.lines.values())
         news = {stream: clamp(ring.take_news().text, POLL_BUDGET) for stream, ring in job.lines.items()}
-        return _value(
+        polled = PollOutput(
             action="poll",
             id=job.id,
             state=_state(job),
             status=job.status,
-            exitCode=job.exit_code,
-            exitSignal=job.signal_name,
+            exit_code=job.exit_code,
+            exit_signal=job.signal_name,
             stdout=news[Stream.STDOUT],
             stderr=news[Stream.STDERR],
-            hadNewOutput=has_news,
+            had_new_output=has_news,
         )
+        return ToolResult.of_output(polled)
 
     def stopped(self, job: Job, was_running: bool) -> ToolResult:
-        return _value(action="stop", id=job.id, wasRunning=was_running, finalStatus=job.status)
+        stopped = StopOutput(action="stop", id=job.id, was_running=was_running, final_status=job.status)
+        return ToolResult.of_output(stopped)
 
 
 class _AsText:
@@ -228,12 +285,8 @@ class _AsText:
         return ToolResult.of_text(f"Process {job.id} had ended before — {job.status}.")
 
 
-def _state(job: Job) -> str:
+def _state(job: Job) -> State:
     return "running" if job.is_running else "finished"
-
-
-def _value(**members: object) -> ToolResult:
-    return ToolResult((JsonContentBlock(members),))
 
 
 def _short(text: str) -> str:

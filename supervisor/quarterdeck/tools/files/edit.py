@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from quarterdeck.common.words import counted
 from quarterdeck.tools.context import FileStat, ToolContext
-from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.results import JsonContentBlock, Output, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
@@ -57,6 +57,14 @@ class EditArguments(Arguments, frozen=True):
     replace_all: Annotated[bool, Meta(description="Whether to replace it wherever it is found.")] = False
 
 
+class EditOutput(Output, frozen=True):
+    """What was changed."""
+
+    path: Annotated[str, Meta(description="The file, as it was named.")]
+    replacements: Annotated[int, Meta(ge=1, description="How often oldText was replaced.")]
+    diff: Annotated[str, Meta(description="A unified diff without file headers; the middle of a long one is left out.")]
+
+
 def write_tool() -> DefinedTool:
     """The tool that writes a file."""
     return native_tool(
@@ -81,6 +89,7 @@ def edit_tool() -> DefinedTool:
         _edit,
         title="Edit file",
         hints=ToolHints(destructive=True, idempotent=False, open_world=False),
+        outputs=(EditOutput,),
     )
 
 
@@ -197,7 +206,7 @@ def _result(path: str, edited: Edited) -> ToolResult:
     text = f"Updated {name}: applied {counted(edited.count, 'replacement')}."
     if edited.folded_blanks:
         text += " oldText was found with other blanks: the diff shows how newText was fitted in."
-    value = {"path": name, "replacements": edited.count, "diff": edited.diff}
+    value = EditOutput(path=name, replacements=edited.count, diff=edited.diff).to_value()
     # A model reads the diff as it is, not as a string inside JSON.
     shown = ToolResult.of_mcp({"type": "text", "text": f"{text}\n\n{edited.diff}"})
-    return replace(shown, content=(TextContentBlock(text), JsonContentBlock(value)))
+    return replace(shown, content=(TextContentBlock(text), JsonContentBlock(value)), structured=value)

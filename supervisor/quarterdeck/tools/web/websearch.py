@@ -12,7 +12,7 @@ from quarterdeck.common.shielding import cancelled_by, in_counted_thread
 from quarterdeck.common.words import clipped, counted
 from quarterdeck.tools.catalogue import is_installed, lacks
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.results import JsonContentBlock, Output, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
@@ -131,6 +131,20 @@ class WebSearchArguments(Arguments, frozen=True):
     ) = None
 
 
+class PageFound(Output, frozen=True):
+    """One result."""
+
+    title: Annotated[str, Meta(description="May be empty.")]
+    url: str
+    snippet: Annotated[str, Meta(description="What the engine shows of the page; may be empty.")]
+
+
+class WebSearchOutput(Output, frozen=True):
+    """What was found."""
+
+    results: Annotated[list[PageFound], Meta(min_length=1, description="Best first.")]
+
+
 def web_search_tool(provider: SearchProvider | None = None) -> DefinedTool:
     """The tool over `provider`, by default several public engines."""
     chosen = provider or DdgsProvider()
@@ -148,6 +162,7 @@ def web_search_tool(provider: SearchProvider | None = None) -> DefinedTool:
         run,
         title="Web search",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
+        outputs=(WebSearchOutput,),
     )
 
 
@@ -168,8 +183,10 @@ async def _search(provider: SearchProvider, arguments: WebSearchArguments) -> To
     if not hits:
         return ToolResult.of_error(f"Nothing was found for {query!r}. Try other or fewer words.")
     note = f" (maxResults is at most {MAX_RESULTS})" if wanted > MAX_RESULTS else ""
-    rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
-    return ToolResult((TextContentBlock(_listing(query, hits, note)), JsonContentBlock(rows)))
+    pages = [PageFound(title=hit.title, url=hit.url, snippet=hit.snippet) for hit in hits]
+    found = WebSearchOutput(results=pages).to_value()
+    content = TextContentBlock(_listing(query, hits, note)), JsonContentBlock(found["results"])
+    return ToolResult(content, structured=found)
 
 
 def _listing(query: str, hits: Sequence[SearchHit], note: str) -> str:

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .run.process_settings import raise_oom_score as raise_oom_score
     from .run.process_settings import raise_open_files_limit as raise_open_files_limit
     from .run.processes import ask_to_end as ask_to_end
+    from .run.processes import descendants as descendants
     from .run.processes import is_stopped as is_stopped
     from .run.processes import kill_descendants as kill_descendants
     from .run.processes import signal_tree as signal_tree

@@ -20,12 +20,12 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 import msgspec
-import psutil
 
 from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import (
     OomScore,
     adopt_orphans,
+    descendants,
     die_with_parent,
     give_back_large_blocks,
     known_machine,
@@ -85,10 +85,12 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
             os.read(wake_r, 4096)
         except BlockingIOError:
             pass
-        for pid, returncode in _reap():
-            if (generation := workers.pop(pid, None)) is not None:
-                _kill_strays(workers)
-                control.sendall(_line(Died(generation, pid, returncode)))
+        dead = [(workers.pop(pid), pid, returncode) for pid, returncode in _reap() if pid in workers]
+        if dead:
+            # What they left behind became our child, and is none of our workers.
+            _kill(descendants(besides=workers))
+        for each in dead:
+            control.sendall(_line(Died(*each)))
         try:
             data = control.recv(65536, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -162,23 +164,16 @@ def _reap() -> list[tuple[int, int]]:
     return dead
 
 
-def _kill_strays(workers: dict[int, int]) -> None:
-    """Kill what a dead worker left behind: it became our child, and is none of our workers."""
-    for child in psutil.Process().children():
-        if child.pid not in workers:
-            _kill(*child.children(recursive=True), child)
-
-
-def _kill(*processes: psutil.Process) -> None:
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _sweep() -> None:
     deadline = time.monotonic() + SWEEP_S
-    while time.monotonic() < deadline and (left := psutil.Process().children(recursive=True)):
-        _kill(*left)
+    while time.monotonic() < deadline and (left := descendants()):
+        _kill(left)
         time.sleep(0.005)
         _reap()
 

@@ -3,7 +3,7 @@
 A `UsageMeter` follows one tree from look to look; it keeps the peaks, and the processor time of what has ended.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -201,7 +201,7 @@ class UsageMeter:
         self._birth = top.started
         if self._ours is None and self._tree.pid in processes:
             self._ours = _above(processes, self._tree)
-        return [processes[pid] for pid in _below(self._tree.top, children)]
+        return [processes[pid] for pid in below([self._tree.top], children)]
 
     def _cpu(self, members: list[Process]) -> float:
         """Processor time, the larger of two lower bounds: a parent's sum has the children that it waited for."""
@@ -251,12 +251,13 @@ def members(processes: Mapping[int, Process], tree: ProcessTree) -> tuple[int, .
     ours = _above(processes, tree)
     if tree.pid != tree.top and not ours:
         return ()
-    return tuple(pid for pid in _below(tree.top, family(processes)) if pid not in ours)
+    return tuple(pid for pid in below([tree.top], family(processes)) if pid not in ours)
 
 
-def _below(top: int, children: Mapping[int, list[int]]) -> list[int]:
-    """`top` and every descendant of it."""
-    found, seen = [top], {top}
+def below(tops: Iterable[int], children: Mapping[int, list[int]]) -> list[int]:
+    """These processes and every descendant of theirs."""
+    found = list(tops)
+    seen = set(found)
     for pid in found:
         new = [child for child in children.get(pid, ()) if child not in seen]
         found += new

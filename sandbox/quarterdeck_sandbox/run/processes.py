@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ import anyio
 import anyio.to_thread
 import psutil
 
-from quarterdeck_sandbox.policy.limits import DiskUse, Pages, Process, ProcessTree, members
+from quarterdeck_sandbox.policy.limits import DiskUse, Pages, Process, ProcessTree, below, family, members
 
 from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `MachineReader`
 
@@ -70,6 +70,12 @@ _SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
 """What `/bin/sh` calls itself.  One that was replaced by its command, as shells do with a last one, does not."""
 
 _COMM_BYTES: Final = 64
+
+_CHILDREN_BYTES: Final = 256 * 1024
+"""The pids of thirty thousand children; those beyond come with the next look."""
+
+_MOST_BELOW: Final = 32_768
+"""Descendants of one look: a chain of processes can fork as fast as it is followed."""
 
 
 def scan() -> dict[int, Process]:
@@ -168,20 +174,52 @@ async def ask_to_end(tree: ProcessTree, grace_s: float) -> None:
         _send([tree.pid], signal.SIGCONT)
 
 
+def descendants(besides: Collection[int] = ()) -> list[int]:
+    """Every process below this one but these children and what is below them, parents first.
+
+    The kernel tells a process's children where it was built to (CONFIG_PROC_CHILDREN), as distributions are; else all
+    processes of the machine are looked at.  Ours are complete: nobody else reaps them.  Theirs may come a look later.
+    """
+    ours = _told_children(os.getpid())
+    if ours is None:
+        children = family(scan())
+        found = below([pid for pid in children.get(os.getpid(), ()) if pid not in besides], children)
+    else:
+        found = [pid for pid in ours if pid not in besides]
+        for pid in found:
+            if len(found) >= _MOST_BELOW:
+                break
+            found += _told_children(pid) or ()
+    return found
+
+
 async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda _: False) -> None:
     """KILL and reap every descendant of this process but the spared ones, for at most `grace_s` seconds."""
     with anyio.move_on_after(grace_s):
         while True:
-            alive = [child for child in psutil.Process().children(recursive=True) if not spare(child.pid)]
+            alive = [pid for pid in descendants() if not spare(pid)]
             if not alive:
                 return
-            for child in alive:
+            for pid in alive:
                 try:
-                    child.kill()
-                    os.waitpid(child.pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
-                except (psutil.NoSuchProcess, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
+                except (ProcessLookupError, PermissionError, ChildProcessError):
                     continue  # gone, or a grandchild: its own parent reaps it, or leaves it to us next round
             await anyio.sleep(_REAP_POLL_S)
+
+
+def _told_children(pid: int) -> list[int] | None:
+    """The children of a process, as the kernel tells; None where it does not, or the process is gone."""
+    try:
+        found: list[int] = []
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                # Each number has a blank behind it: one that is cut off has none.
+                found += map(int, file.read(_CHILDREN_BYTES).rpartition(b" ")[0].split())
+    except OSError:
+        return None
+    return found
 
 
 def _scan_proc() -> dict[int, Process]:

@@ -1,14 +1,18 @@
 """Asking a tree to end: everybody in it, nobody else, and a shell last."""
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from support.processes.leftovers import running_with
-from support.waiting import eventually_async
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import eventually, eventually_async
 
 from quarterdeck_sandbox.policy.limits import Process, ProcessTree, members
-from quarterdeck_sandbox.run.processes import ask_to_end, signal_tree
+from quarterdeck_sandbox.run import processes as processes_module
+from quarterdeck_sandbox.run.processes import ask_to_end, descendants, signal_tree
 
 pytestmark = pytest.mark.anyio
 
@@ -81,3 +85,37 @@ async def test_a_program_that_is_no_shell_is_asked_at_once() -> None:
 def test_what_has_ended_is_no_error() -> None:
     """A stop that came late would fail."""
     signal_tree(ProcessTree(pid=2**22 - 1, top=2**22 - 1), 15)
+
+
+@pytest.mark.parametrize("is_told", [pytest.param(True, marks=LINUX_ONLY), False], ids=["told", "looked for"])
+def test_descendants_are_all_below_but_the_children_to_be_spared(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """What a dead worker left behind would live on, or another worker be killed with it."""
+    if not is_told:
+        monkeypatch.setattr(processes_module, "_told_children", lambda _: None)
+    with subprocess.Popen(["sh", "-c", "sleep 4301.75 & wait"]) as child:
+        try:
+            assert eventually(lambda: len(running_with("4301.75")) == 2)
+            grandchild = next(pid for pid in running_with("4301.75") if pid != child.pid)
+            found = descendants()
+            assert found.index(child.pid) < found.index(grandchild)
+            assert not {child.pid, grandchild} & set(descendants(besides=[child.pid]))
+        finally:
+            signal_tree(ProcessTree(child.pid, child.pid), signal.SIGKILL)
+
+
+@LINUX_ONLY
+def test_a_chain_that_forks_as_fast_as_it_is_followed_is_followed_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The zygote would follow it for ever, and fork and report no more."""
+    monkeypatch.setattr(processes_module, "_told_children", lambda pid: [pid + 1])
+    assert len(descendants()) == processes_module._MOST_BELOW
+
+
+@LINUX_ONLY
+def test_a_list_of_children_that_is_cut_off_names_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first digits of a pid are the pid of somebody else."""
+    with subprocess.Popen(["sleep", "4301.25"]) as child:
+        monkeypatch.setattr(processes_module, "_CHILDREN_BYTES", 1)
+        assert processes_module._told_children(os.getpid()) == []
+        child.kill()

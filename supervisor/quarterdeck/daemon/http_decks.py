@@ -57,7 +57,8 @@ class HttpDecks:
     async def find(self, deck: str) -> HttpHost:
         """See `Hosts`."""
         taken = self._taken.get(deck)
-        if taken is None or (taken.host is not None and not taken.serves):
+        # One that is being taken up has its host before that serves: who comes meanwhile waits for the same one.
+        if taken is None or (taken.opened.done() and not taken.serves):
             if self._is_closed:
                 raise NoHostError(503, "the daemon is about to end")
             taken = self._taken[deck] = _TakenDeck()

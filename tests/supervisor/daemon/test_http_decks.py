@@ -16,6 +16,7 @@ from quarterdeck.daemon.deck_names import DeckNames
 from quarterdeck.daemon.decks import Decks, RefusalError
 from quarterdeck.daemon.http_decks import HttpDecks
 from quarterdeck.daemon.messages import ServeRequest
+from quarterdeck.host.http.http_host import HttpHost
 from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import HttpFace, NoHostError
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
@@ -91,6 +92,26 @@ async def test_a_deck_is_taken_up_once_for_all_who_ask_at_a_time(lab: Lab) -> No
     assert {id(host) for host in found} == {id(lab.http.present("user"))}
     assert len(lab.opened) == 1
     assert [deck.name for deck, _ in lab.http] == ["user"]
+
+
+async def test_who_comes_before_a_deck_s_host_is_ready_gets_the_same_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session would be opened at one host, and its next request come to another: 404, session not found."""
+    may_go_on, ready = asyncio.Event(), HttpHost.ready
+
+    async def ready_late(host: HttpHost) -> None:
+        await ready(host)
+        await may_go_on.wait()
+
+    monkeypatch.setattr(HttpHost, "ready", ready_late)
+    first = asyncio.create_task(lab.http.find("user"))
+    await until(lambda: bool(list(lab.http)))
+    second = asyncio.create_task(lab.http.find("user"))
+    await asyncio.sleep(0)
+    may_go_on.set()
+    assert await first is await second
+    assert len(lab.opened) == 1
 
 
 async def test_one_that_nobody_uses_is_let_go_and_taken_up_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

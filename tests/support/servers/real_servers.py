@@ -1,4 +1,4 @@
-"""Real MCP servers from the registries, and uv and pipx, installed once for the run and shared by its processes.
+"""Real MCP servers and clients from the registries, and uv and pipx, installed once for a run, for all its processes.
 
 The npm ones share a folder, each Python one has an environment of its own, and so have the tools.  Where a registry
 cannot be reached, the reason is what comes back.
@@ -21,6 +21,12 @@ NPM_SERVERS: Final = {
     "memory": "@modelcontextprotocol/server-memory",
     "sequential-thinking": "@modelcontextprotocol/server-sequential-thinking",
 }
+
+INSPECTOR: Final = "@modelcontextprotocol/inspector-cli"
+"""Installed with them: it needs little more than they do, the SDK among it."""
+
+PYTHON_CLIENTS: Final = {"mcp": "mcp<2", "fastmcp": "fastmcp"}
+"""What is imported, and what is asked of the registry."""
 
 PYTHON_SERVERS: Final = {"time": "mcp-server-time", "git": "mcp-server-git"}
 
@@ -53,6 +59,28 @@ def install(name: str, basetemp: Path) -> Installed:
     return Installed(missing=missing) if missing else Installed((str(place / "bin" / PYTHON_SERVERS[name]),))
 
 
+def install_python_client(name: str, basetemp: Path) -> Installed:
+    """The interpreter that can import a client, one of `PYTHON_CLIENTS`, likewise."""
+    tools = install_tools(basetemp)
+    if tools.missing:
+        return tools
+    wanted = PYTHON_CLIENTS[name]
+    place, missing = _once(
+        basetemp, f"client-{name}", lambda place: _install_python(place, tools.argv[0], wanted, name)
+    )
+    return Installed(missing=missing) if missing else Installed((str(place / "bin" / "python"),))
+
+
+def install_npm_clients(basetemp: Path) -> Installed:
+    """Node, the folder of the TypeScript SDK, and the program of the Inspector's command line, likewise."""
+    place, missing = _once(basetemp, "npm", _install_npm)
+    if missing:
+        return Installed(missing=missing)
+    modules = place / "node_modules"
+    sdk, inspector = modules / "@modelcontextprotocol" / "sdk", modules / INSPECTOR / "build" / "index.js"
+    return Installed((shutil.which("node") or "node", str(sdk), str(inspector)))
+
+
 def install_tools(basetemp: Path) -> Installed:
     """The folder with the programs uv, uvx and pipx, as its only word, likewise."""
     place, missing = _once(basetemp, "tools", _install_tools)
@@ -82,8 +110,14 @@ def _install_npm(place: Path) -> str:
     if npm is None or shutil.which("node") is None:
         return "node and npm are not installed"
     place.mkdir()
-    failure = _run([npm, "install", "--no-audit", "--no-fund", "--prefix", str(place), *NPM_SERVERS.values()])
-    return f"npm cannot install the servers: {failure}" if failure else ""
+    failure = _run(
+        [npm, "install", "--no-audit", "--no-fund", "--prefix", str(place), *NPM_SERVERS.values(), INSPECTOR]
+    )
+    if failure:
+        return f"npm cannot install the servers: {failure}"
+    # The Inspector's command line looks for its version in the package that it was cut from.
+    (place / "node_modules" / INSPECTOR).with_name("package.json").write_text('{"name": "inspector", "version": "0"}')
+    return ""
 
 
 def _npm_command(name: str, place: Path) -> Installed:
@@ -102,7 +136,7 @@ def _install_tools(place: Path) -> str:
     return f"pip cannot install uv and pipx: {failure}" if failure else ""
 
 
-def _install_python(place: Path, uv: str, package: str) -> str:
+def _install_python(place: Path, uv: str, package: str, imported: str = "") -> str:
     # uv takes a tenth of what pip does.
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "-q", "--no-compile"]
     failure = _run([sys.executable, "-m", "venv", "--without-pip", str(place)])
@@ -110,7 +144,7 @@ def _install_python(place: Path, uv: str, package: str) -> str:
     if failure:
         return f"pip cannot install {package}: {failure}"
     # Of all that was installed, only what it imports is worth compiling.
-    return _run([str(place / "bin" / "python"), "-c", f"import {package.replace('-', '_')}"])
+    return _run([str(place / "bin" / "python"), "-c", f"import {imported or package.replace('-', '_')}"])
 
 
 def _run_uv(programs: Path, place: Path, package: str) -> str:

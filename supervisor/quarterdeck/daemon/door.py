@@ -10,6 +10,7 @@ When the daemon dies, the door comes back here with the session's memory and goe
 import errno
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -180,10 +181,13 @@ def _hand_over(
             )
             connection.settimeout(wait_s)
             data = encode_request(handover)
+            # From now on the client may have its answer, and end us: that waits for `wait.py`, which knows how.
+            signal.pthread_sigmask(signal.SIG_BLOCK, wait.ENDING)
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why, before it left
                 _send(connection, data, [0, 1, 2, memory])
             _await_acceptance(connection, until)
         except BaseException:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, wait.ENDING)
             if resumed is None:
                 os.close(memory)
             raise

@@ -10,6 +10,9 @@ import select
 import signal
 import sys
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+"""Signals that ask a door to end, which the daemon is told; they are held back until we can."""
+
 
 def say(text: bytes) -> None:
     """Write this on our stderr, as much as that takes now: a client that does not read it must not keep us from ending.
@@ -34,8 +37,9 @@ def wait(connection: int) -> int | None:
         except OSError:
             pass  # its death is seen below
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, tell)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # in what comes after us in this process, too
     data = b""
     while True:

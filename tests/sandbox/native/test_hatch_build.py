@@ -53,7 +53,7 @@ def test_a_wheel_of_an_sdist_is_for_its_platform_with_a_gate_that_runs(unpacked:
     tags = wheel.stem.split("-", 2)[2]
     assert tags == f"py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
     with zipfile.ZipFile(wheel) as archive:
-        assert [name for name in archive.namelist() if name.endswith((".c", ".h", "_gate.py"))] == []
+        assert [name for name in archive.namelist() if name.endswith((".c", ".h", "compile_gate.py"))] == []
         # As an installer does it, which keeps that it is a program.
         assert archive.getinfo(GATE).external_attr >> 16 & 0o777 == 0o755
         gate = Path(archive.extract(GATE, tmp_path))

@@ -1,0 +1,168 @@
+"""A session's own server behind its gate: called for just those definitions that were judged on the deck's own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from support.fleet.memory_fleet import FakeFleet
+from support.trust.approvals import Bench, ToldEndpoint, bench, tool_key
+from support.waiting import turns
+
+from quarterdeck.fleet.session_servers import SessionServers
+from quarterdeck.trust import session_gate as module
+from quarterdeck.trust.gate import GatedFleet
+from quarterdeck.trust.session_gate import SessionGate
+from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig, TrustMode
+from quarterdeck_protocol.contract import EndpointPhase
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
+
+pytestmark = pytest.mark.anyio
+
+ROW = StdioServerConfig(id="fs", command="run", trust=TrustMode.BASELINE, scope=ServerScope.SESSION)
+
+
+class OwnFleet(FakeFleet):
+    """The fleet of one session's server, which a test starts."""
+
+    async def begin_start(self, config: BridgeConfig) -> None:
+        """It is being started until it `runs`."""
+        self.coming |= {each.id for each in config.servers}
+
+    def runs(self, endpoint: ToldEndpoint) -> None:
+        """It has started, or has failed."""
+        self.by_id[endpoint.config.id] = endpoint
+        self.coming.clear()
+        self.tell()
+
+    def last_fault(self, _: str) -> None:
+        """It has none."""
+
+
+class Lab:
+    """A judged server, and the session's own behind its gate."""
+
+    def __init__(self, at: Bench) -> None:
+        self.judged = at
+        self.fleets: list[OwnFleet] = []
+        self.sessions = SessionServers(self._make)
+        at.gate = GatedFleet(
+            at.fleet, at.approvals, make_gate=lambda *words: SessionGate(*words, sessions=self.sessions)
+        )
+
+    def _make(self) -> Any:
+        self.fleets.append(OwnFleet())
+        return self.fleets[-1]
+
+    def calls(self, tool: str = "a", session: str = "1") -> list[CallEnd]:
+        """Begin a call of this session; the list that its end comes to."""
+        gate = self.judged.gate.endpoint("fs")
+        assert gate is not None
+        told: list[CallEnd] = []
+        gate.begin(RawCall(tool, b"{}", client=Client("ada", f"token a/{session}")), told.append)
+        return told
+
+    async def ended(self, told: list[CallEnd]) -> CallEnd:
+        """How the call ended."""
+        await self.judged.until(lambda: bool(told))
+        [end] = told
+        return end
+
+    async def refused(self, told: list[CallEnd]) -> ProtocolFault:
+        """Why nothing was called."""
+        end = await self.ended(told)
+        assert isinstance(end, ProtocolFault)
+        assert end.delivery is Delivery.NOT_SENT
+        return end
+
+    async def begun(self, told: list[CallEnd]) -> OwnFleet:
+        """The fleet of the server that this call waits for."""
+        await turns()
+        assert told == []
+        return self.fleets[-1]
+
+
+@asynccontextmanager
+async def lab(judged: ToldEndpoint) -> AsyncIterator[Lab]:
+    async with bench() as at:
+        made = Lab(at)
+        await at.runs(judged)
+        yield made
+        assert judged.begun == [], "a call reached the deck's own server, which all sessions share"
+        await made.sessions.close()
+        assert all(fleet.torn_down for fleet in made.fleets)
+
+
+def own(**tools: str) -> ToldEndpoint:
+    return ToldEndpoint(ROW, **tools)
+
+
+async def test_a_call_waits_for_its_sessions_own_server_and_is_answered_by_it() -> None:
+    """A session's first call would fail, or two sessions would share what one of them has open."""
+    async with lab(own(a="one")) as at:
+        told = at.calls()
+        fleet = await at.begun(told)
+        mine = own(a="one")
+        fleet.runs(mine)
+        assert isinstance(await at.ended(told), WireResult)
+        other = at.calls(session="2")
+        (await at.begun(other)).runs(theirs := own(a="one"))
+        assert isinstance(await at.ended(other), WireResult)
+        assert isinstance(await at.ended(at.calls()), WireResult)
+        assert (len(mine.begun), len(theirs.begun), len(at.fleets)) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("tools", [{"a": "evil"}, {"b": "one"}, {}], ids=["otherwise", "renamed", "not at all"])
+async def test_a_definition_other_than_the_judged_one_is_not_called(tools: dict[str, str]) -> None:
+    """A server would show its reviewed face where it is judged, and another one in each session."""
+    async with lab(own(a="one")) as at:
+        told = at.calls()
+        (await at.begun(told)).runs(mine := own(**tools))
+        fault = await at.refused(told)
+        assert (fault.code, mine.begun) == ("tool_held", [])
+        assert "defines the tool 'a' otherwise than what was approved" in fault.message
+
+
+@pytest.mark.parametrize("changes", ["own", "judged"])
+async def test_what_either_server_changes_after_it_was_called_is_compared_again(changes: str) -> None:
+    """The first good call would open the gate for whatever the server defines later."""
+    async with lab(own(a="one", b="two")) as at:
+        told = at.calls()
+        (await at.begun(told)).runs(mine := own(a="one", b="two"))
+        assert isinstance(await at.ended(told), WireResult)
+        if changes == "own":
+            mine.lists(a="evil", b="two")
+        else:
+            await at.judged.lists(a="new", b="two")
+            await at.judged.approve(tool_key("a"))
+        fault = await at.refused(at.calls())
+        assert fault.code == "tool_held"
+        assert isinstance(await at.ended(at.calls("b")), WireResult)
+        assert [call.tool for call in mine.begun] == ["a", "b"]
+
+
+async def test_what_is_held_of_the_row_starts_no_server_of_a_session() -> None:
+    """What nobody approved would be started by whoever calls it."""
+    async with lab(own(a="one")) as at:
+        await at.judged.lists(a="evil")
+        assert (await at.refused(at.calls())).code == "tool_held"
+        assert at.fleets == []
+
+
+@pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CONNECTING])
+async def test_a_server_of_a_session_that_does_not_come_is_said(
+    phase: EndpointPhase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client would wait for ever, or be told that all sessions lack a server which only its own does."""
+    monkeypatch.setattr(module, "WAIT_S", 0.0)
+    async with lab(own(a="one")) as at:
+        told = at.calls()
+        if phase is EndpointPhase.FAULTED:
+            failed = own(a="one")
+            failed.phase = phase
+            at.sessions.get(ROW, Client("ada", "token a/1"))
+            at.fleets[-1].runs(failed)
+        fault = await at.refused(told)
+        assert fault.code == "not_connected"
+        assert "fs of this session is" in fault.message

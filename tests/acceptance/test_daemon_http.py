@@ -1,6 +1,8 @@
 """The daemon on HTTP: many decks at one address, by path and by token, and what becomes of sessions when one ends."""
 
 import asyncio
+import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -14,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.config.places import row, write_config, write_document
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
-from support.processes.leftovers import no_leftovers
+from support.processes.leftovers import is_running, no_leftovers
 from support.waiting import eventually, eventually_async
 
 from quarterdeck.cli.configure.secret import read_token, token_path
@@ -225,6 +227,9 @@ async def test_what_ends_is_said_and_who_comes_back_is_served(folder: Path) -> N
     gone = posted(url, owner, **session)
     assert gone.status_code == 404
     assert "Session not found" in gone.text
+    os.kill(replaced.pid, signal.SIGKILL)
+    await eventually_async(lambda: not is_running(replaced.pid), DEADLINE_S)
+    assert quarterdeck_json_forked("up")["http"]["url"] == url
     async with connected(url, owner) as client:
         assert await servers_of(client) == {"mine"}
 

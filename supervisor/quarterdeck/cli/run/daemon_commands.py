@@ -74,13 +74,15 @@ def up(
     before = _end(Order.REPLACE) if replace else None
     if before is not None and before.http is not None and (wish is None or wish == HttpWish()):
         wish = before.http.wish or wish  # as it listened before
-    with as_command_error(
-        StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
-    ):
-        directory = start_daemon(daemon_dir(), os.environ)
     # A new daemon lives as the one that it replaces did.
     stays = before is None or before.stays or wish is not None
-    status = _ask(directory, Order.STAY if stays else Order.STATUS, wish)
+    order = Order.STAY if stays else Order.STATUS
+    directory = _started()
+    status = _ask(directory, order, wish)
+    if status is None:
+        # The one that was reached had been killed, and its socket not been closed yet.
+        directory = _started()
+        status = _ask(directory, order, wish)
     if status is None:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
     if wish is not None and status.http is None:
@@ -200,6 +202,14 @@ def _print_rows(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> No
         print_table(headers, [[Cell(text) for text in row] for row in rows])
     else:
         print_line(f"{headers[0]}S: none")
+
+
+def _started() -> Path:
+    """Where the daemon listens, which is started unless one can be reached."""
+    with as_command_error(
+        StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
+    ):
+        return start_daemon(daemon_dir(), os.environ)
 
 
 def _ask(directory: Path, order: Order, http: HttpWish | None = None) -> DaemonStatus | None:

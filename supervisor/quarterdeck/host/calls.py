@@ -32,7 +32,7 @@ from quarterdeck_protocol.tools import (
     WireResult,
 )
 
-from .results import bad_result, fault_result, outcome_result, refused_result, text_result, whole_result
+from .results import bad_result, fault_result, outcome_bytes, outcome_result, refused_result, text_result, whole_result
 
 PROGRESS_BACKLOG: Final = 64
 """Progress notes that wait for a slow client; more are dropped, the result never is."""
@@ -104,7 +104,7 @@ class ClientCall:
         meta: the caller's own `_meta` as JSON, without envelope keys and progress token; empty for none.
         tell: sends progress notes, None when the client wants none.
         client: who the client is.
-        hold: keeps a server's result until it is read, see `refused_result`; None where that is bounded otherwise.
+        hold: keeps a result until it is read, see `refused_result`; None where that is bounded otherwise.
     """
 
     id: str
@@ -139,6 +139,10 @@ async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None
             outcome = await _run_native(box, call, on_progress, drain)
             if outcome is None:
                 return fault_result(shut_down(Delivery.UNKNOWN))
+            if call.hold is not None:
+                too_much = refused_result(call.client, outcome_bytes(outcome), call.hold)
+                if too_much is not None:
+                    return fault_result(too_much)
             return outcome_result(outcome, is_modern=call.is_modern, takes_structures=call.takes_structures)
     except Exception as error:
         return _failure(call.name, alone(error))

@@ -231,3 +231,26 @@ def test_an_exception_alone_in_its_groups_is_taken_out():
     assert alone(ExceptionGroup("g", [ExceptionGroup("h", [error])])) is error
     group = ExceptionGroup("g", [error, other])
     assert alone(group) is group
+
+
+@pytest.mark.parametrize("output", ["é" * 600, ["é" * 400, "é" * 200], {"a": "x" * 1_000}])
+async def test_what_a_native_tool_found_is_held_for_its_client_as_a_servers_result_is(output):
+    """A large file, read again and again and never taken, would fill the memory."""
+    box, counted, room = NativeBox(), [], True
+
+    async def find(asked: ToolCall, _cancel: CancelToken) -> ToolOutcome:
+        parts = tuple(output) if isinstance(output, list) else ()
+        return ToolOutcome(asked.id, output if not parts else "", parts=parts)
+
+    def keep(client: Client, size: int) -> str:
+        counted.append((client.name, size))
+        return "" if room else "all is full"
+
+    box.native("find", find)
+    finding = call("find", client=Client("ci", "token ci"), hold=keep)
+    assert not (await run_call(box, finding)).get("isError")
+    [(name, size)] = counted
+    assert (name, 1_000 <= size <= 1_200) == ("ci", True)
+    room = False
+    refused = await run_call(box, finding)
+    assert (refused["isError"], "all is full" in text_of(refused)) == (True, True)

@@ -23,6 +23,9 @@ from .admission import Header
 ADMITTED: Final = "quarterdeck.admitted"
 """In the state of a request's scope: called when the request is admitted."""
 
+COMING: Final = "quarterdeck.coming"
+"""In the state of a request's scope: called when its body, which was counted, has come, or will not."""
+
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of a request's head."""
 
@@ -178,7 +181,9 @@ class Connection(HttpToolsProtocol):
             # Uvicorn tells the request that came last, which may wait behind this one.
             self._started.disconnected = True
             self._started.message_event.set()
-        self._held = None
+        if self._held is not None:
+            _has_come(self._held[0])
+            self._held = None
         self._was_taken()
         super().connection_lost(exc)
 
@@ -306,6 +311,7 @@ class Connection(HttpToolsProtocol):
         assert self._short_way is not None
         assert self._held is not None
         cycle, _ = self._held
+        _has_come(cycle)
         # Set before, for one that is answered at once.
         self._raw = NOBODY
         raw = self._short_way.take(cycle.scope, bytes(cycle.body), Exchange(self, cycle))
@@ -321,7 +327,14 @@ class Connection(HttpToolsProtocol):
         """Leave the request to the application."""
         assert self._held is not None
         (cycle, app), self._held = self._held, None
+        _has_come(cycle)
         super()._start_asgi_task(cycle, app)
+
+
+def _has_come(cycle: RequestResponseCycle) -> None:
+    """The body of this request waits no more; said once."""
+    if (tell := cycle.scope["state"].pop(COMING, None)) is not None:
+        tell()
 
 
 def _nothing() -> None:

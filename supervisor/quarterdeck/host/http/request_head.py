@@ -21,6 +21,7 @@ class Head(msgspec.Struct, gc=False):
         client: who asks.
         headers: for the response.
         session: of a legacy request; empty for a modern one.
+        body_bytes: as it is declared; where it is not, as large as it may be.
     """
 
     client: Client
@@ -29,6 +30,7 @@ class Head(msgspec.Struct, gc=False):
     version: bytes = b""
     method: bytes = b""
     name: bytes = b""
+    body_bytes: int = 0
 
     @property
     def who(self) -> str:
@@ -52,12 +54,13 @@ def read_head(
         headers: of the request.
         max_body_bytes: a larger body is too large.
     """
-    head = Head(client, answer_headers)
+    head = Head(client, answer_headers, body_bytes=max_body_bytes)
     accept = kind = b""
     for name, value in headers:
         if name == b"content-length":
             if not value.isdigit() or int(value) > max_body_bytes:
                 return None
+            head.body_bytes = int(value)
         elif name == b"accept":
             accept = accept + b"," + value if accept else value
         elif name == b"content-type":

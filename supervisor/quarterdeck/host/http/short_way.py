@@ -40,7 +40,7 @@ from quarterdeck_protocol.mcp.jsonrpc import correlation_key
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolSource
 
 from .admission import Admitted, Header
-from .connection import MAX_HELD_BYTES, NOBODY, Exchange, RawAnswer, Scope
+from .connection import COMING, MAX_HELD_BYTES, NOBODY, Exchange, RawAnswer, Scope
 from .guests import Guests
 from .request_head import Head, read_head, who_of
 
@@ -226,8 +226,16 @@ class HttpShortWay:
 
     def may_take(self, scope: Scope, verdict: Admitted) -> bool:
         """See `ShortWay`, of a POST that was admitted."""
-        head = scope["state"][HEAD] = self._head_of(verdict, scope["headers"])
-        return head is not None and not self._drain.closing.cancelled
+        state = scope["state"]
+        head = state[HEAD] = self._head_of(verdict, scope["headers"])
+        if head is None or self._drain.closing.cancelled:
+            return False
+        if head.body_bytes > UNCOUNTED_BYTES:
+            # A client could open many, and send but the half of each.
+            if self._held.begin(head.client.key, head.body_bytes):
+                return False
+            state[COMING] = partial(self._held.end, head.client.key, head.body_bytes)
+        return True
 
     def take(self, scope: Scope, body: bytes, exchange: Exchange) -> RawAnswer | None:
         """See `ShortWay`."""

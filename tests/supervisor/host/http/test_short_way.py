@@ -284,6 +284,7 @@ async def test_a_session_is_short_only_for_who_opened_it():
     headers = [
         (b"accept", b"application/json, text/event-stream"),
         (b"content-type", b"application/json"),
+        (b"content-length", b"1"),
         (b"mcp-session-id", b"one"),
     ]
     whose = (("ada", 1), ("bob", 1), ("ada", 2))

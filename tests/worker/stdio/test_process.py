@@ -9,10 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
-from support.waiting import PATIENCE_S, turns
+from support.servers.greetings import INITIALIZED, LEGACY, Answer
+from support.waiting import PATIENCE_S, eventually_async, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Call, OpenOrder
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.run.stderr import split_time
 from quarterdeck_worker.notifications import Notifier
@@ -28,12 +29,14 @@ SECRETS = ("a-long-secret",)
 
 
 @asynccontextmanager
-async def running(log_path: str = "") -> AsyncIterator[tuple[PlayedProcess, ServerProcess]]:
+async def running(
+    log_path: str = "", limits: LimitValues = LIMITS, answers: dict[str, Answer] | None = None
+) -> AsyncIterator[tuple[PlayedProcess, ServerProcess]]:
     """A played process and what watches over it; closed at the end."""
-    process = PlayedProcess()
+    process = PlayedProcess(answers)
     notifier = Notifier(lambda _: True, lambda: 0.0)
-    order = OpenOrder(max_result_bytes=2_000, log_path=log_path, secrets=SECRETS)
-    server = ServerProcess(process, LIMITS, order, notifier)  # type: ignore[arg-type]
+    order = OpenOrder(max_result_bytes=2_000, log_path=log_path, secrets=SECRETS, era=LEGACY)
+    server = ServerProcess(process, limits, order, notifier)  # type: ignore[arg-type]
     with anyio.fail_after(PATIENCE_S):
         try:
             yield process, server
@@ -212,6 +215,49 @@ async def test_a_log_that_cannot_be_opened_is_an_error_before_anything_is_watche
     assert not loop.remove_reader(process.stderr_fd)
     process.dies(0)
     process.close_fds()
+
+
+@asynccontextmanager
+async def at_rest(
+    monkeypatch: pytest.MonkeyPatch, limits: LimitValues = LIMITS
+) -> AsyncIterator[tuple[PlayedProcess, ServerProcess, list[object]]]:
+    """A greeted server that is not looked at any more, and the looks at it: the pause of a quiet one never ends."""
+    looks: list[object] = []
+    monkeypatch.setattr(server_module, "LOOK_S", server_module.FIRST_LOOK_S)
+    monkeypatch.setattr(server_module, "QUIET_LOOK_S", 100 * PATIENCE_S)
+    monkeypatch.setattr(PlayedProcess, "look", lambda self: looks.append(self))  # noqa: PLW0108 - a builtin binds no self
+    answers: dict[str, Answer] = {"initialize": INITIALIZED, "tools/call": lambda _: None}
+    async with running(limits=limits, answers=answers) as (process, server):
+        await server.connection.greeting
+        await eventually_async(lambda: server.connection.is_at_rest and not server.connection.pipe.stirred.is_set())
+        looks.clear()
+        yield process, server, looks
+
+
+async def test_a_quiet_server_is_looked_at_again_as_soon_as_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much memory it had at its death would be from before the call that it died of."""
+    async with at_rest(monkeypatch) as (_, server, looks):
+        server.connection.call(Call(7, 5.0, "echo"), b"{}", lambda _: None)
+        await eventually_async(lambda: len(looks) > 5)
+        assert not server.connection.is_at_rest
+
+
+@pytest.mark.parametrize(
+    ("limits", "wrote"),
+    [
+        (LimitValues(output_bytes=1_000), b"x" * 1_100 + b"\n"),
+        (LimitValues(partial_line_s=0.001), b"x"),
+    ],
+    ids=["output_bytes", "partial_line_s"],
+)
+async def test_what_a_quiet_server_suddenly_writes_is_judged_at_once(
+    monkeypatch: pytest.MonkeyPatch, limits: LimitValues, wrote: bytes
+) -> None:
+    """One that waits until nobody looks could write on for a long time."""
+    async with at_rest(monkeypatch, limits) as (process, server, _):
+        loss = losing(server)
+        process.writes(wrote)
+        assert (await loss).code == "limit_hit"
 
 
 def test_signals_have_names_where_the_system_knows_one() -> None:

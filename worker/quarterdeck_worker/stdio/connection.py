@@ -93,6 +93,11 @@ class StdioConnection:
         """See `Server`."""
         self._book(request_id, done, self._relay.list_all(request_id, "tools/list", self._loop.time()))
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody waits for the server: it is greeted, no call is open, no line begun."""
+        return self.greeting.done() and not self._waiting and not self.pipe.waits_for_a_line
+
     def cancel(self, request_id: int, reason: str) -> bool:
         """See `Server`."""
         if self._waiting.pop(request_id, None) is None:

@@ -21,7 +21,12 @@ MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
 
 
 class ServerPipe:
-    """The two pipes; descriptors are the caller's and must be non-blocking."""
+    """The two pipes; descriptors are the caller's and must be non-blocking.
+
+    Attributes:
+        bytes_read: all that the server wrote.
+        stirred: set whenever anything is read or written; whoever waits for it clears it.
+    """
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class ServerPipe:
         self._written_at = 0.0
         self._ended = False
         self.bytes_read = 0
+        self.stirred = asyncio.Event()
         self._loop.add_reader(self._out, self._readable)
 
     @property
@@ -80,6 +86,7 @@ class ServerPipe:
         """
         if self._in < 0:
             return
+        self.stirred.set()
         if self._queue:
             self._queue += line
             return
@@ -125,6 +132,7 @@ class ServerPipe:
                 self._end(None)
                 return
             self.bytes_read += len(data)
+            self.stirred.set()
             try:
                 for line in self._lines.feed(data):
                     self._on_line(line)

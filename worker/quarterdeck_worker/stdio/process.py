@@ -31,6 +31,10 @@ FIRST_LOOK_S: Final = 0.005
 LOOK_S: Final = 2.0
 """Between two looks at the server's memory, for its dossier."""
 
+QUIET_LOOK_S: Final = 10.0
+"""The same while nothing is said to it or by it, and nothing is owed: the kernel keeps the most memory that it held.
+The first byte ends the quiet, so that what it writes is judged as soon as ever."""
+
 JUNK_LINES_LOGGED: Final = 20
 """Lines on stdout that are no MCP, kept in the log for the server's author; the rest is only counted."""
 
@@ -96,16 +100,22 @@ class ServerProcess:
 
     async def _watch(self) -> None:
         """Look at it now and then; what it says on stdout is judged here, its tree by the supervisor's monitor."""
-        limits, lines, since, pause_s = self._limits, -1, 0.0, FIRST_LOOK_S
+        limits, pipe, lines, since, pause_s = self._limits, self.connection.pipe, -1, 0.0, FIRST_LOOK_S
         while True:
             self._process.look()
             now = self._loop.time()
-            if self.connection.lines != lines or not self.connection.pipe.waits_for_a_line:
+            if self.connection.lines != lines or not pipe.waits_for_a_line:
                 lines, since = self.connection.lines, now
             if limits.partial_line_s is not None and now - since > limits.partial_line_s:
                 self.condemn("partial_line_s", f"a line had no end for {now - since:.0f} s")
-            if limits.output_bytes is not None and self.connection.pipe.bytes_read > limits.output_bytes:
-                self.condemn("output_bytes", f"it wrote {self.connection.pipe.bytes_read:,} bytes on stdout")
+            if limits.output_bytes is not None and pipe.bytes_read > limits.output_bytes:
+                self.condemn("output_bytes", f"it wrote {pipe.bytes_read:,} bytes on stdout")
+            if pause_s == LOOK_S and self.connection.is_at_rest and not pipe.stirred.is_set():
+                with anyio.move_on_after(QUIET_LOOK_S):
+                    await pipe.stirred.wait()
+                if not pipe.stirred.is_set():
+                    continue
+            pipe.stirred.clear()
             await anyio.sleep(pause_s)
             pause_s = min(2 * pause_s, LOOK_S)
 

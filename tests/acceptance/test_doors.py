@@ -21,11 +21,11 @@ from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
 
 from quarterdeck.cli.run.daemon_commands import down
-from quarterdeck.daemon import client
+from quarterdeck.daemon import client, place, start
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import NoDaemonError, daemon_dir
-from quarterdeck.daemon.start import log_path
+from quarterdeck.daemon.start import log_path, start_daemon
 
 FAULT: Final = "quarterdeck/fault"
 
@@ -421,8 +421,37 @@ def test_a_daemon_whose_directory_was_removed_can_be_ended() -> None:
     started = quarterdeck_json("up")
     shutil.rmtree(daemon_dir())
     assert f"(process {started['pid']}) cannot be reached" in quarterdeck_forked("status").stdout
+    refused = quarterdeck_forked("up")
+    assert (refused.returncode, f"another daemon (process {started['pid']}) has the ledger" in refused.stderr) == (
+        6,
+        True,
+    )
     assert quarterdeck_json("down")["ended"]
     assert_gone([started["pid"]])
+
+
+def start_older_daemon() -> int:
+    """The process of a daemon that speaks another protocol with doors, in a directory of that."""
+    patched = "import quarterdeck.daemon.messages as m; m.PROTOCOL = 0\nfrom quarterdeck.cli"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, "PROTOCOL", 0)
+        patch.setattr(start, "_BOOT", start._BOOT.replace("from quarterdeck.cli", patched))
+        start_daemon(daemon_dir(), os.environ)
+        return ask_daemon(daemon_dir(), Order.STATUS).pid
+
+
+def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path) -> None:
+    """After an upgrade no window would be served, and no command end the daemon of the time before."""
+    older = start_older_daemon()
+    with door(config) as client, pytest.raises(RpcError, match=rf"\(process {older}\) .*`quarterdeck down`"):
+        client.initialize()
+    refused = quarterdeck_forked("up")
+    assert (refused.returncode, f"another daemon (process {older})" in refused.stderr) == (6, True)
+    assert quarterdeck_json("up", "--replace")["pid"] != older
+    assert_gone([older])
+    with door(config) as client:
+        client.initialize()
+        assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
 
 
 def test_own_does_without_the_daemon(config: Path) -> None:

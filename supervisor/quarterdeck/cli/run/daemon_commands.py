@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -72,6 +73,11 @@ def up(
         raise UsageError("HOST:PORT, --allow-remote and --allow-host need --http", "add --http, or leave them out")
     wish = HttpWish(_checked(address or ""), allow_remote, tuple(allow_host or ())) if http else None
     before = _end(Order.REPLACE) if replace else None
+    if not replace and (lost := _unreachable()) is not None:
+        found = _ask(running_dir(), Order.STATUS)
+        if found is None or found.pid != lost.pid:
+            why = f"another daemon (process {lost.pid}) has the ledger: of another version, or without its directory"
+            raise CommandError(ExitCode.NO_ANSWER, why, "quarterdeck up --replace ends it, and starts a new one")
     if before is not None and before.http is not None and (wish is None or wish == HttpWish()):
         wish = before.http.wish or wish  # as it listened before
     # A new daemon lives as the one that it replaces did.
@@ -226,26 +232,35 @@ def _end(order: Order) -> DaemonStatus | None:
 
     None without one.
     """
-    directory = running_dir()
+    directory, lost = running_dir(), _unreachable()
+    before: DaemonStatus | None = None
     try:
         before = ask_daemon(directory, order)
     except NoDaemonError:
-        if (lost := _unreachable()) is None:
-            return None
-        before = lost
-        os.kill(before.pid, signal.SIGTERM)
+        pass
     except NoAnswerError as error:
         with as_command_error(OSError, remedy=f"its log may say why: {log_path()}", code=ExitCode.NO_ANSWER):
             before = DaemonStatus(kill_daemon(directory), "", "", stays=True)
         print_line(f"{error}: it was killed (process {before.pid})", stderr=True)
-    if not wait_until_gone(before.pid):
-        pid = before.pid
+    if before is not None:
+        _await_end(before.pid)
+    if lost is not None and (before is None or before.pid != lost.pid):
+        with suppress(ProcessLookupError):
+            os.kill(lost.pid, signal.SIGTERM)
+        _await_end(lost.pid)
+    return before or lost
+
+
+def _await_end(pid: int) -> None:
+    if not wait_until_gone(pid):
         raise CommandError(ExitCode.NO_ANSWER, f"the daemon does not end (process {pid})", f"kill -KILL {pid}")
-    return before
 
 
 def _unreachable() -> DaemonStatus | None:
-    """The daemon that holds the ledger, whose runtime directory somebody removed; None without one."""
+    """The daemon that holds the ledger, which may be none that we can reach; None without one.
+
+    Its runtime directory was removed, or it speaks another protocol with doors, in a directory of that.
+    """
     from quarterdeck.ledger.open import ledger_dir
     from quarterdeck.ledger.store.lease import DAEMON, read_holder
 

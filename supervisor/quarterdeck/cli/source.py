@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.common.words import printable
-from quarterdeck.config.load.origin import candidates, candidates_digest
+from quarterdeck.config.load.origin import Standing, candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, command_digest, configuration_digest, state_dir
-from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving
+from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving, find_serving_files
 from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
 from quarterdeck.control.protocol import Answer, Call, Inspect, Refused, Request, Restart
@@ -82,6 +82,19 @@ class Source:
         if self.native is not None:
             return configuration_digest((self.native.workspace,))
         return candidates_digest(each.path for each in candidates(Path.cwd(), os.environ))
+
+    @property
+    def own_files(self) -> frozenset[str]:
+        """Its files, resolved, where all are the user's own, so that they say the same wherever they are found.
+
+        Empty for a configuration with another file, with native tools, or of which no file is there.
+        """
+        if self.native is not None:
+            return frozenset()
+        places = [each for each in candidates(Path.cwd(), os.environ) if each.path.exists()]
+        own = {str(each.path.resolve()) for each in places if each.standing is Standing.USER}
+        files = frozenset(str(path.resolve()) for path in self.config or (each.path for each in places))
+        return files if files <= own else frozenset()
 
     @property
     def is_open(self) -> bool:
@@ -204,7 +217,18 @@ def _ask_serving(source: Source, request: Request) -> Answer | None:
     """What the running `serve` answers; None when there is none."""
     native = source.native
     directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
+    if directory is None and not isinstance(request, Call):
+        directory = serving_own_files(source)
     return _answer_of(directory, request) if directory is not None else None
+
+
+def serving_own_files(source: Source) -> Path | None:
+    """The directory of a `serve` that was started elsewhere, and has just the user's files that this one has, if any.
+
+    A configuration that is found belongs to its working directory, whose project file may come at any time.  What is
+    called may depend on that directory; what is looked at does not.
+    """
+    return find_serving_files(files) if (files := source.own_files) else None
 
 
 def _ask_run(source: Source, request: Request) -> Answer | None:

@@ -131,6 +131,35 @@ def test_a_configuration_that_cannot_be_used_is_a_usage_error(config: Path, text
     assert refused.value.code == ExitCode.USAGE
 
 
+def test_the_users_own_files_are_found_from_wherever_they_are_asked_for(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ps` in another folder, or with -c, would show nothing of the deck that the daemon runs for the user's own file.
+
+    Beside two decks it would ask for a file that finds neither; and what a project adds is no part of that deck.
+    """
+    own = candidates(tmp_path, os.environ)[1].path
+    write_config(own)
+    there, elsewhere, project = (tmp_path / name for name in ("there", "elsewhere", "project"))
+    for folder in (there, elsewhere, project):
+        folder.mkdir()
+    write_config(project / ".mcp.json")
+    asked = say(monkeypatch, NOTHING)
+    found = candidates_digest(each.path for each in candidates(there, os.environ))
+    with RuntimeDirectory.create(found) as deck, RuntimeDirectory.create(configuration_digest([config])) as other:
+        deck.announce([own], "1")
+        other.announce([config], "1")
+        monkeypatch.chdir(elsewhere)
+        for source in (Source(), Source((own,))):
+            for request in (Ps(), Tools(), Restart("a")):
+                assert ask(source, request) is NOTHING
+        assert asked == [deck.path] * 6
+        assert source_module.ask_running(Source(), Call("a__t", msgspec.Raw(b"{}"))) is None
+        monkeypatch.chdir(project)
+        assert source_module.ask_running(Source(), Ps()) is None
+        assert len(asked) == 6
+
+
 def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets would be where others can connect, or the user would see a traceback."""
     # Short: a root that is too long for a socket's path is replaced by one of ours.

@@ -20,7 +20,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.source import Source, check_server, load, only_serving
+from quarterdeck.cli.source import Source, check_server, load, only_serving, serving_own_files
 from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import command_digest, server_paths
 from quarterdeck.config.places.runtime_directory import find_serving
@@ -106,7 +106,7 @@ def _log_path(source: Source, server: str) -> Path:
     if not source.config and of_run.exists():
         return of_run
     digest = source.digest
-    directory = find_serving(digest)
+    directory = find_serving(digest) or serving_own_files(source)
     if directory is None and not source.config and server not in load(source, may_be_empty=True).ids:
         directory = only_serving()
     if directory is not None:

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -221,6 +221,19 @@ def find_serving(digest: str, root: Path | None = None, *, native: str | None = 
     """
     for path, serving in find_all_serving(root).items():
         if serving.digest == digest and native in (None, serving.native):
+            return path
+    return None
+
+
+def find_serving_files(files: Collection[str], root: Path | None = None) -> Path | None:
+    """The directory of the live process that serves just these files, named or found; of several, the last one started.
+
+    Args:
+        files: the user's own, resolved: a project's are another configuration in each place that finds them.
+        root: as for `find_serving`.
+    """
+    for path, serving in find_all_serving(root).items():
+        if serving.config_paths and set(serving.config_paths) == set(files):
             return path
     return None
 

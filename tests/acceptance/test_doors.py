@@ -264,6 +264,25 @@ def test_who_cannot_be_served_is_told_why_in_all_three_ways(tmp_path: Path) -> N
     assert not found["decks"]
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--locked", "--lock-file", "/nowhere/deck.lock"), 3, "there is no such file: quarterdeck lock writes it"),
+        (("--name-bugdet", "20"), 2, "--name-bugdet"),
+    ],
+    ids=["lock", "option"],
+)
+def test_a_mistake_in_a_doors_command_line_is_told_to_its_client(
+    config: Path, options: tuple[str, ...], code: int, said: str
+) -> None:
+    """A client would show a server that ended without a word; its log is where nobody looks."""
+    with door(config, *options) as client:
+        with pytest.raises(RpcError, match=said):
+            client.initialize()
+        assert client.process.wait(DEADLINE_S) == code
+        assert said in client.stderr_text()
+
+
 def test_a_broken_configuration_harms_no_other_deck(config: Path, tmp_path: Path) -> None:
     """One project's typing error would take every window's tools away."""
     broken = tmp_path / "other.json"

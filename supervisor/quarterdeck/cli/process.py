@@ -138,14 +138,18 @@ def _command_of(arguments: Sequence[str]) -> str:
     return ""
 
 
+def has_client(arguments: Sequence[str]) -> bool:
+    """Whether a command line serves the one client that holds its stdin and stdout."""
+    command = _command_of(arguments)
+    return command in SERVING and not (command == "serve" and {"--http", "--help", "-h"} & set(arguments))
+
+
 def serves_itself(arguments: Sequence[str]) -> bool:
     """Whether a `serve` reads its client's lines itself: neither over HTTP nor through the daemon.
 
     Of a `run` it is known once its options are told from its command's.
     """
-    if _command_of(arguments) != "serve":
-        return False
-    if {"--http", "--help", "-h"} & set(arguments):
+    if _command_of(arguments) != "serve" or not has_client(arguments):
         return False
     return "--own" in arguments or os.environ.get(OWN_VARIABLE, "") not in ("", "0")
 

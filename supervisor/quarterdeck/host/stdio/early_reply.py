@@ -320,8 +320,14 @@ def _line(members: dict[str, object]) -> bytes:
 
 
 def start_early() -> None:
-    """Read what comes on the process's standard input, unless that is a terminal: a person waits for no answer."""
-    global _early
+    """Read what comes on the process's standard input, unless that is a terminal: a person waits for no answer.
+
+    Only the first time: what was read, or answered, is not begun anew.
+    """
+    global _early, _has_begun
+    if _has_begun:
+        return
+    _has_begun = True
     try:
         mode = os.fstat(_STDIN).st_mode
     except OSError:
@@ -353,3 +359,4 @@ def refuse_early(reason: str) -> None:
 
 
 _early: EarlyReply | None = None
+_has_begun = False

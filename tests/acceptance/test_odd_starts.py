@@ -108,6 +108,47 @@ def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
     assert "set QUARTERDECK_RUNTIME_DIR to another directory" in said
 
 
+@pytest.mark.parametrize(
+    ("preparation", "code", "why"),
+    [
+        ("mount -o remount,ro .", 6, "Read-only file system"),
+        ("head -c 2000000 /dev/zero >full 2>/dev/null", 2, "No space left on device"),
+    ],
+    ids=["read-only", "full"],
+)
+def test_a_door_without_room_for_its_state_says_so(
+    config: Path, monkeypatch: pytest.MonkeyPatch, preparation: str, code: int, why: str
+) -> None:
+    """A daemon would be left that serves nobody; or every window wait for one that cannot begin."""
+    with short_folder() as short:
+        through_a_daemon(monkeypatch, short / "run")
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(short / "d" / "state"))
+        ended, said = run_on_a_disk(preparation, "serve --config {config}", config, short / "d")
+    assert ended == code
+    assert f"({why})" in said
+    assert "fix: make" in said
+
+
+def test_a_door_whose_home_is_gone_says_so(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service account often has none: what to set instead, nobody would tell."""
+    monkeypatch.setenv("HOME", "/proc/none")
+    for name in ("QUARTERDECK_STATE_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with short_folder() as short:
+        through_a_daemon(monkeypatch, short / "run")
+        code, said = run("serve --config {config}", config)
+    assert code == 6
+    assert "/proc/none/.local/state/quarterdeck cannot be used" in said
+    assert "set QUARTERDECK_STATE_DIR to another directory" in said
+
+
+def through_a_daemon(monkeypatch: pytest.MonkeyPatch, runtime: Path) -> None:
+    """Have serves be doors to a daemon that ends with the last of them."""
+    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
+    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(runtime))
+
+
 def test_a_server_without_room_is_faulted_and_the_deck_goes_on(config: Path, tmp_path: Path) -> None:
     """One server's downloads would end them all."""
     state = tmp_path / "state"

@@ -7,6 +7,7 @@ that needs it.
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -14,7 +15,7 @@ import msgspec
 
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolBox, as_source
+from quarterdeck_protocol.tools import Client, ToolBox, as_source
 
 from .calls import Drain, alone
 from .content import Content, KnownTools
@@ -113,6 +114,10 @@ class RunningProviderHost:
             self._ended.set()
 
 
+_connections: Final = count(1)
+"""Of this process: servers of single sessions, and the turns of calls, are told apart by it."""
+
+
 class ProviderHostImpl:
     """The one provider host.  Holds every connection until it ends, so that a dropped handle ends nothing."""
 
@@ -140,7 +145,7 @@ class ProviderHostImpl:
     async def connect(
         self,
         transport: "StreamPair",
-        client: Client = ANONYMOUS,
+        client: Client | None = None,
         *,
         known: KnownTools | None = None,
         holder: Hashable | None = None,
@@ -149,12 +154,14 @@ class ProviderHostImpl:
 
         Args:
             transport: the client.
-            client: who it is.
+            client: who it is; None for one that differs from all others, and of whom nothing else is known.
             known: what it was shown before.
             holder: whose native tools it has had, where it has any.
         """
         from .mcp_server import McpServer  # the SDK: half a second of imports
 
+        if client is None:
+            client = Client(key=f"connection {next(_connections)}")
         server = McpServer(self.content, is_alone=True, client=client, known=known, holder=holder)
         running = RunningProviderHost(server, _checked(transport))
         self._running.add(running)

@@ -1,5 +1,7 @@
 """Connections of the provider host: how they start, end and fail."""
 
+from contextlib import AsyncExitStack
+
 import anyio
 import mcp_types as types
 import pytest
@@ -67,6 +69,23 @@ async def test_waiting_ends_when_the_client_leaves():
         await write.aclose()
         with anyio.fail_after(5):
             await running.waiting()
+
+
+async def test_each_connection_is_a_client_of_its_own():
+    """An embedding program's connections would share what one of them has open, and take turns as one."""
+    opened, ended, box = [], [], LiveBox()
+    box.graft("s__t", hold)
+    host = create_provider_host(box, on_opened=opened.append, on_ended=ended.append)
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            client, _ = await stack.enter_async_context(in_memory(host, "legacy"))
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            tasks.start_soon(call_raw, client, "s__t", {})
+            (await box.next_begun()).settle({"content": []})
+        keys = [begun.client.key for begun in box.begun]
+        assert len(set(keys)) == 2
+        assert (opened, ended) == (keys, [])
+    assert sorted(ended) == sorted(keys)
 
 
 async def test_cancel_ends_the_connection_and_its_calls():

@@ -16,11 +16,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.config.places import row, write_config, write_document
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
-from support.processes.leftovers import is_running, no_leftovers
+from support.processes.leftovers import no_leftovers
 from support.waiting import eventually, eventually_async
 
 from quarterdeck.cli.configure.secret import read_token, token_path
-from quarterdeck.daemon.client import ask_daemon
+from quarterdeck.daemon.client import ask_daemon, wait_until_gone
 from quarterdeck.daemon.messages import DaemonStatus, Order
 from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 
@@ -228,7 +228,7 @@ async def test_what_ends_is_said_and_who_comes_back_is_served(folder: Path) -> N
     assert gone.status_code == 404
     assert "Session not found" in gone.text
     os.kill(replaced.pid, signal.SIGKILL)
-    await eventually_async(lambda: not is_running(replaced.pid), DEADLINE_S)
+    assert await asyncio.to_thread(wait_until_gone, replaced.pid)
     assert quarterdeck_json_forked("up")["http"]["url"] == url
     async with connected(url, owner) as client:
         assert await servers_of(client) == {"mine"}
@@ -257,3 +257,7 @@ def test_what_keeps_the_daemon_from_listening_is_said(folder: Path) -> None:
     write_document(own_file(folder), mcpServers={}, http=f"127.0.0.1:{port}")
     listening = quarterdeck_json_forked("up")
     assert (listening["stays"], listening["http"]["url"]) == (True, url)
+    assert quarterdeck_forked("up", "--http", "127.0.0.1:0").returncode == 2
+    wanted = url_of_up("--replace")
+    assert wanted != url, "the key of the file counted for more than the command"
+    assert quarterdeck_json_forked("up")["http"]["url"] == wanted

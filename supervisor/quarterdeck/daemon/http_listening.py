@@ -71,9 +71,10 @@ class HttpListening:
                     self._running = await self._start(wish, options)
                     await asyncio.to_thread(self._keep, self._running.wish)
                 elif wish.address and (options.bind, options.port) != self._running.where:
-                    raise RefusalError(
-                        2, f"it listens at {self._running.url} already", "quarterdeck up --replace --http"
+                    remedy = (
+                        f"to have it listen at {wish.address} instead: quarterdeck up --replace --http {wish.address}"
                     )
+                    raise RefusalError(2, f"it listens at {self._running.url} already", remedy)
                 self._problem = None
             except Exception as error:
                 self._fail(self._refusal(error))

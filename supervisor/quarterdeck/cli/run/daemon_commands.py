@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -34,6 +34,7 @@ from quarterdeck.daemon.place import (
     daemon_dir,
     running_dir,
     service_dir,
+    start_lock,
 )
 from quarterdeck.daemon.start import log_path, start_daemon
 from quarterdeck.host.http.admission import DECKS_PATH, PATH
@@ -78,6 +79,8 @@ def up(
         if found is None or found.pid != lost.pid:
             why = f"another daemon (process {lost.pid}) has the ledger: of another version, or without its directory"
             raise CommandError(ExitCode.NO_ANSWER, why, "quarterdeck up --replace ends it, and starts a new one")
+    if wish is not None and wish.address and _ask(running_dir(), Order.STATUS) is None:
+        _listen_there_first(wish)
     if before is not None and before.http is not None and (wish is None or wish == HttpWish()):
         wish = before.http.wish or wish  # as it listened before
     # A new daemon lives as the one that it replaces did.
@@ -212,10 +215,25 @@ def _print_rows(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> No
 
 def _started() -> Path:
     """Where the daemon listens, which is started unless one can be reached."""
-    with as_command_error(
-        StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
-    ):
+    with _start_errors():
         return start_daemon(daemon_dir(), os.environ)
+
+
+def _listen_there_first(wish: HttpWish) -> None:
+    """Have the daemon that is started next listen there: not as the user's file says, or as one that was killed did."""
+    from .daemon_http import keep_wish
+
+    if (service_dir() / SOCKET_NAME).exists():
+        return  # a service manager starts it, as the user's file says
+    directory = daemon_dir()
+    with _start_errors(), start_lock(directory):
+        keep_wish(directory, wish)
+
+
+def _start_errors() -> AbstractContextManager[None]:
+    return as_command_error(
+        StartTimeoutError, UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER
+    )
 
 
 def _ask(directory: Path, order: Order, http: HttpWish | None = None) -> DaemonStatus | None:

@@ -138,7 +138,10 @@ def test_the_users_own_files_are_found_from_wherever_they_are_asked_for(
 
     Beside two decks it would ask for a file that finds neither; and what a project adds is no part of that deck.
     """
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
     own = candidates(tmp_path, os.environ)[1].path
+    assert own.is_relative_to(tmp_path)
     write_config(own)
     there, elsewhere, project = (tmp_path / name for name in ("there", "elsewhere", "project"))
     for folder in (there, elsewhere, project):

@@ -1,4 +1,4 @@
-"""Fifty clients at once, half through doors and half over HTTP, on twenty servers: is every answer its question's?
+"""Fifty clients of one daemon at once, half through doors, half over HTTP, on twenty servers: is every answer right?
 
 Each client asks for as long as the bench lasts, with several questions under way, whose texts nobody else asks.  What
 serves them is looked at from a third of that time on, when all of it has been used.
@@ -10,7 +10,7 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +24,8 @@ from support.clients.raw_client import CLIENT_INFO, LEGACY_VERSION
 from support.config.places import row, short_folder, write_config
 from support.processes.commands import command, quarterdeck_json
 from support.processes.leftovers import assert_gone
-from support.processes.line_child import LineChild
 
-from quarterdeck.cli.configure.secret import read_token
+from quarterdeck.cli.configure.secret import read_token, token_path
 
 from .finding import Finding, Target
 from .rounds import Effort
@@ -42,6 +41,8 @@ CLIENTS: Final = 25
 """Of each kind."""
 
 SERVERS: Final = 20
+
+CROWD: Final = f"{2 * CLIENTS} clients of one daemon"
 
 UNDER_WAY: Final = 4
 """Questions of one client at a time."""
@@ -115,30 +116,38 @@ async def measure(effort: Effort) -> list[Finding]:
     lasting_s = FULL_S if effort.rounds > MANY_ROUNDS else QUICK_S
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("QUARTERDECK_OWN", raising=False)
-        config = write_config(folder / "servers.json", **{f"s{number}": row("echo") for number in range(SERVERS)})
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        own_file = folder / "config" / "quarterdeck" / "mcp.json"
+        write_config(own_file, **{f"s{number}": row("echo") for number in range(SERVERS)})
         async with AsyncExitStack() as stack:
-            daemon = await stack.enter_async_context(_daemon())
-            url, token, http = await stack.enter_async_context(_http_serve(config, folder / "http"))
+            daemon, url = await stack.enter_async_context(_daemon())
             doors, posts = Tally(), Tally()
-            asks = await asyncio.gather(
-                *(stack.enter_async_context(_door(config, doors)) for _ in range(CLIENTS)),
-                *(stack.enter_async_context(_session(url, token, posts)) for _ in range(CLIENTS)),
-            )
-            uses = [Use(psutil.Process(daemon)), Use(psutil.Process(http))]
+            asks = [
+                # First: their first lists wait for all servers.
+                *await asyncio.gather(*(stack.enter_async_context(_door(folder, doors)) for _ in range(CLIENTS))),
+                *await asyncio.gather(*(stack.enter_async_context(_session(url, posts)) for _ in range(CLIENTS))),
+            ]
+            use = Use(psutil.Process(daemon))
             started = time.monotonic()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_watch(uses, started + lasting_s / 3, started + lasting_s))
+                tasks.create_task(_watch(use, started + lasting_s / 3, started + lasting_s))
                 for number, ask in enumerate(asks):
                     for lane in range(UNDER_WAY):
                         tasks.create_task(_keep_asking(ask, f"client {number} lane {lane}", started + lasting_s))
             await asyncio.sleep(LOOK_S)  # in which an answer that is doubled would come
     return [
-        *_findings("doors", doors, uses[0], lasting_s),
-        *_findings("HTTP", posts, uses[1], lasting_s),
+        *_findings("doors", doors, lasting_s),
+        *_findings("HTTP", posts, lasting_s),
+        Finding(
+            f"{CROWD}: memory gained after warm-up", "MiB", GROWTH_MIB, use.growth_mib, note=f"{use.mib[-1]:.0f} MiB"
+        ),
+        Finding(
+            f"{CROWD}: descriptors gained after warm-up", "", NONE, float(use.growth_fds), note=f"{use.fds[-1]} open"
+        ),
     ]
 
 
-def _findings(kind: str, tally: Tally, use: Use, lasting_s: float) -> list[Finding]:
+def _findings(kind: str, tally: Tally, lasting_s: float) -> list[Finding]:
     p50, p99 = (quantiles(tally.times_ms, n=100)[at] for at in (49, 98))
     rate = len(tally.times_ms) / lasting_s
     crowd = f"{CLIENTS} clients by {kind}"
@@ -147,12 +156,6 @@ def _findings(kind: str, tally: Tally, use: Use, lasting_s: float) -> list[Findi
     return [
         Finding(f"{crowd}: answers wrong, lost or doubled", "", NONE, failures, note=said),
         Finding(f"{crowd}: slowest answer", "ms", SLOWEST_MS, max(tally.times_ms), note=_spread(rate, p50, p99)),
-        Finding(
-            f"{crowd}: memory gained after warm-up", "MiB", GROWTH_MIB, use.growth_mib, note=f"{use.mib[-1]:.0f} MiB"
-        ),
-        Finding(
-            f"{crowd}: descriptors gained after warm-up", "", NONE, float(use.growth_fds), note=f"{use.fds[-1]} open"
-        ),
     ]
 
 
@@ -160,11 +163,10 @@ def _spread(rate: float, p50: float, p99: float) -> str:
     return f"{rate:,.0f} calls/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms"
 
 
-async def _watch(uses: Sequence[Use], begin: float, end: float) -> None:
+async def _watch(use: Use, begin: float, end: float) -> None:
     await asyncio.sleep(begin - time.monotonic())
     while time.monotonic() < end:
-        for use in uses:
-            use.look()
+        use.look()
         await asyncio.sleep(LOOK_S)
 
 
@@ -176,12 +178,13 @@ async def _keep_asking(ask: Ask, who: str, until: float) -> None:
 
 
 @asynccontextmanager
-async def _daemon() -> AsyncIterator[int]:
-    """The daemon's process, with which nothing of it is left."""
-    pid: int = (await asyncio.to_thread(quarterdeck_json, "up"))["pid"]
+async def _daemon() -> AsyncIterator[tuple[int, str]]:
+    """The daemon's process, with which nothing of it is left, and its URL."""
+    told = await asyncio.to_thread(quarterdeck_json, "up", "--http", "127.0.0.1:0")
+    pid: int = told["pid"]
     below: list[psutil.Process] = []
     try:
-        yield pid
+        yield pid, told["http"]["url"]
     finally:
         below = psutil.Process(pid).children(recursive=True)
         await asyncio.to_thread(quarterdeck_json, "down")
@@ -189,19 +192,11 @@ async def _daemon() -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def _http_serve(config: Path, state: Path) -> AsyncIterator[tuple[str, str, int]]:
-    """URL, token and process of a `serve` over HTTP, in a state directory of its own: the daemon has the other."""
-    words = command("serve", *_patient(config), "--http", "127.0.0.1:0", "--json", "--state-dir", str(state))
-    with LineChild(words, deadline_s=SETTLE_S) as child:
-        url = json.loads(await asyncio.to_thread(child.read_line))["url"]
-        yield url, read_token(state / "token"), child.pid
-
-
-@asynccontextmanager
-async def _door(config: Path, tally: Tally) -> AsyncIterator[Ask]:
+async def _door(folder: Path, tally: Tally) -> AsyncIterator[Ask]:
     """A client through a door; whatever comes that was not asked for is counted."""
     process = await asyncio.create_subprocess_exec(
-        *command("serve", *_patient(config)),
+        *command("serve", "--settle", str(SETTLE_S)),
+        cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -253,11 +248,11 @@ async def _door(config: Path, tally: Tally) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def _session(url: str, token: str, tally: Tally) -> AsyncIterator[Ask]:
+async def _session(url: str, tally: Tally) -> AsyncIterator[Ask]:
     """A client over HTTP, whose connections stay open."""
     ids = itertools.count(1)
     limits = httpx2.Limits(max_connections=UNDER_WAY, max_keepalive_connections=UNDER_WAY)
-    headers = {**HEADERS, "Authorization": f"Bearer {token}"}
+    headers = {**HEADERS, "Authorization": f"Bearer {read_token(token_path())}"}
     async with httpx2.AsyncClient(headers=headers, limits=limits, timeout=SETTLE_S, trust_env=False) as http:
 
         async def request(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -287,11 +282,6 @@ async def _session(url: str, token: str, tally: Tally) -> AsyncIterator[Ask]:
         assert len((await request("tools/list", {}))["result"]["tools"]) >= SERVERS
         yield ask
         await http.delete(url)
-
-
-def _patient(config: Path) -> tuple[str, ...]:
-    """Options of a `serve` whose first list has every server."""
-    return "--config", str(config), "--settle", str(SETTLE_S)
 
 
 def _messages(response: httpx2.Response) -> list[dict[str, Any]]:

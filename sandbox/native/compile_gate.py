@@ -1,7 +1,8 @@
-"""Compile the gate: `python sandbox/native/compile_gate.py [PLACE]`; without a place, where this checkout looks for it.
+"""Compile the gate: `python sandbox/native/compile_gate.py [PLACE]`; without a place, where this checkout looks for it,
+and the workers' library (`worker/native`) where it looks for that.
 
-Any compiler that takes gcc's options will do: `$CC`, which may be several words, else cc, gcc or clang.  The program
-needs neither a C library nor the kernel's headers.  For another architecture:
+Any compiler that takes gcc's options will do: `$CC`, which may be several words, else cc, gcc or clang.  Both need
+neither a C library nor the kernel's headers.  For another architecture:
 
     CC="python -m ziglang cc -target aarch64-linux-musl" python sandbox/native/compile_gate.py build/quarterdeck-gate
 """
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,10 @@ finally:
 IN_CHECKOUT: Final = Path(compiled.PROGRAM)
 """Where this checkout looks for it."""
 
+PAGES: Final = HERE.parents[1] / "worker" / "native" / "pages.c"
+PAGES_IN_CHECKOUT: Final = HERE.parents[1] / "worker" / "quarterdeck_worker" / "quarterdeck-pages.so"
+"""The workers' library: its source, and where this checkout looks for it."""
+
 COMPILERS: Final = ("cc", "gcc", "clang")
 
 FLAGS: Final = (
@@ -38,6 +44,13 @@ STRICT: Final = ("-Werror", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "
 """For ourselves: on a user's machine a compiler with new warnings is no reason to go without."""
 
 LINKING: Final = ("-nostdlib", "-static", "-no-pie", "-s", "-Wl,-z,noexecstack", "-Wl,--build-id=none")
+
+AS_LIBRARY: Final = (
+    *("-std=c11", "-O2", "-g0", "-ffreestanding", "-fPIC", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables"),
+    # No C library would supply what a protector calls.
+    *("-fno-stack-protector", "-Wall", "-Wextra", "-shared", "-nostdlib", "-s"),
+    *("-Wl,-z,noexecstack", "-Wl,--build-id=none"),
+)
 
 MACHINES: Final = {62: "x86_64", 183: "aarch64"}
 """ELF's numbers of architectures."""
@@ -56,18 +69,37 @@ def compile_gate(place: Path, *, strict: bool = False) -> str:
     Raises:
         NotBuiltError: it could not be built.
     """
+    return _build(_compile, place, strict=strict)
+
+
+def compile_pages(place: Path, *, strict: bool = False) -> str:
+    """Compile the workers' library to `place`, as `compile_gate` does the program.
+
+    Raises:
+        NotBuiltError: it could not be built.
+    """
+    return _build(_compile_library, place, strict=strict)
+
+
+def _build(make: Callable[[Path, list[str], tuple[str, ...]], str], place: Path, *, strict: bool) -> str:
     if sys.platform != "linux":
         raise NotBuiltError(f"it is for Linux, and this is {sys.platform}")
     try:
-        return _compile(place, strict=strict)
+        return make(place, _find_compiler(), STRICT if strict else ())
     except OSError as error:
         raise NotBuiltError(f"{place} could not be written: {error}") from error
 
 
-def _compile(place: Path, *, strict: bool) -> str:
-    compiler = _find_compiler()
+def _compile_library(place: Path, compiler: list[str], strict: tuple[str, ...]) -> str:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _run([*compiler, *AS_LIBRARY, *strict, str(PAGES), "-o", "library"], folder)
+        return _put(folder / "library", place, 0o644)
+
+
+def _compile(place: Path, compiler: list[str], strict: tuple[str, ...]) -> str:
     sources = sorted(HERE.glob("*.c"))
-    flags = [*FLAGS, *(STRICT if strict else ()), f'-DSOURCES="{compiled.digest()}"']
+    flags = [*FLAGS, *strict, f'-DSOURCES="{compiled.digest()}"']
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # One by one: zig compiles one at a time, and in one step with the linking without a stack protector.
@@ -75,15 +107,25 @@ def _compile(place: Path, *, strict: bool) -> str:
             _run([*compiler, *flags, "-c", str(source), "-o", f"{source.stem}.o"], folder)
         _run([*compiler, *LINKING, "-o", "program", *(f"{source.stem}.o" for source in sources)], folder)
         made = folder / "program"
-        architecture = MACHINES.get(int.from_bytes(made.read_bytes()[18:20], "little"), "")
-        if architecture == platform.machine():
+        if _architecture_of(made) == platform.machine():
             _try(made)
-        elif not architecture:
-            raise NotBuiltError(f"{compiler[0]} makes programs for an architecture that has no gate")
-        made.chmod(0o755)
-        new = place.with_name(f".{place.name}-{os.getpid()}")
-        shutil.copy2(made, new)
-        new.replace(place)  # which may be running
+        return _put(made, place, 0o755)
+
+
+def _architecture_of(made: Path) -> str:
+    architecture = MACHINES.get(int.from_bytes(made.read_bytes()[18:20], "little"), "")
+    if not architecture:
+        raise NotBuiltError("the compiler makes programs for an architecture that has no gate")
+    return architecture
+
+
+def _put(made: Path, place: Path, mode: int) -> str:
+    """Put it to its place, where one may be in use; the architecture that it is for."""
+    architecture = _architecture_of(made)
+    made.chmod(mode)
+    new = place.with_name(f".{place.name}-{os.getpid()}")
+    shutil.copy2(made, new)
+    new.replace(place)
     return architecture
 
 
@@ -118,6 +160,8 @@ def main(*words: str) -> None:
     place = Path(words[0]) if words else IN_CHECKOUT
     try:
         sys.stdout.write(f"{place}: for {compile_gate(place, strict=True)}\n")
+        if not words:
+            sys.stdout.write(f"{PAGES_IN_CHECKOUT}: for {compile_pages(PAGES_IN_CHECKOUT, strict=True)}\n")
     except NotBuiltError as error:
         sys.exit(str(error))
 

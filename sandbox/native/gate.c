@@ -6,6 +6,7 @@
 #include "listing.h"
 #include "observe.h"
 #include "order.h"
+#include "passed.h"
 #include "prepare.h"
 #include "text.h"
 
@@ -13,10 +14,17 @@ enum {
     MAX_REPORT_BYTES = 64 * 1024,
     MAX_STEP_BYTES = 4096 + 256,
     FIRST_FD = 3,
+    MAX_ENTRANCES = 8,
     LAST_FD_TRIED = 4096, /* where no listing says which are open: few processes have had more */
 };
 
 static char report_bytes[MAX_REPORT_BYTES];
+
+/* Entrances of control groups, which came with the order, and with which errno we have joined by each. */
+static struct {
+    int32_t fds[MAX_ENTRANCES], errors[MAX_ENTRANCES];
+    size_t count;
+} entrances;
 
 /* Read exactly so much; nothing is started for an owner who is gone. */
 static void receive(long control, void *place, size_t size)
@@ -56,7 +64,14 @@ static struct order receive_order(long control)
 {
     unsigned char length[8];
     uint64_t size = 0;
-    receive(control, length, sizeof length);
+    long got;
+    do {
+        entrances.count = MAX_ENTRANCES;
+        got = receive_passed(control, length, sizeof length, entrances.fds, &entrances.count);
+    } while (got == -EINTR);
+    if (got <= 0)
+        leave(EXIT_REFUSED);
+    receive(control, length + got, sizeof length - (size_t)got);
     for (size_t at = 0; at < sizeof length; at++)
         size = size << 8 | length[at];
     if (!size || size > MAX_ORDER_BYTES)
@@ -67,6 +82,15 @@ static struct order receive_order(long control)
     if (!is_sound(&order) || !is_complete(&order))
         leave(EXIT_REFUSED);
     return order;
+}
+
+/* A process that moves itself waits for nothing, where its owner would wait for all processors to have seen it. */
+static void join_groups(void)
+{
+    for (size_t at = 0; at < entrances.count; at++) {
+        const long result = CALL(SYS_write, entrances.fds[at], "0", 1);
+        entrances.errors[at] = result < 0 ? (int32_t)-result : 0;
+    }
 }
 
 static void close_listed(long control)
@@ -100,6 +124,8 @@ static void report_to(long control, const struct order *order)
     report.size--; /* for the empty line */
     long error = prepare(order, control, &step);
     if (error >= 0) {
+        for (size_t at = 0; at < entrances.count; at++)
+            add_number_fact(&report, "joined", entrances.errors[at]);
         observe(order, &report);
         if (report.overflowed) {
             step.used = 0;
@@ -132,6 +158,7 @@ _Noreturn void gate(long control, char *const *streams, int stream_count)
     if (CALL(SYS_setsid) < 0)
         leave(EXIT_REFUSED);
     const struct order order = receive_order(control);
+    join_groups();
     close_others(control);
     report_to(control, &order);
     receive(control, &go, 1);

@@ -1,7 +1,9 @@
-"""Compile the gate where a wheel is built, which makes it a wheel for one platform; or where a checkout is installed.
+"""Compile the gate, and the workers' library, where a wheel is built, which makes it a wheel for one platform; or where
+a checkout is installed.
 
-Without a C compiler, or on another system, the wheel is for all of them and has no compiled gate: interpreters do its
-work, and `quarterdeck doctor` says so.  With `QUARTERDECK_GATE=required` that is an error instead.
+Without a C compiler, or on another system, the wheel is for all of them and has neither: interpreters do the gate's
+work, and `quarterdeck doctor` says so; workers keep memory that they could share.  With `QUARTERDECK_GATE=required`
+that is an error instead.
 """
 
 import os
@@ -14,18 +16,19 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 try:
-    from compile_gate import IN_CHECKOUT, NotBuiltError, compile_gate
+    from compile_gate import IN_CHECKOUT, PAGES_IN_CHECKOUT, NotBuiltError, compile_gate, compile_pages
 finally:
     del sys.path[0]
 
 IN_WHEEL: Final = "quarterdeck_sandbox/inside/quarterdeck-gate"
+PAGES_IN_WHEEL: Final = "quarterdeck_worker/quarterdeck-pages.so"
 
 TAG: Final = "py3-none-manylinux_2_17_{0}.manylinux2014_{0}.musllinux_1_1_{0}"
 """The program uses no library, so that it runs beside glibc and musl of any age."""
 
 
 class GateHook(BuildHookInterface[Any]):
-    """Adds the program to a wheel; to an editable one by putting it into the checkout."""
+    """Adds both to a wheel; to an editable one by putting them into the checkout."""
 
     PLUGIN_NAME = "custom"
 
@@ -34,16 +37,19 @@ class GateHook(BuildHookInterface[Any]):
         try:
             if version == "editable":
                 compile_gate(IN_CHECKOUT)
+                compile_pages(PAGES_IN_CHECKOUT)
                 return
             self._folder = tempfile.TemporaryDirectory(prefix="quarterdeck-gate-")
             place = Path(self._folder.name, "quarterdeck-gate")
             architecture = compile_gate(place, strict=_is_required())
+            pages = place.with_name("quarterdeck-pages.so")
+            compile_pages(pages, strict=_is_required())
         except NotBuiltError as error:
             if _is_required():
                 raise
             self.app.display_info(f"without a compiled gate: {error}")
             return
-        build_data["force_include"][str(place)] = IN_WHEEL
+        build_data["force_include"] |= {str(place): IN_WHEEL, str(pages): PAGES_IN_WHEEL}
         build_data["pure_python"] = False
         build_data["tag"] = TAG.format(architecture)
 

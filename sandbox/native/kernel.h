@@ -39,6 +39,7 @@ enum {
     SYS_geteuid = BY_ARCHITECTURE(107, 175),
     SYS_getpid = BY_ARCHITECTURE(39, 172),
     SYS_getppid = BY_ARCHITECTURE(110, 173),
+    SYS_ioctl = BY_ARCHITECTURE(16, 29),
     SYS_kill = BY_ARCHITECTURE(62, 129),
     SYS_landlock_create_ruleset = 444,
     SYS_landlock_add_rule = 445,
@@ -57,11 +58,14 @@ enum {
     SYS_prlimit64 = BY_ARCHITECTURE(302, 261),
     SYS_read = BY_ARCHITECTURE(0, 63),
     SYS_readlinkat = BY_ARCHITECTURE(267, 78),
+    SYS_recvfrom = BY_ARCHITECTURE(45, 207),
+    SYS_recvmsg = BY_ARCHITECTURE(47, 212),
     SYS_rt_sigaction = BY_ARCHITECTURE(13, 134),
     SYS_rt_sigprocmask = BY_ARCHITECTURE(14, 135),
     SYS_sendmsg = BY_ARCHITECTURE(46, 211),
     SYS_sendto = BY_ARCHITECTURE(44, 206),
     SYS_setgroups = BY_ARCHITECTURE(116, 159),
+    SYS_setns = BY_ARCHITECTURE(308, 268),
     SYS_setresgid = BY_ARCHITECTURE(119, 149),
     SYS_setresuid = BY_ARCHITECTURE(117, 147),
     SYS_setsid = BY_ARCHITECTURE(112, 157),
@@ -102,6 +106,7 @@ enum {
     SOL_SOCKET = 1,
     SCM_RIGHTS = 1,
     MSG_NOSIGNAL = 0x4000,
+    MSG_CMSG_CLOEXEC = 0x40000000,
 };
 
 enum {

@@ -3,14 +3,16 @@
        quarterdeck-gate gate CONTROL [STREAM…]
        quarterdeck-gate reaper CONTROL LEASH WANTS_APART [OOM_SCORE]
        quarterdeck-gate readonly ORDER
+       quarterdeck-gate network NAMESPACE OWNER
        quarterdeck-gate kernel SIGNAL PROGRAM [ARGUMENT…]
        quarterdeck-gate version
 
    The modules of these names in `inside/` do the same with an interpreter, where this was not built: the reasons are
-   told there, and the same tests hold both. */
+   told there, and the same tests hold both.  In place of `network` there is `ip` (`network/commands.py`). */
 
 #include "confine.h"
 #include "gate.h"
+#include "network.h"
 #include "readonly.h"
 #include "reaper.h"
 #include "text.h"
@@ -45,6 +47,8 @@ _Noreturn static void run(int argc, char **argv)
         reaper(number_of(argv[2]), number_of(argv[3]), is_same(argv[4], "1"), argc == 6 ? argv[5] : 0);
     if (argc == 3 && is_same(argv[1], "readonly"))
         readonly(number_of(argv[2]), environment);
+    if (argc == 4 && is_same(argv[1], "network"))
+        network(number_of(argv[2]), number_of(argv[3]));
     if (argc >= 4 && is_same(argv[1], "kernel"))
         execute(number_of(argv[2]), argv + 3, environment);
     if (argc == 2 && is_same(argv[1], "version"))

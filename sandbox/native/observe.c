@@ -30,7 +30,7 @@ void add_fact(struct text *report, const char *key, const char *value)
     add(report, "\n");
 }
 
-static void add_number_fact(struct text *report, const char *key, int64_t value)
+void add_number_fact(struct text *report, const char *key, int64_t value)
 {
     char digits[24];
     struct text text = TEXT_IN(digits);

@@ -11,5 +11,6 @@ void observe(const struct order *order, struct text *report);
 
 /* Add one line; a value's own line breaks become spaces. */
 void add_fact(struct text *report, const char *key, const char *value);
+void add_number_fact(struct text *report, const char *key, int64_t value);
 
 #endif

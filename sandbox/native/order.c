@@ -2,11 +2,11 @@
 
 #include "text.h"
 
-enum { HEAD_BYTES = 5, INTEGER_BYTES = 8 };
+enum { HEAD_BYTES = 5, INTEGER_BYTES = 8, MESSAGE_HEAD_BYTES = 16, INDEX_BYTES = 4 };
 
 enum { PROT_READ_WRITE = 3, MAP_PRIVATE_ANONYMOUS = 0x22, LAST_ERRNO = 4095 };
 
-enum shape { SHAPE_UNKNOWN, SHAPE_TEXT, SHAPE_STEP, SHAPE_NOTHING, SHAPE_INTEGER, SHAPE_PAIR, SHAPE_FILTER, SHAPE_LISTENER };
+enum shape { SHAPE_UNKNOWN, SHAPE_TEXT, SHAPE_STEP, SHAPE_NOTHING, SHAPE_INTEGER, SHAPE_PAIR, SHAPE_FILTER, SHAPE_LISTENER, SHAPE_MESSAGE };
 
 static enum shape shape_of(int tag)
 {
@@ -21,8 +21,10 @@ static enum shape shape_of(int tag)
     case TAG_SECRET:
     case TAG_FIXED:
     case TAG_KEPT_OPEN:
+    case TAG_INTERFACE:
         return SHAPE_TEXT;
     case TAG_STEP:
+    case TAG_SETTING:
         return SHAPE_STEP;
     case TAG_CONFINE:
     case TAG_SET_APART:
@@ -41,6 +43,8 @@ static enum shape shape_of(int tag)
         return SHAPE_FILTER;
     case TAG_LISTENER:
         return SHAPE_LISTENER;
+    case TAG_MESSAGE:
+        return SHAPE_MESSAGE;
     default:
         return SHAPE_UNKNOWN;
     }
@@ -53,12 +57,27 @@ static bool is_text(const unsigned char *bytes, size_t size)
     return strlen((const char *)bytes) == size - 1;
 }
 
+/* Protocol, place of the interface's index, bytes of the message, the message, words for it. */
+static bool is_message(const unsigned char *payload, size_t size)
+{
+    const struct record record = {payload, size};
+    const size_t head = 3 * INTEGER_BYTES;
+    if (size < head)
+        return false;
+    const uint64_t index_at = (uint64_t)integer_of(&record, 1), length = (uint64_t)integer_of(&record, 2);
+    if ((uint64_t)integer_of(&record, 0) >= MAX_PROTOCOLS || length < MESSAGE_HEAD_BYTES || length > size - head)
+        return false;
+    if (index_at && (index_at < MESSAGE_HEAD_BYTES || index_at > length - INDEX_BYTES))
+        return false;
+    return is_text(payload + head + length, size - head - length);
+}
+
 static bool fits(enum shape shape, const unsigned char *payload, size_t size)
 {
     switch (shape) {
     case SHAPE_TEXT:
         return is_text(payload, size);
-    case SHAPE_STEP: /* whether it is closed, its path */
+    case SHAPE_STEP: /* whether it is closed, its path; whether it is needed, what is set */
         return size && is_text(payload + 1, size - 1);
     case SHAPE_NOTHING:
         return size == 0;
@@ -76,6 +95,8 @@ static bool fits(enum shape shape, const unsigned char *payload, size_t size)
         if ((length != 4 && length != 16) || (int64_t)size < 2 * INTEGER_BYTES + length)
             return false;
         return is_text(payload + 2 * INTEGER_BYTES + length, size - 2 * INTEGER_BYTES - (size_t)length);
+    case SHAPE_MESSAGE:
+        return is_message(payload, size);
     default:
         return false;
     }
@@ -150,6 +171,19 @@ int64_t integer_of(const struct record *record, size_t index)
     for (size_t byte = INTEGER_BYTES; byte--;)
         value = value << 8 | record->payload[index * INTEGER_BYTES + byte];
     return (int64_t)value;
+}
+
+struct netlink_message message_of(const struct record *record)
+{
+    unsigned char *bytes = (unsigned char *)(uintptr_t)record->payload + 3 * INTEGER_BYTES;
+    const size_t size = (size_t)integer_of(record, 2);
+    return (struct netlink_message){
+        .protocol = (uint64_t)integer_of(record, 0),
+        .index_at = (size_t)integer_of(record, 1),
+        .size = size,
+        .bytes = bytes,
+        .words = (const char *)bytes + size,
+    };
 }
 
 void *allocate(size_t size, int status)

@@ -32,11 +32,15 @@ enum {
     TAG_ALL_CLOSED = 'Z',
     TAG_KEPT_OPEN = 'K',
     TAG_STEP = 'Y',
+    TAG_SETTING = 'g',
+    TAG_INTERFACE = 'i',
+    TAG_MESSAGE = 'm',
 };
 
 enum {
     MAX_ORDER_BYTES = 16 * 1024 * 1024,
     MAX_LISTENERS = 1024,
+    MAX_PROTOCOLS = 32, /* of netlink: Linux' MAX_LINKS */
 };
 
 struct order {
@@ -47,6 +51,14 @@ struct order {
 struct record {
     const unsigned char *payload;
     size_t size;
+};
+
+/* What is sent to the kernel over a socket of `protocol`; with the index of an interface at `index_at`, unless that is 0. */
+struct netlink_message {
+    uint64_t protocol;
+    size_t index_at, size;
+    unsigned char *bytes;
+    const char *words;
 };
 
 /* Memory for as long as this program runs; leaves with `status` where there is none. */
@@ -69,5 +81,8 @@ size_t count(const struct order *order, int tag);
 /* The text of a record, and the integer at an index of one. */
 const char *text_of(const struct record *record);
 int64_t integer_of(const struct record *record, size_t index);
+
+/* The parts of a record of `TAG_MESSAGE`. */
+struct netlink_message message_of(const struct record *record);
 
 #endif

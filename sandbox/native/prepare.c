@@ -1,10 +1,10 @@
 #include "prepare.h"
 
 #include "confine.h"
+#include "passed.h"
 
 enum {
-    BACKLOG = 128,          /* connections that wait for our owner to accept them */
-    LISTENERS_A_MESSAGE = 200, /* the kernel takes 253 (SCM_MAX_FD) */
+    BACKLOG = 128, /* connections that wait for our owner to accept them */
     UMASK = 022,
 };
 
@@ -17,27 +17,6 @@ struct address {
             unsigned char flow[4], address[16], scope[4];
         } inet6;
     } of;
-};
-
-struct bytes {
-    void *start;
-    size_t size;
-};
-
-struct message {
-    void *name;
-    uint32_t name_size;
-    struct bytes *parts;
-    size_t part_count;
-    void *control;
-    size_t control_size;
-    int flags;
-};
-
-struct passed_fds {
-    size_t size;
-    int level, type;
-    int32_t fds[LISTENERS_A_MESSAGE];
 };
 
 static int32_t listeners[MAX_LISTENERS];
@@ -119,16 +98,6 @@ static long listen_on(const struct record *wanted, struct text *step)
     return result < 0 ? result : fd;
 }
 
-static long pass(long control, const int32_t *fds, size_t number)
-{
-    struct passed_fds passed = {.size = 16 + number * sizeof *fds, .level = SOL_SOCKET, .type = SCM_RIGHTS};
-    char byte = 'l';
-    struct bytes part = {&byte, 1};
-    struct message message = {.parts = &part, .part_count = 1, .control = &passed, .control_size = passed.size};
-    memcpy(passed.fds, fds, number * sizeof *fds);
-    return CALL(SYS_sendmsg, control, &message, MSG_NOSIGNAL);
-}
-
 /* Listen where the program will dial, and hand all of it to our owner, who accepts outside; see `inside/gate.py`. */
 static long open_listeners(const struct order *order, long control, struct text *step)
 {
@@ -141,9 +110,9 @@ static long open_listeners(const struct order *order, long control, struct text 
         listeners[opened++] = (int32_t)fd;
     }
     take_step(step, "hand over what is listened on");
-    for (size_t at = 0; at < opened; at += LISTENERS_A_MESSAGE) {
+    for (size_t at = 0; at < opened; at += MAX_PASSED) {
         const size_t left = opened - at;
-        const long result = pass(control, listeners + at, left < LISTENERS_A_MESSAGE ? left : LISTENERS_A_MESSAGE);
+        const long result = pass(control, listeners + at, left < MAX_PASSED ? left : MAX_PASSED);
         if (result < 0)
             return result;
     }

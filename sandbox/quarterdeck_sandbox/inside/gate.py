@@ -2,15 +2,16 @@
 
 The gate is our own code inside a sandbox that is already closed.  Its owner talks to it over one stream socket:
 
-    owner → gate   the order: 8 bytes of length, then its records (see `order`)
+    owner → gate   the order: 8 bytes of length, then its records (see `order`); with it, at most eight descriptors in
+                   which a process joins a control group by writing 0
     gate → owner   messages of listening sockets, when the order asks for any
     gate → owner   a report: lines `key value`, then an empty line; the kernel adds our credentials
     owner → gate   one byte: go.  End of file means that the owner is gone, or refuses
     gate → owner   the errno of an exec that failed; nothing when it worked
 
-A report of `failed ERRNO STEP` says at what it failed.  `sandbox/native` holds the same in C, which starts in a
-hundredth of the time and is used where it was built; the same tests hold both.  Only built-in and cheap modules are
-imported here: this is paid at every start.
+The report has a line `joined ERRNO` for each of those descriptors, with 0 for success; `failed ERRNO STEP` says at what
+the gate failed.  `sandbox/native` holds the same in C, which starts in a hundredth of the time and is used where it was
+built; the same tests hold both.  Only built-in and cheap modules are imported here: this is paid at every start.
 """
 
 import _signal  # `signal` brings enum along, which costs more than all the rest
@@ -29,6 +30,10 @@ EXIT_REFUSED = 125
 
 EXIT_NO_EXEC = 126
 EINVAL = 22
+
+FD_BYTES = 4
+MAX_ENTRANCES = 8
+"""Descriptors with an order: control groups have a hierarchy for each of three controllers, and one more."""
 
 LISTENERS_BATCH = 200
 """Descriptors a message; the kernel takes 253 (SCM_MAX_FD)."""
@@ -53,13 +58,14 @@ def main(control: "str | int", *streams: str) -> None:
     os.set_inheritable(control_fd, False)  # noqa: FBT003 - takes no keyword
     os.setsid()  # so that a signal to the group of the program reaches its children too, and nobody else
     owner = _socket.socket(fileno=control_fd)
-    order = _read_order(owner)
+    order, entrances = _read_order(owner)
+    joined = [_join(fd) for fd in entrances]
     _close_others(control_fd)
     step = ""
     try:
         for step in _prepare(order, owner):  # noqa: B007 - the last one is what failed
             pass
-        report = observe(order["probes"])
+        report = [("joined", error) for error in joined] + observe(order["probes"])
     except OSError as error:
         report = [("failed", f"{error.errno} {step}")]
     owner.sendall("".join(f"{key} {_one_line(value)}\n" for key, value in report).encode("utf-8", "replace") + b"\n")
@@ -75,18 +81,36 @@ def main(control: "str | int", *streams: str) -> None:
     os._exit(EXIT_NO_EXEC)
 
 
-def _read_order(control: "_socket.socket") -> "dict[str, Any]":
+def _read_order(control: "_socket.socket") -> "tuple[dict[str, Any], list[int]]":
+    """The order, and what came with it."""
     import order
 
-    size = int.from_bytes(_read(control, 8), "big")
+    head, ancillary, _, _ = control.recvmsg(8, _socket.CMSG_SPACE(MAX_ENTRANCES * FD_BYTES))
+    entrances = []
+    for level, kind, passed in ancillary:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            whole = range(0, len(passed) - FD_BYTES + 1, FD_BYTES)
+            entrances += [int.from_bytes(passed[at : at + FD_BYTES], sys.byteorder) for at in whole]
+    size = int.from_bytes(head + _read(control, 8 - len(head)), "big")
     if size > order.MAX_BYTES:
         os._exit(EXIT_REFUSED)
     data = _read(control, size)
     try:
-        decoded: dict[str, Any] = order.decode(data)
-        return decoded
+        return order.decode(data), entrances
     except ValueError:
         os._exit(EXIT_REFUSED)
+
+
+def _join(entrance: int) -> int:
+    """Join a control group; 0, or why not.
+
+    A process that moves itself waits for nothing, where its owner would wait for all processors to have seen it.
+    """
+    try:
+        os.write(entrance, b"0")
+    except OSError as error:
+        return error.errno or EINVAL
+    return 0
 
 
 def _read(control: "_socket.socket", size: int) -> bytes:
@@ -195,7 +219,9 @@ def open_listeners(control: "_socket.socket", pairs: "list[tuple[str, int]]") ->
         listener.listen(BACKLOG)
     yield "hand over what is listened on"
     for start in range(0, len(listeners), LISTENERS_BATCH):
-        batch = b"".join(one.fileno().to_bytes(4, sys.byteorder) for one in listeners[start : start + LISTENERS_BATCH])
+        batch = b"".join(
+            one.fileno().to_bytes(FD_BYTES, sys.byteorder) for one in listeners[start : start + LISTENERS_BATCH]
+        )
         control.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, batch)])
     for listener in listeners:
         listener.close()

@@ -20,6 +20,8 @@ One for `readonly` has
     open                       the only paths that stay writable, none within another; None leaves all as they are
     steps                      pairs (path, whether it is closed), parents first
     argv, oom_score            what is executed then; the score that all of it gets, or None
+
+One for the compiled `network`, which no module reads, is told by `encode_network`.
 """
 
 import _socket
@@ -27,7 +29,7 @@ import os
 
 TYPE_CHECKING = False  # the typing module costs more than an interpreter's start
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -42,10 +44,14 @@ RLIMIT, IDENTITY, LISTENER, CONFINE, LANDLOCK = b"LINCT"
 READ, WRITE, DEVICE, SECCOMP, SET_APART = b"RWVSX"
 OOM_SCORE, OWNER, SECRET, FIXED, LIMIT_SEEN = b"Oosfl"
 ALL_CLOSED, KEPT_OPEN, STEP = b"ZKY"
+SETTING, INTERFACE, MESSAGE = b"gim"
 
 TEXTS = (PROGRAM, ARGUMENT, VARIABLE, DIRECTORY, READ, WRITE, DEVICE, SECRET, FIXED, KEPT_OPEN)
 INTEGERS = {RLIMIT: 2, IDENTITY: 2} | dict.fromkeys((OPEN_FILES, LANDLOCK, OOM_SCORE, OWNER, LIMIT_SEEN), 1)
 """How many of them a record has."""
+
+NetlinkMessage = tuple[int, int, bytes, str]
+"""Protocol, place of an interface's index (0 for none), the message, words for a failure."""
 
 NEEDED = (PROGRAM, ARGUMENT, DIRECTORY, OWNER)
 
@@ -73,6 +79,27 @@ def encode_closing(closing: "dict[str, Any]") -> bytes:
         ValueError: as of `encode`.
     """
     return _joined(_records_of_closing(closing))
+
+
+def encode_network(
+    settings: "Iterable[tuple[str, str, bool]]", interface: str, messages: "Iterable[NetlinkMessage]"
+) -> bytes:
+    """An order for the compiled `network` as bytes.
+
+    Args:
+        settings: paths below /proc/sys with their values, and whether they are needed.
+        interface: the one whose index goes into messages; empty for none.
+        messages: sent one after another.
+
+    Raises:
+        ValueError: as of `encode`.
+    """
+    records = [(SETTING, bytes((needed,)) + _text(f"{path}={value}")) for path, value, needed in settings]
+    if interface:
+        records.append((INTERFACE, _text(interface)))
+    for protocol, index_at, message, words in messages:
+        records.append((MESSAGE, _integers(protocol, index_at, len(message)) + message + _text(words)))
+    return _joined(iter(records))
 
 
 def _joined(records: "Iterator[tuple[int, bytes]]") -> bytes:

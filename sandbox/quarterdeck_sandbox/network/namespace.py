@@ -9,9 +9,10 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,10 @@ import psutil
 from quarterdeck_protocol.addresses import Address, parse_address
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run.spawn import unnamed_file, with_death_signal
+from quarterdeck_sandbox.run.spawn import gate_command, unnamed_file, with_death_signal
+
+from .changes import LOOPBACK, AddAddress, NetworkChange, Setting, ip_batch, shell_script
+from .netlink import encode_changes
 
 _NS_GET_USERNS: Final = 0xB701
 """Of `linux/nsfs.h`: a descriptor of the user namespace that owns this one."""
@@ -30,7 +34,7 @@ _NS_GET_USERNS: Final = 0xB701
 _MAP_POLL_S: Final = 0.001
 """Between looks at whether users are mapped yet; bwrap does it within a few milliseconds, and tells nobody."""
 
-_OPEN_ALL_PORTS: Final = "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start"
+_OPEN_ALL_PORTS: Final = Setting("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
 
 _INFO_BYTES: Final = 4096
 """More than it ever says."""
@@ -38,6 +42,28 @@ _INFO_BYTES: Final = 4096
 
 class _Info(msgspec.Struct):
     child_pid: int = msgspec.field(name="child-pid")
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkChanges:
+    """Changes in their order, and both ways to have them made, each put together once."""
+
+    changes: Sequence[NetworkChange]
+
+    @cached_property
+    def order(self) -> bytes:
+        """For the compiled gate."""
+        return encode_changes(self.changes)
+
+    @cached_property
+    def script(self) -> str:
+        """For a shell; `$0` is `ip`."""
+        return shell_script(self.changes)
+
+    @cached_property
+    def batch(self) -> str:
+        """For the `ip` of that script."""
+        return ip_batch(self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +88,18 @@ class NetworkNamespace:
         """The path of the user namespace that owns it; empty where that is our own."""
         return f"/proc/self/fd/{self.owner_fd}" if self.owner_fd >= 0 else ""
 
+    async def change(self, machine: Machine, changes: NetworkChanges) -> None:
+        """Change it: by the compiled gate, or else by a shell and `ip`.
+
+        Raises:
+            LaunchError: `network_failed`, with what failed.
+        """
+        if machine.gate:
+            command = gate_command(machine.gate, "network", self.fd, self.owner_fd)
+            await self._carry_out(command, changes.order)
+        else:
+            await self.run(machine, "/bin/sh", "-c", changes.script, machine.ip, text=changes.batch)
+
     async def run(self, machine: Machine, *argv: str, text: str = "") -> None:
         """Run a command in it, with all capabilities over it and `text` on its standard input.
 
@@ -71,10 +109,13 @@ class NetworkNamespace:
         enter = [machine.nsenter, f"--net={self.path}", "--preserve-credentials"]
         if self.owner_path:
             enter.append(f"--user={self.owner_path}")
-        with os.fdopen(unnamed_file(text.encode())) as given:
+        await self._carry_out(with_death_signal(machine, [*enter, *argv]), text.encode())
+
+    async def _carry_out(self, argv: list[str], given: bytes) -> None:
+        with os.fdopen(unnamed_file(given)) as stdin:
             child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
-                with_death_signal(machine, [*enter, *argv]),
-                stdin=given,
+                argv,
+                stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=self.fds,
@@ -129,11 +170,10 @@ async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str]
     Raises:
         LaunchError: `network_failed`; `spawn_failed` when the process has ended.
     """
+    changes: list[NetworkChange] = [_OPEN_ALL_PORTS] if low_ports else []
+    changes += [AddAddress(LOOPBACK, parse_address(one)) for one in dict.fromkeys(addresses)]
     async with network_of(pid) as network:
-        if low_ports:
-            await network.run(machine, "/bin/sh", "-c", _OPEN_ALL_PORTS)
-        if given := "".join(f"address add {one} dev lo\n" for one in dict.fromkeys(addresses)):
-            await network.run(machine, machine.ip, "-batch", "-", text=given)
+        await network.change(machine, NetworkChanges(changes))
 
 
 async def child_pid_of(info: int) -> int:

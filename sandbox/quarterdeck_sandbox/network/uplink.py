@@ -17,13 +17,12 @@ one that is stopped gets a signal.  When it ends or hangs before, `lost` says so
 
 import os
 import signal
-import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 import anyio
@@ -34,13 +33,39 @@ from quarterdeck_sandbox.program.launch import LaunchError, words_of
 from quarterdeck_sandbox.run.processes import is_stopped
 from quarterdeck_sandbox.run.spawn import with_death_signal
 
-from .namespace import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of, own_addresses
+from .changes import (
+    AddAddress,
+    AddNeighbour,
+    AddPolicy,
+    AddRoute,
+    AskNobody,
+    NetworkChange,
+    Raise,
+    Refuse,
+    SetMtu,
+    Setting,
+)
+from .namespace import (
+    NetworkChanges,
+    NetworkNamespace,
+    child_pid_of,
+    exit_of,
+    how_it_ended,
+    network_of,
+    own_addresses,
+)
 
 INTERFACE: Final = "tap0"
 ADDRESS: Final = "10.0.2.100"
 GATEWAY: Final = "10.0.2.2"
 RESOLVER: Final = "10.0.2.3"
 """slirp's own addresses; pasta is told to use the same.  Behind the last, on port 53, is what this machine asks."""
+
+_ADDRESS: Final = IPv4Address(ADDRESS)
+_GATEWAY: Final = IPv4Address(GATEWAY)
+_RESOLVER: Final = IPv4Address(RESOLVER)
+_EVERYTHING: Final = IPv4Network("0.0.0.0/0")
+_DNS_PORT: Final = 53
 
 RESOLV_CONF: Final = f"nameserver {RESOLVER}\n"
 """What /etc/resolv.conf says inside; it works also where this machine's resolver is on its loopback or in its LAN."""
@@ -54,8 +79,8 @@ READY_S: Final = 5.0
 CLOSE_S: Final = 1.0
 """For its orderly end, before it is killed."""
 
-LOOK_S: Final = 5.0
-"""Between two looks at a helper that lives: whether it is stopped."""
+LOOK_S: Final = 10.0
+"""Between two looks at a helper that lives: whether it is stopped.  Its end is told at once."""
 
 STOPPED_LOOKS: Final = 2
 """So many in a row, and it is taken for lost; a helper that a machine's suspend stopped goes on at once."""
@@ -69,7 +94,7 @@ _TOLD_CHARS: Final = 300
 _KEEPER: Final = '"$@" & exec >&-; read -r _; kill -KILL $!'
 """Pasta cannot watch a pipe; a shell of less than a megabyte does, and ends it.  Woken by our end if it is stopped."""
 
-_LAY: Final = 'echo 1 2>/dev/null >/proc/sys/net/ipv4/conf/all/arp_notify; exec "$0" -batch -'
+_ANNOUNCE: Final = Setting("/proc/sys/net/ipv4/conf/all/arp_notify", "1", needed=False)
 """An interface that announces itself: slirp would otherwise lose the first answers while it asks who is there."""
 
 
@@ -168,8 +193,7 @@ async def connect(machine: Machine, child_pid: int, on_spawn: Callable[[], objec
                 if not told:
                     raise LaunchError("network_failed", f"{name} gave no network: {uplink.said or 'no output'}")
                 uplink.watch(told)
-                laid = _laid(own_addresses(), bool(machine.slirp4netns))
-                await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=laid)
+                await network.change(machine, _changes(own_addresses(), bool(machine.slirp4netns)))
     except BaseException as error:
         if uplink is not None:
             await uplink.close()
@@ -279,42 +303,38 @@ def _pasta(path: str, network: NetworkNamespace) -> list[str]:
 
 
 @lru_cache(4)
-def _laid(addresses: frozenset[Address], is_slirp: bool) -> str:
-    """What `ip -batch` is told on a machine with these addresses.
+def _changes(addresses: frozenset[Address], is_slirp: bool) -> NetworkChanges:
+    """What is laid in the network of a sandbox on a machine with these addresses.
 
     Made once: the zygote, which tries a helper out, leaves it to all its workers.  It takes a millisecond.
     """
     closed = closed_networks(addresses)
-    return _routes(closed) + ("" if is_slirp else _policies(closed))
+    return NetworkChanges((*_routes(closed), *(() if is_slirp else _policies(closed))))
 
 
-def _routes(closed: Sequence[IPv4Network]) -> str:
-    """The interface, its two neighbours, and what is refused, for `ip -batch`."""
-    return "\n".join(
-        (
-            f"link set {INTERFACE} addrgenmode none mtu {MTU}",
-            f"address add {ADDRESS}/32 dev {INTERFACE}",
-            f"link set {INTERFACE} up",
-            f"ntable change name arp_cache dev {INTERFACE} mcast_probes 0 ucast_probes 0 app_probes 0",
-            *(
-                f"neighbour replace {one} lladdr {_mac(one)} dev {INTERFACE} nud permanent"
-                for one in (GATEWAY, RESOLVER)
-            ),
-            *(f"route add {one} dev {INTERFACE} scope link src {ADDRESS}" for one in (GATEWAY, RESOLVER)),
-            *(f"route add unreachable {one}" for one in closed),
-            f"route add default via {GATEWAY} dev {INTERFACE} src {ADDRESS}",
-            "",
-        )
-    )
+def _routes(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
+    """The interface, its two neighbours, and what is refused."""
+    yield _ANNOUNCE
+    yield SetMtu(INTERFACE, MTU)
+    yield AddAddress(INTERFACE, _ADDRESS)
+    yield Raise(INTERFACE)
+    yield AskNobody(INTERFACE)
+    for one in (_GATEWAY, _RESOLVER):
+        yield AddNeighbour(INTERFACE, one, _hardware(one))
+        yield AddRoute(IPv4Network(one), INTERFACE, _ADDRESS)
+    for network in closed:
+        yield Refuse(network)
+    yield AddRoute(_EVERYTHING, INTERFACE, _ADDRESS, _GATEWAY)
 
 
-def _policies(closed: Sequence[IPv4Network]) -> str:
-    """Policies of the kernel's IPsec, for `ip -batch`: they refuse a bound socket, too, whatever its route."""
-    asked = (f"dst {RESOLVER}/32 proto {kind} dport 53 dir out priority 1 action allow" for kind in ("udp", "tcp"))
-    refused = (f"dst {one} dir out priority 2 action block" for one in closed)
-    return "".join(f"xfrm policy add {words}\n" for words in (*asked, *refused))
+def _policies(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
+    """Policies of the kernel's IPsec: they refuse a bound socket, too, whatever its route."""
+    for protocol in ("udp", "tcp"):
+        yield AddPolicy(IPv4Network(_RESOLVER), 1, allows=True, protocol=protocol, port=_DNS_PORT)
+    for network in closed:
+        yield AddPolicy(network, 2, allows=False)
 
 
-def _mac(address: str) -> str:
+def _hardware(address: IPv4Address) -> bytes:
     """How slirp makes up the hardware address of one of its own; pasta takes any."""
-    return ":".join(f"{byte:02x}" for byte in (0x52, 0x55, *socket.inet_aton(address)))
+    return b"\x52\x55" + address.packed

@@ -118,10 +118,10 @@ def _choose_network(policy: PolicyValues, machine: Machine, tier: Tier) -> Netwo
         remedy = _get_internet(machine) if wanted is NetworkMode.INTERNET else _get_network(machine)
         _refuse(f'the network {named} cannot be had here: {remedy}, or say "network": "full" to leave it open')
     low = [route for route in routes_of(wanted) if route.port < FIRST_FREE_PORT]
-    if low and machine.euid != 0 and not machine.nsenter:
+    if low and machine.euid != 0 and not (machine.gate or machine.nsenter):
         _refuse(f"{low[0]}: a port below {FIRST_FREE_PORT} needs nsenter (apt install util-linux)")
     literal = [route for route in routes_of(wanted) if route.needs_address]
-    if literal and not (machine.nsenter and machine.ip):
+    if literal and not machine.changes_networks:
         _refuse(f"{literal[0]}: an address needs nsenter and ip (apt install util-linux iproute2), a name does not")
     return wanted
 

@@ -140,6 +140,7 @@ class UsageMeter:
         peak: the most that any look has seen, of each; None before the first.
         tmpfs: what its temporary filesystems in memory hold, as far as it can be told.
         walked: what its directories for temporary files hold.
+        relies_on_looks: whether nothing but looks at its processes keeps one of its limits.
 
     Processes between the topmost one and the program (a bubblewrap, a reaper) are ours: they belong to the tree, for
     what they reap was the program's, but their memory and their number are not counted.
@@ -149,6 +150,7 @@ class UsageMeter:
         self.present: Usage | None = None
         self.peak: Usage | None = None
         self.tmpfs = self.walked = DiskUse()
+        self.relies_on_looks = _relies_on_looks(tree, limits)
         self._tree = tree
         self._limits = limits
         self._started_at = now
@@ -158,14 +160,6 @@ class UsageMeter:
         self._cpu_s = self._ended_cpu_s = 0.0
         self._acquitted_at = self._acquitted_bytes = 0.0
         self._most_bytes = 0
-
-    @property
-    def relies_on_looks(self) -> bool:
-        """Whether nothing but looks at its processes keeps one of its limits."""
-        limits, enforced = self._limits, self._tree.enforced
-        if limits.wall_s is not None or limits.cpu_s is not None:
-            return True
-        return any(getattr(limits, name) is not None and name not in enforced for name in ("memory_bytes", "processes"))
 
     def look(self, processes: Mapping[int, Process], children: Mapping[int, list[int]], now: float) -> Verdict:
         """Judge the tree after one look at all processes of the machine, `children` by parent; `now` in seconds."""
@@ -234,6 +228,13 @@ class UsageMeter:
         if limit is None or found <= limit or "memory_bytes" in self._tree.enforced:
             return False
         return now >= self._acquitted_at + RECONFIRM_S or found > self._acquitted_bytes * REGROWN
+
+
+def _relies_on_looks(tree: ProcessTree, limits: LimitValues) -> bool:
+    if limits.wall_s is not None or limits.cpu_s is not None:
+        return True
+    kept = (("memory_bytes", limits.memory_bytes), ("processes", limits.processes))
+    return any(most is not None and name not in tree.enforced for name, most in kept)
 
 
 def family(processes: Mapping[int, Process]) -> dict[int, list[int]]:

@@ -55,6 +55,11 @@ class Cgroups:
     controllers: dict[str, str] = field(default_factory=dict)
     legacy: frozenset[str] = frozenset()
 
+    @property
+    def limits_unified(self) -> bool:
+        """Whether a limit is kept by version 2."""
+        return not self.legacy.issuperset(self.controllers)
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -70,7 +75,7 @@ class Machine:
             takes their place, and `gate_why` says why.
         closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
         pasta: its path if it was seen to work, else empty; likewise `slirp4netns`.
-        nsenter: its path, or empty; needed to close private ranges, as is `ip`.
+        nsenter: its path, or empty; with `ip` it changes networks where there is no compiled gate (`changes_networks`).
         setpriv: path of one that sets death signals; empty where it is another, absent, or the gate does it.
         uplink_why: why neither pasta nor slirp4netns can be used though one is there.
         sysctls: values of the kernel settings that matter, absent ones left out.
@@ -111,7 +116,12 @@ class Machine:
     def gives_internet(self) -> bool:
         """Whether the network mode `internet` can be had."""
         bubblewrap = self.bubblewrap.works and self.bubblewrap.makes_network
-        return bubblewrap and bool(self.pasta or self.slirp4netns) and bool(self.nsenter and self.ip)
+        return bubblewrap and bool(self.pasta or self.slirp4netns) and self.changes_networks
+
+    @property
+    def changes_networks(self) -> bool:
+        """Whether a sandbox's network can get addresses and routes from outside: by the gate, or by programs."""
+        return bool(self.gate or (self.nsenter and self.ip))
 
     def capped(self, tier: Tier) -> Self:
         """The same machine as if nothing stronger than `tier` worked: how a weaker one is tried out."""

@@ -8,8 +8,9 @@ method raises for what the machine refuses.  Nothing here starts or waits for a 
 import os
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Final, Self
 
@@ -72,11 +73,31 @@ class Cgroup:
                 group.enforced |= {_LIMIT[CONTROLLERS[controller]]}
         return group
 
-    def join(self, pid: int) -> None:
-        """Move the process (and what it starts from now on) into the group; a failure is noted in `unmet`."""
+    @contextmanager
+    def entrances(self) -> Iterator[dict[Path, int]]:
+        """Descriptors by which a process joins itself, and what it starts from then on: it writes 0 to each.
+
+        In version 1 that is instant, by the file for threads, which for a process of one thread is the same.  Who moves
+        another process waits some ten milliseconds, and holds up all that forks, executes or ends meanwhile; as does in
+        version 2 who moves itself.
+        """
+        with ExitStack() as cleanup:
+            found: dict[Path, int] = {}
+            for place in self._places():
+                with suppress(OSError):  # `join` says it
+                    is_legacy = any(self._of[name] == place for name in self._legacy)
+                    fd = os.open(place / ("tasks" if is_legacy else "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+                    cleanup.callback(os.close, fd)
+                    found[place] = fd
+            yield found
+
+    def join(self, pid: int, joined: Collection[Path] = ()) -> None:
+        """Move the process into the group, but for the directories that it has `joined`; `unmet` notes a failure."""
         for place in self._places():
+            if place in joined:
+                continue
             try:
-                (place / "cgroup.procs").write_text(str(pid))
+                _write(place / "cgroup.procs", str(pid))
             except OSError as error:
                 self._fail(place, f"process {pid} cannot join {place}: {error.strerror}")
 
@@ -185,7 +206,7 @@ def _settings(limits: LimitValues) -> dict[str, _Settings]:
 def _set(file: Path, wanted: str) -> str | None:
     """Why the value is not in force; None when it is."""
     try:
-        file.write_text(wanted)
+        _write(file, wanted)
     except OSError as error:
         return f"{file} cannot be written: {error.strerror}"
     found = _read(file)
@@ -200,9 +221,15 @@ def _is_as_strict(found: str, wanted: str) -> bool:
     )
 
 
+def _write(file: Path, text: str) -> None:
+    with FileIO(file, "w") as raw:  # the kernel takes one value, at once
+        raw.write(text.encode())
+
+
 def _read(file: Path) -> str:
     try:
-        return file.read_text().strip()
+        with FileIO(file) as raw:
+            return raw.readall().decode().strip()
     except OSError:
         return ""
 
@@ -222,7 +249,7 @@ def _members(place: Path) -> set[int]:
 def _kill(place: Path) -> None:
     if (place / "cgroup.kill").exists():
         with suppress(OSError):
-            (place / "cgroup.kill").write_text("1")
+            _write(place / "cgroup.kill", "1")
         return
     for pid in _members(place) - {0}:
         with suppress(ProcessLookupError, PermissionError):

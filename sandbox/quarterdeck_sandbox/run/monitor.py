@@ -30,9 +30,9 @@ MONITOR_TICK_S: Final = 0.5
 beyond a limit; a look at the processes of 50 trees costs some five milliseconds, so that 2 Hz is a hundredth of a core.
 """
 
-KEPT_TICK_S: Final = 2.0
+KEPT_TICK_S: Final = 4.0
 """The same while the kernel itself keeps the limits on the processes of all trees: then a look is for their files in
-memory, and for who wants to know.  Forty idle servers cost a quarter so."""
+memory, and for who wants to know.  Forty idle servers cost an eighth so."""
 
 TMPFS_S: Final = 2.0
 """Between two looks at one tree's filesystems in memory; their mounts have a size, only their inodes have none."""

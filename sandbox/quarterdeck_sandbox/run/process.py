@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -216,7 +217,8 @@ class ConfinedProcess:
     def kill(self) -> None:
         """Kill the whole tree at once."""
         if self._child.returncode is None:
-            self.look()
+            with suppress(Exception):  # what it has used is for its dossier; that it ends matters more
+                self.look()
             self._resources.kill()
 
     def kill_for(self, limit: str) -> None:

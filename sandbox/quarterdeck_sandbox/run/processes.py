@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -110,18 +110,31 @@ def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> DiskUse:
 
 def threads_of(uid: int) -> int:
     """How many threads the processes of a user have (Linux): what counts against its limit of processes."""
-    count = 0
+    return sum(threads for owner, threads in _owners() if owner == uid)
+
+
+def real_users() -> set[int]:
+    """The real users of all processes that can be seen (Linux)."""
+    return {owner for owner, _ in _owners()}
+
+
+def _owners() -> Iterator[tuple[int, int]]:
+    """The real user and the number of threads of every process that can be seen."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
-            with open(f"/proc/{name}/status", "rb", buffering=0) as file:
-                found = _OWNER.search(file.read(_SUMMARY_BYTES))
+            fd = os.open(f"/proc/{name}/status", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             continue  # it has ended
-        if found is not None and int(found[1]) == uid:
-            count += int(found[2])
-    return count
+        try:
+            found = _OWNER.search(os.read(fd, _SUMMARY_BYTES))
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
+        if found is not None:
+            yield int(found[1]), int(found[2])
 
 
 def waited_s(pid: int) -> float:

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from enum import Enum
 from functools import partial
@@ -193,9 +193,10 @@ class GateChannel:
         if hasattr(socket, "SO_PASSCRED"):
             self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
-    async def send_order(self, order: bytes) -> None:
-        """Send the whole order, as `inside/order` encodes it."""
-        await self._send(len(order).to_bytes(8, "big") + order)
+    async def send_order(self, order: bytes, entrances: Collection[int] = ()) -> None:
+        """Send the whole order, as `inside/order` encodes it, with the entrances of control groups to be joined."""
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", entrances))] if entrances else []
+        await self._send(len(order).to_bytes(8, "big") + order, passed)
 
     async def receive_listeners(self, count: int) -> list[socket.socket]:
         """The listening sockets that the order asked for, in its order; fewer when the gate reports a failure instead.
@@ -262,11 +263,12 @@ class GateChannel:
             return b"", []  # it ended without reading all that we said
         return data, ancillary
 
-    async def _send(self, data: bytes) -> None:
+    async def _send(self, data: bytes, passed: "Sequence[tuple[int, int, array.array[int]]]" = ()) -> None:
         view = memoryview(data)
         while view:
             try:
-                view = view[self._ours.send(view) :]
+                view = view[self._ours.sendmsg((view,), passed) :]
+                passed = ()
             except BlockingIOError:
                 await anyio.wait_writable(self._ours)
             except OSError as error:

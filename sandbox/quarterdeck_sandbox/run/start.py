@@ -1,7 +1,7 @@
 """Start a confinement: spawn it by its tier, prepare it from outside while it is blocked, judge, let it go.
 
-    bubblewrap   bwrap makes the namespaces and blocks · control group, uplink · mounts · gate · program
-    the others   reaper · gate, which confines itself · control group · program
+    bubblewrap   bwrap makes the namespaces and blocks · uplink · mounts · gate, which joins a control group · program
+    the others   reaper · gate, which joins a control group and confines itself · program
 
 Whatever fails on the way leaves nothing behind.  Must be called from a thread that lives as long as the process
 should: the death signal is tied to the spawning thread (bubblewrap issue 692).
@@ -13,9 +13,11 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import replace
 from io import FileIO
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -168,8 +170,6 @@ async def _prepare_bubblewrap(
         except ProcessLookupError:
             raise LaunchError("spawn_failed", "it ended") from None
         await connecting.begin()
-        # The kernel takes some ten milliseconds to move a process, and this only waits: the helper starts meanwhile.
-        _limit(confinement, resources, resources.init_pid)
         low_ports = confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes)
         addresses = [route.address for route in confinement.routes if route.needs_address]
         if low_ports or addresses:
@@ -192,8 +192,11 @@ async def _through_the_gate(
     child: subprocess.Popen[bytes],
 ) -> ConfinedProcess:
     gate.theirs.close()
+    resources.cgroup = group = _group(confinement)
+    opened: AbstractContextManager[Mapping[Path, int]] = group.entrances() if group else nullcontext({})
     try:
-        await gate.send_order(order)
+        with opened as entrances:
+            await gate.send_order(order, entrances.values())
         listeners = await gate.receive_listeners(len(confinement.routes))
         if listeners:
             resources.relay = Relay(confinement.routes, listeners)
@@ -202,10 +205,12 @@ async def _through_the_gate(
         raise LaunchError(error.code, f"{error}: {_last_words(child)}") from error
     if report is None:
         raise LaunchError("spawn_failed", f"the sandbox ended before its program began: {_last_words(child)}")
+    unmet: dict[Property, str] = {}
+    if group is not None:
+        told = zip(entrances, report.facts.get("joined", ()), strict=False)
+        group.join(report.pid, {place for place, error in told if error == "0"})
+        unmet = group.unmet
     await connecting.done()
-    if confinement.tier is not Tier.BUBBLEWRAP:
-        _limit(confinement, resources, report.pid)
-    unmet: dict[Property, str] = resources.cgroup.unmet if resources.cgroup else {}
     receipt = observe_receipt(confinement, report, _our_namespaces(), unmet)
     if resources.relay is not None:
         resources.relay.start()
@@ -257,11 +262,15 @@ class _Connecting:
         resources.uplink = await connect(self._confinement.machine, resources.init_pid, spawned.set)
 
 
-def _limit(confinement: Confinement, resources: SandboxResources, pid: int) -> None:
-    if confinement.machine.cgroups.controllers or confinement.machine.cgroups.unified:
-        name = f"qd-{os.getpid()}-{secrets.token_hex(4)}"
-        resources.cgroup = Cgroup.create(confinement.machine.cgroups, name, confinement.limits)
-        resources.cgroup.join(pid)
+def _group(confinement: Confinement) -> Cgroup | None:
+    """A control group for the limits, where there are any."""
+    cgroups = confinement.machine.cgroups
+    if confinement.tier is Tier.BUBBLEWRAP and not cgroups.limits_unified:
+        # Of use for its end alone, which the process namespace sees to: and to join it would take ten milliseconds.
+        cgroups = replace(cgroups, unified="")
+    if not (cgroups.controllers or cgroups.unified):
+        return None
+    return Cgroup.create(cgroups, f"qd-{os.getpid()}-{secrets.token_hex(4)}", confinement.limits)
 
 
 def _order(confinement: Confinement) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, UnixUser
 from quarterdeck_sandbox.program.launch import LaunchError
+
+from .processes import real_users
 
 GIVEN_S: Final = 60.0
 """For how long a user that was chosen is nobody else's, until its home says so."""
@@ -204,8 +204,7 @@ class _InUse:
         """All but those of this home."""
         folder, now = str(home.parent.parent), time.monotonic()
         if folder != self.folder or now - self.at >= IN_USE_S:
-            processes = psutil.process_iter(["uids"])
-            self.uids = {process.info["uids"].real for process in processes if process.info["uids"]}
+            self.uids = real_users()
             # A server that does not run now keeps its user all the same: its home is that user's.
             for other in home.parent.parent.glob(f"*/{home.name}"):
                 with suppress(FileNotFoundError):  # one that was temporary

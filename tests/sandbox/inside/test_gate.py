@@ -7,7 +7,7 @@ import resource
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,19 +32,25 @@ class Owner:
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self.control, self.process = control, process
 
-    def say(self, order: dict[str, Any]) -> None:
-        """Hand it the order."""
+    def say(self, order: dict[str, Any], entrances: Sequence[int] = ()) -> None:
+        """Hand it the order, and what it is to join."""
         data = encode(order)
-        self.control.sendall(len(data).to_bytes(8, "big") + data)
+        head = len(data).to_bytes(8, "big")
+        sent = socket.send_fds(self.control, [head[:3]], entrances) if entrances else 0
+        self.control.sendall(head[sent:] + data)
 
     def hear_report(self) -> dict[str, str]:
         """What it found, by key."""
+        return dict(line.partition(" ")[::2] for line in self.hear_lines())
+
+    def hear_lines(self) -> list[str]:
+        """What it found."""
         data = b""
         while b"\n\n" not in data:
             piece = self.control.recv(65536)
             assert piece, self.process.communicate()
             data += piece
-        return dict(line.partition(" ")[::2] for line in data.decode().splitlines() if line)
+        return [line for line in data.decode().splitlines() if line]
 
     def let_go(self) -> bytes:
         """The errno that it says, if it does."""
@@ -109,6 +115,31 @@ def test_a_program_begins_as_it_would_under_a_shell(gate: Gates) -> None:
     assert seen_by_a_program(gate, "cmdline").split("\0")[:2] == ["own-name", "/proc/self/cmdline"]
     assert seen_by_a_program(gate, "environ", env={"ONLY": "this"}) == "ONLY=this\0"
     assert not ignored_signals(seen_by_a_program(gate, "status")) & {signal.SIGPIPE, signal.SIGXFSZ}
+
+
+@linux
+def test_it_joins_what_comes_with_its_order_before_it_reports_and_says_how(gate: Gates, tmp_path: Path) -> None:
+    """A server would run outside of the groups that limit it, or hold what leads into them."""
+    place = tmp_path / "tasks"
+    place.touch()
+    with open(place, "ab") as entrance, open(place, "rb") as closed, gate() as owner:
+        owner.say(order("/bin/ls", argv=["ls", "/proc/self/fd"]), [entrance.fileno(), closed.fileno()] * 3)
+        lines = owner.hear_lines()
+        assert lines[:6] == ["joined 0", f"joined {errno.EBADF}"] * 3
+        assert place.read_text() == "000"
+        assert owner.let_go() == b""
+        status, out = owner.end()
+    assert (status, out.split()) == (0, ["0", "1", "2", "3"])  # the last is its own, of the listing
+
+
+@linux
+def test_it_takes_no_more_than_eight(gate: Gates, tmp_path: Path) -> None:
+    """It would write beside its room for them."""
+    place = tmp_path / "tasks"
+    with open(place, "ab") as entrance, gate() as owner:
+        owner.say(order("/bin/true"), [entrance.fileno()] * 20)
+        assert [line for line in owner.hear_lines() if line.startswith("joined")] == ["joined 0"] * 8
+    assert place.read_text() == "0" * 8
 
 
 @linux

@@ -1,5 +1,6 @@
 """Wheels: for one platform with the gate in them, for all without; made from a checkout, and from its sdist."""
 
+import ctypes
 import os
 import platform
 import sys
@@ -17,6 +18,9 @@ from quarterdeck_sandbox.inside import compiled
 ROOT = Path(__file__).resolve().parents[3]
 
 GATE = "quarterdeck_sandbox/inside/quarterdeck-gate"
+
+PAGES = "quarterdeck_worker/quarterdeck-pages.so"
+"""The workers' library."""
 
 pytest.importorskip("hatchling")
 
@@ -42,6 +46,8 @@ def test_an_sdist_holds_the_source_and_no_program(unpacked: Path) -> None:
     sources = sorted(path.name for path in (ROOT / "sandbox/native").iterdir() if path.is_file())
     assert sorted(path.name for path in (unpacked / "sandbox/native").iterdir()) == sources
     assert not (unpacked / "sandbox" / GATE).exists()
+    assert (unpacked / "worker/native/pages.c").exists()
+    assert not (unpacked / "worker" / PAGES).exists()
 
 
 @LINUX_ONLY
@@ -57,6 +63,7 @@ def test_a_wheel_of_an_sdist_is_for_its_platform_with_a_gate_that_runs(unpacked:
         # As an installer does it, which keeps that it is a program.
         assert archive.getinfo(GATE).external_attr >> 16 & 0o777 == 0o755
         gate = Path(archive.extract(GATE, tmp_path))
+        assert ctypes.CDLL(archive.extract(PAGES, tmp_path)).give_back
     gate.chmod(0o755)
     assert output(gate, "version").strip() == compiled.version(machine)
 
@@ -66,7 +73,7 @@ def test_without_a_compiler_the_wheel_is_for_every_platform(unpacked: Path, tmp_
     wheel = build(tmp_path, "wheel", unpacked, {**os.environ, "CC": "/no/such/compiler"})
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
-        assert GATE not in archive.namelist()
+        assert {GATE, PAGES}.isdisjoint(archive.namelist())
         assert "quarterdeck_sandbox/inside/gate.py" in archive.namelist()
 
 
@@ -79,14 +86,16 @@ def test_an_editable_install_compiles_where_it_can(
     compiler: str, is_there: bool, unpacked: Path, tmp_path: Path
 ) -> None:
     """A developer's servers would start with interpreters; or the README's second command would fail."""
-    gate = unpacked / "sandbox" / GATE
+    gate, pages = unpacked / "sandbox" / GATE, unpacked / "worker" / PAGES
     gate.unlink(missing_ok=True)
+    pages.unlink(missing_ok=True)
     code = f"import hatchling.build; hatchling.build.build_editable({str(tmp_path)!r})"
     output(sys.executable, "-c", code, cwd=unpacked, env={**os.environ, "CC": compiler})
     [wheel] = tmp_path.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert gate.exists() is is_there
+    assert gate.exists() is pages.exists() is is_there
     gate.unlink(missing_ok=True)
+    pages.unlink(missing_ok=True)
 
 
 def test_where_a_gate_is_required_a_wheel_without_one_is_an_error(unpacked: Path, tmp_path: Path) -> None:

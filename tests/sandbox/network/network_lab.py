@@ -175,6 +175,7 @@ def machine_of(helper: str) -> Any:
         nsenter=found["nsenter"],
         ip=found["ip"],
         setpriv=found["setpriv"] if os.environ.get("LAB_SETPRIV") != "none" else "",
+        gate=os.environ["LAB_GATE"],
         **{helper: shutil.which(helper)},
     )
 

@@ -11,10 +11,11 @@ from typing import Any, Final
 import pytest
 from support.processes.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
 from support.processes.running import run
+from support.sandbox.gates import GATES
 from support.sandbox.machine_facts import NO_ROOT, not_installed
 
 from quarterdeck_protocol.addresses import parse_address
-from quarterdeck_sandbox.network.uplink import _laid
+from quarterdeck_sandbox.network.uplink import _changes
 
 from .network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
@@ -22,6 +23,13 @@ LAB: Final = Path(__file__).with_name("network_lab.py")
 PATIENCE_S: Final = 120.0
 
 WAYS: Final = [(who, helper) for who in Identity for helper in ("slirp4netns", "pasta")]
+
+
+@pytest.fixture(scope="module", params=GATES)
+def gate(request: pytest.FixtureRequest) -> str:
+    """What lays the network: the compiled gate, or programs where there is none."""
+    path: str = request.param
+    return path
 
 
 @cache
@@ -52,14 +60,14 @@ class Played:
 
 
 @pytest.fixture(scope="module", params=WAYS, ids="-".join)
-def played(request: pytest.FixtureRequest) -> Played:
+def played(request: pytest.FixtureRequest, gate: str) -> Played:
     """All scenes, in one world; skips where none can be played."""
     who, helper = request.param
     if reason := no_world() or who.missing or not_installed(helper):
         pytest.skip(reason)
     is_user = who is Identity.USER
     argv = ["unshare", "--mount", "--net", sys.executable, str(LAB), helper, plain_python()]
-    env = {**os.environ, **(quarterdeck_for_others().env if is_user else {})}
+    env = {**os.environ, "LAB_GATE": gate, **(quarterdeck_for_others().env if is_user else {})}
     done = run(*argv, *([str(USER_UID)] if is_user else []), env=env, within_s=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return Played(dict(map(json.loads, done.stdout.splitlines())), done.stderr)
@@ -124,6 +132,6 @@ def test_an_address_that_this_machine_gets_later_is_refused_from_then_on() -> No
     """What is laid is kept for all workers: a server would reach this machine by an address that came after it."""
     before, after = (frozenset({parse_address("203.0.113.7"), *more}) for more in ((), {parse_address("203.0.113.9")}))
     for is_slirp in (True, False):
-        assert "203.0.113.9" not in _laid(before, is_slirp)
-        assert "unreachable 203.0.113.9/32" in _laid(after, is_slirp)
-    assert "xfrm" in _laid(before, False)  # noqa: FBT003 - a pasta's
+        assert "203.0.113.9" not in _changes(before, is_slirp).batch
+        assert "unreachable 203.0.113.9/32" in _changes(after, is_slirp).batch
+    assert "xfrm" in _changes(before, False).batch  # noqa: FBT003 - a pasta's

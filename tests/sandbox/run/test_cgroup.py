@@ -251,6 +251,33 @@ async def test_killing_reaches_what_left_its_session_and_the_group_can_be_remove
         assert not any(entry.is_dir() for entry in os.scandir(unified))
 
 
+async def test_a_process_joins_by_itself_and_is_not_moved_again(legacy: Cgroups) -> None:
+    """Each start would wait for all processors, and hold up what else forks, executes or ends."""
+    script = (
+        "import sys\n"
+        "for fd in sys.argv[1:]: open(int(fd), 'w').write('0')\n"
+        "print('joined', flush=True); sys.stdin.readline()"
+    )
+    async with made(legacy) as group:
+        with group.entrances() as entrances:
+            fds = tuple(entrances.values())
+            with python_child(script, *map(str, fds), pass_fds=fds) as child:
+                assert child.read_line() == b"joined"
+                assert len(entrances) == 3
+                for place in entrances:
+                    assert (place / "cgroup.procs").read_text() == f"{child.process.pid}\n"
+                group.join(pid_of_nobody(), entrances)
+                assert group.unmet == {}
+                child.write(b"\n")
+
+
+def test_what_cannot_be_entered_has_no_entrance(tmp_path: Path) -> None:
+    """The start would fail for a limit that is only wished for."""
+    group = Cgroup.create(delegated(tmp_path), "qd-1-ab", LIMITS)
+    with group.entrances() as entrances:
+        assert entrances == {}
+
+
 async def test_a_process_that_cannot_join_is_reported(legacy: Cgroups) -> None:
     """Its tree would run without the limits that its receipt names."""
     async with made(legacy) as group:

@@ -243,6 +243,21 @@ async def test_a_server_that_ignores_that_too_is_killed_with_its_children(tier_h
         await eventually_async(lambda: not any(is_running(child.pid) for child in children))
 
 
+async def test_one_that_cannot_be_looked_at_is_killed_all_the_same(
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server would run on because its memory cannot be read."""
+
+    def fail(_: ConfinedProcess) -> None:
+        raise ValueError("no such line in its status")
+
+    async with running(tier_home, DEAF) as process:
+        await line(process)
+        monkeypatch.setattr(ConfinedProcess, "look", fail)
+        process.kill()
+        assert await process.wait() == -signal.SIGKILL
+
+
 async def test_the_children_of_a_server_that_went_politely_are_killed(tier_home: TierHome) -> None:
     """A server's helper would outlive it."""
     async with running(tier_home, "/bin/sleep 1000 & echo ready; read line; exit 0") as process:

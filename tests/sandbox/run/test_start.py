@@ -2,7 +2,10 @@
 
 import os
 import socket
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
@@ -18,12 +21,16 @@ from support.sandbox.confinements import (
     run,
     this_machine,
 )
+from support.sandbox.gates import GATES
 from support.sandbox.machine_facts import ROOT_ONLY
 
-from quarterdeck_protocol.policy_values import LimitValues, Property
+from quarterdeck_protocol.policy_values import LimitValues, Property, Tier
+from quarterdeck_sandbox.doctor.trials import try_cgroups
 from quarterdeck_sandbox.policy.host_names import Route
+from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.run.cgroup import Cgroup
 from quarterdeck_sandbox.run.spawn import INTERPRETER, Stdio
 from quarterdeck_sandbox.run.start import start
 
@@ -163,5 +170,52 @@ async def test_a_network_that_cannot_be_made_is_not_taken_for_a_broken_bubblewra
     """The user would be told to mend bubblewrap, and `network_failed` would never be seen."""
     made = tier_home.shell("true", routes=(Route("127.0.0.1", 1, "127.64.0.1"),), identity=None)
     with leaves_nothing(), pytest.raises(LaunchError, match="the sandbox's network could not be made") as caught:
-        await start(replace(made, machine=replace(made.machine, nsenter="/bin/false")))
+        await start(replace(made, machine=replace(made.machine, gate="", nsenter="/bin/false")))
     assert caught.value.code == "network_failed"
+
+
+@pytest.fixture
+def groups() -> Cgroups:
+    """This machine's control groups; skips where there are none of ours."""
+    found = try_cgroups(os.geteuid())
+    if not found.controllers:
+        pytest.skip("no control groups that we may write to")
+    return found
+
+
+def controllers_of(text: str) -> set[str]:
+    """In whose groups of ours a process is, by its /proc/PID/cgroup; of version 2 by an empty name."""
+    lines = (line.split(":", 2) for line in text.splitlines())
+    return {name for _, names, path in lines if f"/qd-{os.getpid()}-" in path for name in names.split(",")}
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("is_closed", [False, True], ids=["by itself", "moved"])
+async def test_a_program_begins_in_its_control_group(
+    tier_home: TierHome, groups: Cgroups, gate: str, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
+) -> None:
+    """What it takes with its first instructions would be nobody's; also where it cannot join by itself."""
+    entrances, join, moved = Cgroup.entrances, Cgroup.join, []
+
+    @contextmanager
+    def closed(group: Cgroup) -> Iterator[dict[Path, int]]:
+        with entrances(group) as found, open(os.devnull, "rb") as nothing:
+            yield dict.fromkeys(found, nothing.fileno())
+
+    def noted(group: Cgroup, pid: int, joined: Collection[Path]) -> None:
+        moved.extend(set(group._places()) - set(joined))
+        join(group, pid, joined)
+
+    if is_closed:
+        monkeypatch.setattr(Cgroup, "entrances", closed)
+    monkeypatch.setattr(Cgroup, "join", noted)
+    made = tier_home.shell("cat /proc/self/cgroup")
+    made = replace(made, machine=replace(made.machine, gate=gate, cgroups=groups))
+    with leaves_nothing():
+        status, out, _ = await run(made)
+    assert status == 0
+    expected = {name if name in groups.legacy else "" for name in groups.controllers}
+    # A group without limits is of use for its end alone, which a process namespace sees to.
+    ends = {""} if groups.unified and tier_home.tier is not Tier.BUBBLEWRAP else set()
+    assert controllers_of(out) == expected | ends
+    assert bool(moved) is is_closed

@@ -5,7 +5,6 @@ import pwd
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.sandbox.machine_facts import ROOT_ONLY
@@ -93,17 +92,10 @@ def test_a_home_keeps_its_user_whoever_runs(tmp_path: Path) -> None:
     assert choose_user(Path(owned(tmp_path / "other", ALICE)), ()).uid != ALICE
 
 
-class Running:
-    """A process under a user, as psutil tells."""
-
-    def __init__(self, uid: int) -> None:
-        self.info: dict[str, Any] = {"uids": type("Uids", (), {"real": uid})()}
-
-
 def test_a_user_who_runs_something_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two servers would share a user, and a limit on processes."""
     first = unix_user._unused_uid(tmp_path, unix_user._InUse())
-    monkeypatch.setattr(unix_user.psutil, "process_iter", lambda attrs: [Running(first)])
+    monkeypatch.setattr(unix_user, "real_users", lambda: {first})
     assert unix_user._unused_uid(tmp_path, unix_user._InUse()) not in (first, 0)
 
 
@@ -130,8 +122,7 @@ def test_a_user_that_was_just_chosen_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_machine_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The four thousandth server would loop for ever, or share a user."""
-    everybody = [Running(uid) for uid in range(FIRST_UID, LAST_UID + 1)]
-    monkeypatch.setattr(unix_user.psutil, "process_iter", lambda attrs: everybody)
+    monkeypatch.setattr(unix_user, "real_users", lambda: set(range(FIRST_UID, LAST_UID + 1)))
     with pytest.raises(LaunchError, match="stop some"):
         unix_user._unused_uid(tmp_path, unix_user._InUse())
 

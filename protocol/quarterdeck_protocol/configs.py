@@ -48,6 +48,19 @@ class TrustMode(StrEnum):
     """Always."""
 
 
+class AskMode(StrEnum):
+    """What becomes of a server's questions to its callers: elicitation, sampling, roots."""
+
+    ALLOW = "allow"
+    """All reach the client, with the server named; one that asks for a secret says so."""
+
+    LABEL = "label"
+    """The same, but one that asks for a secret is declined."""
+
+    DENY = "deny"
+    """None does: the server is told that nobody can be asked."""
+
+
 class ServerScope(StrEnum):
     """Who has one process of a server together."""
 
@@ -148,11 +161,13 @@ class _ServerConfig(FrozenModel):
     Attributes:
         protocol: the one revision that is spoken with it; what both know best when absent.
         scope: who has one process of it together.
+        ask: what becomes of what it asks its callers.
     """
 
     id: str
     scope: ServerScope = ServerScope.DECK
     trust: TrustMode = TrustMode.BASELINE
+    ask: AskMode = AskMode.LABEL
     protocol: Revision | None = None
     restart: RestartPolicy = RestartPolicy()
     tools: ToolFilter = ToolFilter()

@@ -15,7 +15,8 @@ import msgspec
 from .configs import ServerConfig
 from .faults import ProtocolFault
 from .names import RemoteToolRef
-from .tools import Deliver, PendingCall, RawCall, ToolBox, ToolDescriptor, WireResult
+from .offers import Listing, News, Offered, RawRequest
+from .tools import Client, Deliver, PendingCall, RawCall, ToolBox, ToolDescriptor, WireResult
 
 
 class EndpointPhase(StrEnum):
@@ -68,7 +69,7 @@ def is_terminal_phase(phase: EndpointPhase) -> bool:
     return phase in (EndpointPhase.CLOSED, EndpointPhase.FAULTED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RemoteTool:
     """A tool of a server: whose it is, and how a model sees it."""
 
@@ -237,7 +238,7 @@ class ServerFleet(Protocol):
 
 
 class LiveEndpoint(ServerEndpoint, Protocol):
-    """An endpoint whose tools are called by whoever offers them to clients."""
+    """An endpoint whose tools, prompts and resources are used by whoever offers them to clients."""
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """The tools that are there to be called now, the same tuple until they change; () when there are none."""
@@ -248,9 +249,33 @@ class LiveEndpoint(ServerEndpoint, Protocol):
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None when not ready or the tool is not offered."""
 
+    def offers(self, listing: Listing) -> tuple[Offered, ...]:
+        """What of a list but the tools' is there now, the same tuple until it changes; `public` is the key."""
+
+    def has_linked(self, uri: str) -> bool:
+        """Whether one of its results has lately linked to this resource."""
+
+    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """Start a request by the server's own names and URIs; one that cannot be made is delivered its fault."""
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """Hear of changes of the resource in `params`, `{"uri": …}`, as news, over restarts of the server."""
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """Hear of it no more; harmless when it was not subscribed."""
+
+    def set_level(self, client: Client, level: str) -> None:
+        """From which level on this client wants log lines; the server is told the lowest that anybody wants."""
+
+    def leave(self, client: Client) -> None:
+        """A client's session has ended: its subscriptions and its level end with it."""
+
+    def tell(self, method: str, params: bytes = b"{}") -> None:
+        """Send a ready server of an older era a notification."""
+
 
 class LiveFleet(ServerFleet, Protocol):
-    """A fleet whose tools are offered to clients as they change."""
+    """A fleet whose tools, prompts and resources are offered to clients as they change."""
 
     def endpoint(self, server: str) -> LiveEndpoint | None:
         """The present endpoint of this id."""
@@ -259,7 +284,10 @@ class LiveFleet(ServerFleet, Protocol):
         """The present endpoints in configuration order."""
 
     def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call `callback` after any change of a phase or of tools, with its server; returns what unregisters it."""
+        """Call `callback` after any change of a phase or of a list, with its server; returns what unregisters it."""
+
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """Call `callback` with what servers say unasked; returns what unregisters it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
       .delivery  Delivery      whether the call may have had an effect
       .dossier   Dossier       how the process died, when one did
       .cause     exception here, `RemoteCause` when it crossed a process
+      .reply     ReplyError    the server's own JSON-RPC error, when it replied one
 
 Faults are data: they compare by identity, cross the link as a `FaultRecord`, and are raised at the edge.
 """
@@ -48,6 +49,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "busy": "call again when some calls have ended",
         "call_timeout": "raise call_timeout_s, or ask for less",
         "cancelled": "nothing: the client cancelled the call, and the server was notified",
+        "capability_held": "approve it: quarterdeck trust approve SERVER --capabilities shows it first",
         "closed": "start it again",
         "command_not_found": "install it, or give its full path in command",
         "config_invalid": "correct the configuration where the message points",
@@ -61,7 +63,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "handshake_failed": "see quarterdeck logs SERVER, and check the server's version",
         "handshake_timeout": "see quarterdeck logs SERVER: is it an MCP server, with the arguments that it needs? One "
         "that is slow needs a larger connect_timeout_s",
-        "input_required": "pass what the server asks for as an argument: questions to the user are not supported",
+        "input_required": "pass what the server asks for as an argument, or call it from a client that can be asked",
         "launch_blocked": "unblock it: quarterdeck trust approve SERVER --all",
         "launch_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER --all",
         "limit_hit": "raise that limit in the row's sandbox.limits, or ask the server for less",
@@ -73,8 +75,15 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "not_granted": "ask for a token that allows it: quarterdeck token list shows what each allows",
         "not_mcp": "correct command and args: the program must speak MCP on its stdin and stdout, for which many need "
         "an argument (its documentation says which)",
+        "not_offered": "send what a server answers: calls, prompts, resources, completion, tasks",
+        "not_resumable": "make the request again without requestState and inputResponses",
+        "prompt_blocked": "unblock it: quarterdeck trust approve SERVER PROMPT",
+        "prompt_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER PROMPT",
         "protocol_violation": "report this to us with the log",
+        "question_held": "if the server may ask that, have its row say 'ask': 'allow'",
         "reply_error": "correct the arguments as the server's message says: quarterdeck tools --json has its schema",
+        "resource_blocked": "unblock it: quarterdeck trust approve SERVER URI",
+        "resource_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER URI",
         "result_too_large": "raise max_result_bytes, or ask for less",
         "sandbox_refused": "quarterdeck allow SERVER gives it what its row names; else change the row's sandbox, or "
         "what the machine gives: quarterdeck doctor says what that is",
@@ -86,6 +95,9 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "too_many_tools": "report it to the server's author: its list of tools is too long",
         "tool_blocked": "unblock it: quarterdeck trust approve SERVER TOOL",
         "tool_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER TOOL",
+        "unknown_prompt": "list the prompts again: their server may be away, or offer others now",
+        "unknown_resource": "list the resources again: their server may be away, or offer others now",
+        "unknown_task": "start it again: it has ended, or its server has",
         "unknown_tool": "quarterdeck tools lists them",
         "unset_variable": "set the variable that the configuration names, or give it a default: ${NAME:-default}",
         "worker_lost": "wait: the worker is restarted unless it keeps crashing",
@@ -114,6 +126,12 @@ MAX_MESSAGE_CHARS: Final = 8_000
 
 MAX_CAUSE_CHARS: Final = 4_000
 """A cause's text as it crosses."""
+
+MAX_REPLY_DATA_BYTES: Final = 64 * 1024
+"""Of an error's data, as it crosses."""
+
+_MAX_REPLY_CODE: Final = 2**53
+_INTERNAL_ERROR: Final = -32603
 
 MAX_STDERR_TAIL_CHARS: Final = 32 * 1024
 """The end of stderr that a dossier keeps."""
@@ -170,6 +188,25 @@ class Dossier:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyError:
+    """A JSON-RPC error as a server replied it, to be passed on whole.
+
+    Attributes:
+        code: its own; one that no client's parser holds is -32603.
+        data: any JSON, empty for none; more than `MAX_REPLY_DATA_BYTES` is left out.
+    """
+
+    code: int
+    message: str
+    data: bytes = b""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", self.code if abs(self.code) <= _MAX_REPLY_CODE else _INTERNAL_ERROR)
+        object.__setattr__(self, "message", sayable(self.message, MAX_CAUSE_CHARS))
+        object.__setattr__(self, "data", self.data if len(self.data) <= MAX_REPLY_DATA_BYTES else b"")
+
+
+@dataclass(frozen=True, slots=True)
 class FaultRecord:
     """A fault as it crosses the link; always small and clean enough for a header."""
 
@@ -179,6 +216,7 @@ class FaultRecord:
     delivery: Delivery = Delivery.UNKNOWN
     cause: RemoteCause | None = None
     dossier: Dossier | None = None
+    reply: ReplyError | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", sayable(self.message, MAX_MESSAGE_CHARS))
@@ -200,6 +238,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         delivery: Delivery = Delivery.UNKNOWN,
         dossier: Dossier | None = None,
         remedy: str | None = None,
+        reply: ReplyError | None = None,
     ) -> None:
         """A fault; `remedy` is its own where more is known than `REMEDIES` says of its code, and stays here."""
         super().__init__(message)
@@ -209,6 +248,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         self.code = code
         self.delivery = delivery
         self.dossier = dossier
+        self.reply = reply
         self.server: str | None = None
         """The `words` of `fill_remedy`, set by whoever knows whose fault it is."""
         self._remedy = remedy
@@ -240,6 +280,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
             code=record.code,
             delivery=record.delivery,
             dossier=record.dossier,
+            reply=record.reply,
         )
 
 

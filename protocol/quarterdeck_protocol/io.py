@@ -10,10 +10,11 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Final, Protocol
 
 from .link.events import LinkEvent, Refusal
-from .link.frames import Condemn, News, Reply, Request
+from .link.frames import News, Reply, Request, Told
 from .link.session import Link
 from .link.zmtp import MessageBuffer, ZmtpError, encode_message
 
@@ -87,7 +88,7 @@ class Channel:
         self._unsent += encode_message(parts)
         if waiting:
             return
-        if self._loop.time() < self._sent_at + BURST_S:
+        if monotonic() < self._sent_at + BURST_S:
             self._loop.call_soon(self._flush)
         else:
             self._flush()
@@ -166,13 +167,16 @@ class Channel:
     def _flush(self) -> None:
         if not self._is_open or not self.messages.is_ready:
             return
+        unsent = self._unsent
         try:
-            while self._unsent:
-                if len(self._unsent) == 1:
-                    self._drop(self._socket.send(self._unsent[0]))
+            while unsent:
+                if len(unsent) > 1:
+                    self._drop(self._socket.sendmsg(islice(unsent, MAX_BUFFERS)))
+                elif (size := self._socket.send(unsent[0])) == len(unsent[0]):
+                    unsent.clear()
                 else:
-                    self._drop(self._socket.sendmsg(islice(self._unsent, MAX_BUFFERS)))
-            self._sent_at = self._loop.time()
+                    self._drop(size)
+            self._sent_at = monotonic()
         except BlockingIOError:
             self._loop.add_writer(self._socket, self._writable)
         except OSError:
@@ -212,6 +216,7 @@ class LinkDriver:
 
     def __init__(self, link: Link, way: Way, on_event: Callable[[LinkEvent], None]) -> None:
         self.link = link
+        self._soonest_s = link.soonest_s
         self._way = way
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
@@ -242,7 +247,7 @@ class LinkDriver:
         now = self._loop.time()
         refusal = self.link.request(frame, body, now)
         self._flush(now)
-        if self._timer is None or now + frame.timeout_s < self._timer_at:
+        if self._timer is None or now + min(frame.timeout_s, self._soonest_s) < self._timer_at:
             self._arm()
         return refusal
 
@@ -257,11 +262,20 @@ class LinkDriver:
         self.link.reply(frame, body)
         self._flush(self._loop.time())
 
-    def post(self, frame: News | Condemn, body: bytes = b"") -> bool:
+    def post(self, frame: News | Told, body: bytes = b"") -> bool:
         """See `Link.post`."""
         taken = self.link.post(frame, body)
         self._flush(self._loop.time())
         return taken
+
+    def pause(self) -> None:
+        """See `Link.pause`."""
+        self.link.pause(self._loop.time())
+
+    def resume(self) -> None:
+        """See `Link.resume`."""
+        self.link.resume(self._loop.time())
+        self._arm()
 
     def catch_up(self) -> None:
         """Take what has arrived but was not read yet, before the peer is called dead."""
@@ -292,12 +306,12 @@ class LinkDriver:
         self._timer = self._loop.call_at(wake_at, self._ring)
 
     def _ring(self) -> None:
-        self._timer = None
+        self._timer, late_s = None, self._loop.time() - self._timer_at
         self._way.drain()
         if self._closed:
             return
         now = self._loop.time()
-        events = self.link.tick(now, self._waited_s())
+        events = self.link.tick(now, self._waited_s(), late_s)
         self._flush(now)
         self._arm()
         for event in events:

@@ -22,7 +22,7 @@ from pydantic import (
 
 from .addresses import MAX_DESTINATIONS, parse_destination
 from .names import did_you_mean, nearest_key
-from .policy_values import LIMITED, Grant, Network, NetworkMode, PolicyValues, Preset, Property, Tier
+from .policy_values import LIMITED, Grant, Network, NetworkMode, PolicyValues, Preset, Property, Tier, is_limited
 
 
 def _without_nul(text: str) -> str:
@@ -200,17 +200,17 @@ class SandboxPolicy(FrozenModel):
 
     @property
     def values(self) -> PolicyValues:
-        """The same for whom it is enforced by."""
+        """The same for whom it is enforced by; made anew each time, for `model_copy` would keep another policy's."""
         return msgspec.convert(self.model_dump(mode="json"), PolicyValues)
 
     @property
     def confines_files(self) -> bool:
-        """See `PolicyValues`."""
-        return self.values.confines_files
+        """See `Preset`."""
+        return self.preset.confines_files
 
     def limits_set(self, name: Property) -> bool:
         """See `PolicyValues`."""
-        return self.values.limits_set(name)
+        return is_limited(name, self.limits)
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,11 @@ class Preset(StrEnum):
     STANDARD = "standard"
     TRUSTED = "trusted"
 
+    @property
+    def confines_files(self) -> bool:
+        """Whether it sees and runs less than we do at all; a trusted one runs as us, under limits."""
+        return self is not Preset.TRUSTED
+
 
 class Tier(StrEnum):
     """How confinement is enforced, strongest first."""
@@ -109,6 +114,12 @@ LIMITED: Final[Mapping[Property, tuple[str, ...]]] = {
 """The limits that each property is about."""
 
 
+def is_limited(name: Property, limits: object) -> bool:
+    """Whether `name` has a limit to keep in these, of either kind; true for properties that are about none."""
+    fields = LIMITED.get(name)
+    return fields is None or any(getattr(limits, field) is not None for field in fields)
+
+
 class PolicyValues(msgspec.Struct, frozen=True, kw_only=True):
     """See `policy.SandboxPolicy`, which makes them; the defaults are those of `standard`."""
 
@@ -125,10 +136,9 @@ class PolicyValues(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def confines_files(self) -> bool:
-        """Whether it sees and runs less than we do at all; a trusted one runs as us, under limits."""
-        return self.preset is not Preset.TRUSTED
+        """See `Preset`."""
+        return self.preset.confines_files
 
     def limits_set(self, name: Property) -> bool:
-        """Whether `name` has a limit to keep; true for properties that are about none."""
-        fields = LIMITED.get(name)
-        return fields is None or any(getattr(self.limits, field) is not None for field in fields)
+        """See `is_limited`."""
+        return is_limited(name, self.limits)

@@ -11,6 +11,7 @@ from typing import Final, Protocol, runtime_checkable
 from msgspec import Raw, Struct
 
 from .faults import Delivery, ProtocolFault
+from .questions import Answerer
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,14 @@ class WireResult:
 
     Attributes:
         is_error: the body's own `isError`, for whoever has not read it.
+        result_type: "input_required" of a result that asks for more, else "complete", or what an extension calls it.
         members: what `check_object` gave for the body, when somebody of ours has checked it: it costs milliseconds.
     """
 
     body: bytes
     era: str
     is_error: bool = False
+    result_type: str = "complete"
     members: Mapping[str, Raw] | None = field(default=None, compare=False, repr=False)
 
 
@@ -230,6 +233,8 @@ class RawCall(Struct, frozen=True):
         timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
         on_progress: takes the server's progress notes; None asks it for none.
         client: who asked for it.
+        answerer: answers what the server asks meanwhile; None for nobody: it is refused.
+        log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
     """
 
     tool: str
@@ -238,6 +243,8 @@ class RawCall(Struct, frozen=True):
     timeout_s: float | None = None
     on_progress: Report | None = None
     client: Client = ANONYMOUS
+    answerer: Answerer | None = None
+    log_level: str = ""
 
 
 CallEnd = WireResult | ProtocolFault

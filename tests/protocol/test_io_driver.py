@@ -35,21 +35,29 @@ class ScriptedLink:
     """A link that rings when the test says so, and notes when it was judged."""
 
     wake_at: float = inf
+    soonest_s: float = inf
+    asked: list[Request] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     outbox: list[list[bytes]] = field(default_factory=list)
     next_wake: float = inf
+    late_s: float = 0.0
 
     def take(self, now: float) -> list[list[bytes]]:
         """What a test put in the outbox."""
         out, self.outbox = self.outbox, []
         return out
 
-    def tick(self, now: float, waited_s: float) -> list[LinkEvent]:
+    def tick(self, now: float, waited_s: float, late_s: float) -> list[LinkEvent]:
         """Ring once."""
         self.said.append("tick")
+        self.late_s = late_s
         self.wake_at = self.next_wake
         self.outbox.append([b"beat"])
         return [Expired(1)]
+
+    def request(self, frame: Request, body: bytes, now: float) -> None:
+        """Take it."""
+        self.asked.append(frame)
 
     def receive(self, parts: Sequence[bytes], now: float) -> list[LinkEvent]:
         """Answer what came, then tell it."""
@@ -109,8 +117,8 @@ async def test_two_ends_greet_ask_answer_and_tell() -> None:
     await ends.greeted()
     assert ends.supervisor.request(Call(1, 30.0, "echo"), b"{}") is None
     assert await ends.next(Side.WORKER) == Arrived(Call(1, 30.0, "echo"), b"{}")
-    assert ends.worker.post(Log("info", "", "hm"))
-    assert await ends.next(Side.SUPERVISOR) == Arrived(Log("info", "", "hm"), b"")
+    assert ends.worker.post(Log("info", ""))
+    assert await ends.next(Side.SUPERVISOR) == Arrived(Log("info", ""), b"")
     ends.worker.reply(Answer(1), b"[]")
     assert await ends.next(Side.SUPERVISOR) == Replied(Answer(1), b"[]")
     ends.close()
@@ -132,7 +140,7 @@ async def test_a_request_before_the_greeting_is_refused() -> None:
     ends = Ends()
     refused: Request = Call(1, 30.0, "echo")
     assert ends.supervisor.request(refused) is Refusal.DEAD
-    assert not ends.worker.post(Log("info", "", "early"))
+    assert not ends.worker.post(Log("info", ""))
     ends.close()
 
 
@@ -148,7 +156,7 @@ async def test_a_deadline_rings_at_the_worker_first() -> None:
 
 async def test_beats_keep_a_quiet_link_alive() -> None:
     """An idle worker would be taken for a hung one."""
-    ends = Ends(LinkTerms(beat_s=0.001))
+    ends = Ends(LinkTerms(quiet_beat_s=0.001))
     await ends.greeted()
     heard: list[Sequence[bytes]] = []
     ends.worker._way.receive = heard.append  # type: ignore[attr-defined]
@@ -180,6 +188,18 @@ async def test_a_peer_is_heard_out_before_it_is_judged() -> None:
             await anyio.lowlevel.checkpoint()
     assert link.said == ["receive", "tick"]
     assert way.noted == ["drain", [b"credit"], Silent(0.0), Expired(2), [b"beat"], Expired(1)]
+    driver.close()
+
+
+async def test_a_ring_that_comes_late_says_by_how_much() -> None:
+    """A process that was stopped would judge its peer by the time in which it could hear nothing."""
+    loop, way = asyncio.get_running_loop(), Way()
+    link = ScriptedLink(wake_at=loop.time() - 30.0)
+    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    with anyio.fail_after(PATIENCE_S):
+        while "tick" not in link.said:
+            await anyio.lowlevel.checkpoint()
+    assert link.late_s >= 30.0
     driver.close()
 
 
@@ -219,3 +239,19 @@ async def test_an_end_can_be_told_to_catch_up() -> None:
     way = Way()
     LinkDriver(ScriptedLink(), way, way.noted.append).catch_up()  # type: ignore[arg-type]
     assert way.noted == ["drain"]
+
+
+async def test_a_request_brings_the_timer_forward_for_the_patience_with_who_owes_a_reply() -> None:
+    """A worker that hangs would be noticed as late as if nobody waited for it."""
+    loop, way = asyncio.get_running_loop(), Way()
+    link = ScriptedLink(wake_at=loop.time() + 1_000, soonest_s=6.0)
+    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    first = driver._timer
+    link.wake_at = loop.time() + 6.0
+    driver.request(Call(1, 300.0, "echo"), b"{}")
+    assert first is not None
+    assert first.cancelled()
+    second = driver._timer
+    driver.request(Call(2, 300.0, "echo"), b"{}")
+    assert driver._timer is second
+    driver.close()

@@ -8,7 +8,20 @@ from collections import deque
 from math import inf
 from typing import Final
 
-from .frames import Condemn, Frame, ListChanged, Lost, Request, Started, WireError, WireLimits, encode
+from .frames import (
+    AskAnswer,
+    AskEnded,
+    Condemn,
+    Frame,
+    ListChanged,
+    Listen,
+    Lost,
+    Request,
+    Started,
+    WireError,
+    WireLimits,
+    encode,
+)
 
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""
@@ -19,8 +32,9 @@ MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
 BEATS_AHEAD: Final = 16
 """Beats that may come sooner than twice as often as agreed: they pile up while this end's loop is busy."""
 
-ALWAYS_TOLD: Final = (Lost, Started, Condemn)
-"""Each comes once in a server's life, and what it says must not be missed."""
+ALWAYS_TOLD: Final = (Lost, Started, Condemn, AskAnswer, AskEnded, Listen)
+"""What they say must not be missed, and they are few: the first come once in a server's life, the next once for each of
+the server's questions, the last at most once in a while."""
 
 
 def units(body_bytes: int) -> int:
@@ -45,7 +59,7 @@ class Outbox:
         """
         if (len(self._waiting) < most and self._waiting_bytes <= MAX_WAITING_BYTES) or isinstance(frame, ALWAYS_TOLD):
             return True
-        return isinstance(frame, ListChanged) and not any(isinstance(other, ListChanged) for other, _ in self._waiting)
+        return isinstance(frame, ListChanged) and not any(other == frame for other, _ in self._waiting)
 
     def put(self, frame: Frame) -> None:
         """Send what costs nothing, ahead of what waits."""
@@ -189,3 +203,34 @@ class Deadlines(dict[int, float]):
         self.update(dict.fromkeys(due, inf))
         self.soonest = min(self.values(), default=inf)
         return due
+
+
+MAX_PAUSE_S: Final = 300.0
+"""For which a request's deadline is put off, all in all: as long as one question may wait for its answer."""
+
+
+class Pause:
+    """Puts deadlines off while a person is asked something, for `MAX_PAUSE_S` of each request at most."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+        self._spent: dict[int, float] = {}
+
+    def begin(self, deadlines: Deadlines, now: float) -> None:
+        """Put off all that have not passed; those that are already stay as they are."""
+        for key, at in deadlines.items():
+            left_s = MAX_PAUSE_S - self._spent.get(key, 0.0)
+            if key not in self._since and at < inf and left_s > 0:
+                self._since[key] = now
+                deadlines[key] = at + left_s
+
+    def end(self, deadlines: Deadlines, now: float) -> None:
+        """Count again: what was not needed is taken back."""
+        for key, since in self._since.items():
+            if (at := deadlines.get(key, inf)) < inf:
+                before_s = self._spent.get(key, 0.0)
+                spent_s = min(MAX_PAUSE_S, before_s + now - since)
+                self._spent[key] = spent_s
+                deadlines.add(key, at - (MAX_PAUSE_S - spent_s))
+        self._since.clear()
+        self._spent = {key: spent_s for key, spent_s in self._spent.items() if key in deadlines}

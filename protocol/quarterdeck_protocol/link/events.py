@@ -35,11 +35,14 @@ class LinkTerms:
 
     Attributes:
         greet_s: from creation to a finished handshake.
-        beat_s: the longest silence of a worker that lives.
+        beat_s: the longest silence of a worker that lives, while it owes a reply.
         patience_s: a longer one means that it hangs.
+        quiet_beat_s: the same while it owes none: each beat wakes two processes, and of a worker that hangs nobody
+            waits for anything.  What it is asked next counts from then on.
+        quiet_patience_s: a longer silence means that it hangs, whatever it owes.
         supervisor_beat_s: the longest silence of a supervisor that lives.  Each of its beats wakes a process, and all
             that one tells is that a worker may go on: a dead supervisor is noticed at once, by the zygote.
-        supervisor_patience_s: a longer one means that it hangs; enough for one that is paused in a debugger.
+        supervisor_patience_s: a longer one means that it hangs; enough for one that somebody has stopped for a while.
         backstop_s: how much later than the worker the supervisor gives up a request itself.
         window_units: what may be under way and not yet credited; see `credit`.
         max_waiting: frames that wait for credit before new requests are refused.
@@ -48,21 +51,27 @@ class LinkTerms:
     greet_s: float = 30.0
     beat_s: float = 2.0
     patience_s: float = 6.0
+    quiet_beat_s: float = 5.0
+    quiet_patience_s: float = 15.0
     supervisor_beat_s: float = 20.0
-    supervisor_patience_s: float = 60.0
+    supervisor_patience_s: float = 600.0
     backstop_s: float = 2.0
     window_units: int = 2048
     max_waiting: int = 4096
     max_requests: int = 8192
     wire: frames.WireLimits = field(default_factory=frames.WireLimits)
 
-    def beat_of(self, side: Side) -> float:
-        """The longest silence of this end, seconds."""
-        return self.beat_s if side is Side.WORKER else self.supervisor_beat_s
+    def beat_of(self, side: Side, *, owes: bool) -> float:
+        """The longest silence of this end, seconds; `owes`: while it owes a reply."""
+        if side is Side.SUPERVISOR:
+            return self.supervisor_beat_s
+        return self.beat_s if owes else self.quiet_beat_s
 
-    def patience_with(self, side: Side) -> float:
-        """The silence of this end from which on it hangs, seconds."""
-        return self.patience_s if side is Side.WORKER else self.supervisor_patience_s
+    def patience_with(self, side: Side, *, owes: bool) -> float:
+        """The silence of this end from which on it hangs, seconds; `owes`: while it owes a reply."""
+        if side is Side.SUPERVISOR:
+            return self.supervisor_patience_s
+        return self.patience_s if owes else self.quiet_patience_s
 
 
 class Greeted(msgspec.Struct, frozen=True):
@@ -147,12 +156,26 @@ GREETINGS: Final = (frames.Hello, frames.Welcome)
 FREE: Final = frozenset({*GREETINGS, frames.Beat, frames.Credit})
 """The link's own frames, which cost no credit."""
 
-CARRIERS: Final = frozenset({frames.Open, frames.Call, frames.Answer, frames.Started})
+CARRIERS: Final = frozenset(
+    {
+        frames.Open,
+        frames.Call,
+        frames.Forward,
+        frames.AskAnswer,
+        frames.Tell,
+        frames.Listen,
+        frames.Answer,
+        frames.Started,
+        frames.Log,
+        frames.Asked,
+        frames.Note,
+    }
+)
 """The frames that have a body."""
 
 _REQUESTS: Final = frozenset(get_args(frames.Request))
 _TO_SUPERVISOR: Final = frozenset({*FREE, *get_args(frames.Reply), *get_args(frames.News)} - {frames.Welcome})
-_TO_WORKER: Final = frozenset({*FREE, *_REQUESTS, frames.Cancel, frames.Condemn} - {frames.Hello})
+_TO_WORKER: Final = frozenset({*FREE, *_REQUESTS, frames.Cancel, *get_args(frames.Told)} - {frames.Hello})
 RECEIVES: Final = {Side.SUPERVISOR: _TO_SUPERVISOR, Side.WORKER: _TO_WORKER}
 """What each side may receive, and so what its peer may send."""
 

@@ -16,7 +16,7 @@ import msgspec
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.policy_values import PolicyValues
 
-LINK_VERSION: Final = 2
+LINK_VERSION: Final = 3
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
 
 
@@ -69,17 +69,24 @@ class Open(_Frame, frozen=True, tag=10):
     timeout_s: float
 
 
+ListKind = Literal["tools", "prompts", "resources", "resourceTemplates"]
+"""The values of `Listing`: a decoder takes no others."""
+
+
 class List(_Frame, frozen=True, tag=11):
-    """List the server's tools, all pages.  Answered with a JSON array of tool objects."""
+    """Take one of the server's lists, all pages.  Answered with a JSON array of its items."""
 
     request_id: int
     timeout_s: float
+    kind: ListKind = "tools"
 
 
 class Call(_Frame, frozen=True, tag=12):
     """Run one tool.  Body: the arguments, one JSON object, untouched.  Answered with the result's JSON object.
 
-    `meta` is the caller's own `_meta` (JSON object without envelope keys), empty for none.
+    `meta` is the caller's own `_meta` (JSON object without envelope keys), empty for none.  For a server of 2026-07-28
+    alone, and empty for none, are `capabilities`, what the caller can be asked (JSON object), and `log_level`, from
+    which on it wants the server's log.
     """
 
     request_id: int
@@ -87,6 +94,20 @@ class Call(_Frame, frozen=True, tag=12):
     tool: str
     progress: bool = False
     meta: bytes = b""
+    capabilities: bytes = b""
+    log_level: str = ""
+
+
+class Forward(_Frame, frozen=True, tag=16):
+    """Pass any request on, as a `Call` is.  Body: its params without `_meta`, one JSON object."""
+
+    request_id: int
+    timeout_s: float
+    method: str
+    progress: bool = False
+    meta: bytes = b""
+    capabilities: bytes = b""
+    log_level: str = ""
 
 
 class Close(_Frame, frozen=True, tag=13):
@@ -111,6 +132,30 @@ class Condemn(_Frame, frozen=True, tag=15):
 
     limit: str
     detail: str
+
+
+class AskAnswer(_Frame, frozen=True, tag=17):
+    """Answer a request of the server's, `Asked` by this id; harmless when it has ended.  Unanswered.
+
+    Body: the result, one JSON object; with a `code`, the data of an error, any JSON, empty for none.
+    """
+
+    ask_id: int
+    code: int = 0
+    message: str = ""
+
+
+class Tell(_Frame, frozen=True, tag=18):
+    """Pass a notification on to the server.  Body: its params, one JSON object, empty for none.  Unanswered."""
+
+    method: str
+
+
+class Listen(_Frame, frozen=True, tag=19):
+    """Have a server of 2026-07-28 tell when these resources change, and no others.  Unanswered.
+
+    Body: their URIs, a JSON array.
+    """
 
 
 # Replies and news, worker to supervisor.
@@ -145,15 +190,16 @@ class Progress(_Frame, frozen=True, tag=22):
 
 
 class Log(_Frame, frozen=True, tag=23):
-    """A log line of the server (`notifications/message`): `data` is JSON text, cut when too long."""
+    """A log line of the server (`notifications/message`).  Body: its data, any JSON; what is too long is cut."""
 
     level: str
     logger: str
-    data: str
 
 
 class ListChanged(_Frame, frozen=True, tag=24):
-    """The server's tools are different now."""
+    """A list of the server's is different now; `resources` stands for its templates, too."""
+
+    kind: Literal["tools", "prompts", "resources"] = "tools"
 
 
 class Lost(_Frame, frozen=True, tag=25):
@@ -166,10 +212,43 @@ class Started(_Frame, frozen=True, tag=26):
     """The server's process runs, and is not greeted yet.  Body: `ServerStart` as JSON; at most once."""
 
 
-Request = Open | List | Call | Close
+class Asked(_Frame, frozen=True, tag=27):
+    """The server asks for something, and waits for an `AskAnswer`.  Body: the params, one JSON object."""
+
+    ask_id: int
+    method: str
+
+
+class AskEnded(_Frame, frozen=True, tag=28):
+    """What the server asked needs no answer any more: it gave that up, or was refused because nobody answered."""
+
+    ask_id: int
+
+
+class Note(_Frame, frozen=True, tag=29):
+    """Another notification of the server's.  Body: its params, one JSON object, empty for none."""
+
+    method: str
+
+
+class Updated(_Frame, frozen=True, tag=30):
+    """A resource that was subscribed, or one below it, is different now."""
+
+    uri: str
+
+
+class Listening(_Frame, frozen=True, tag=31):
+    """The server has taken up a `Listen` that named so many URIs; of a remote one, it was told of it."""
+
+    count: int
+
+
+Request = Open | List | Call | Forward | Close
 Reply = Answer | Failed
-News = Progress | Log | ListChanged | Lost | Started
-Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Condemn | Reply | News
+Told = Condemn | AskAnswer | Tell | Listen
+"""What a worker is told, without a reply."""
+News = Progress | Log | ListChanged | Lost | Started | Asked | AskEnded | Note | Updated | Listening
+Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Told | Reply | News
 
 
 # Bodies.
@@ -218,6 +297,8 @@ class OpenOrder(msgspec.Struct, frozen=True):
             it is not known yet, None for no such.
         secrets: what no fault, log or record may repeat of what the server was given.
         prepared: what confines it, the sandbox's `Prepared` as JSON; empty where its worker must lay that out.
+        capabilities: what a server is told that its callers can be asked, one JSON object, where it is told that once;
+            one of 2026-07-28 is told so for its lists, and with each request what its very caller can.
     """
 
     server: StdioServer | RemoteServer = StdioServer()
@@ -236,6 +317,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
     open_port: int | None = None
     secrets: tuple[str, ...] = ()
     prepared: str = ""
+    capabilities: str = "{}"
 
 
 MAX_START_BYTES: Final = 64 * 1024
@@ -277,8 +359,10 @@ class ServerCard(msgspec.Struct, frozen=True):
     Attributes:
         era: the protocol revision agreed.
         pid: None for a remote one.
-        name: for people only.
-        announces_tools: whether it says when its tools change.
+        name: for people only, as `version` and `title`.
+        announces: of which lists it says when they change: "tools", "prompts", "resources".
+        capabilities: as it sent them, one JSON object.
+        info: its `serverInfo` as it sent it, one JSON object, with icons and whatever else.
     """
 
     era: str
@@ -286,7 +370,10 @@ class ServerCard(msgspec.Struct, frozen=True):
     name: str = ""
     version: str = ""
     instructions: str = ""
-    announces_tools: bool = False
+    announces: tuple[str, ...] = ()
+    title: str = ""
+    capabilities: bytes = b"{}"
+    info: bytes = b"{}"
 
 
 # Bytes of frames.  What is refused is a `WireError`, which kills the peer.

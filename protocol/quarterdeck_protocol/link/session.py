@@ -12,13 +12,17 @@ What *we* do against the rules (a reply to nothing, a frame of the other side) i
 
 from collections.abc import Sequence
 from math import inf
+from typing import Final
 
 import msgspec
 
 from quarterdeck_protocol.faults import sayable
 
 from . import events, frames
-from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, PeerCredit
+from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, Pause, PeerCredit
+
+PAUSE_S: Final = 1.0
+"""A timer that rings later than this was not late for a busy loop: somebody had stopped the process, or the machine."""
 
 
 class Link:
@@ -56,8 +60,10 @@ class Link:
         self._terms = terms = terms or events.LinkTerms()
         self._outbox = Outbox(terms.window_units, terms.wire)
         self._allowance = PeerCredit(terms.window_units)
-        self._beat_s, self._peers_beat_s = terms.beat_of(side), terms.beat_of(side.peer)
-        self._patience_s = terms.patience_with(side.peer)
+        # Looked up for every frame: what an end does that owes a reply, and one that owes none.
+        self._beat_s = {owes: terms.beat_of(side, owes=owes) for owes in (False, True)}
+        self._patience_s = {owes: terms.patience_with(side.peer, owes=owes) for owes in (False, True)}
+        self._peers_beat_s = terms.beat_of(side.peer, owes=True)
         self._rhythm = BeatRate(self._peers_beat_s, now)
         self._next_id = 0
         self._asked = Deadlines()
@@ -65,7 +71,8 @@ class Link:
         self._late: dict[int, float] = {}
         self._waited_s = self._excused_s = 0.0
         self._serving = Deadlines()
-        self._sent_at = self._heard_at = now
+        self._pause = Pause()
+        self._sent_at = self._heard_at = self._asked_at = now
         self._greeted = False
         self._dead = False
         if side is events.Side.WORKER:
@@ -90,8 +97,23 @@ class Link:
             return inf
         if not self._greeted:
             return self._heard_at + self._terms.greet_s + self._excused_s
-        silent_at = self._heard_at + self._patience_s + self._excused_s
-        return min(self._sent_at + self._beat_s, silent_at, self._asked.soonest, self._serving.soonest)
+        return min(self._beat_at, self._silent_at, self._asked.soonest, self._serving.soonest)
+
+    @property
+    def soonest_s(self) -> float:
+        """How long after a request of ours `tick` may be due for its sake, whatever its deadline."""
+        return self._patience_s[True]
+
+    @property
+    def _beat_at(self) -> float:
+        return self._sent_at + self._beat_s[bool(self._serving)]
+
+    @property
+    def _silent_at(self) -> float:
+        """When the peer's silence is too long: that of one that owes us a reply counts from when it came to owe one."""
+        if not self._asked:
+            return self._heard_at + self._patience_s[False] + self._excused_s
+        return max(self._heard_at, self._asked_at) + self._patience_s[True] + self._excused_s
 
     def next_id(self) -> int:
         """A fresh request id."""
@@ -114,6 +136,8 @@ class Link:
             return events.Refusal.BUSY
         if not self._send(frame, body):
             return events.Refusal.UNSENDABLE
+        if not self._asked:
+            self._asked_at = now
         self._asked.add(frame.request_id, now + frame.timeout_s + self._terms.backstop_s)
         return None
 
@@ -147,9 +171,17 @@ class Link:
         """Whether a request of the peer's still awaits our reply."""
         return request_id in self._serving
 
-    def post(self, frame: frames.News | frames.Condemn, body: bytes = b"") -> bool:
+    def post(self, frame: frames.News | frames.Told, body: bytes = b"") -> bool:
         """Send what has no reply; False when it was dropped: too much waits already, or no message can carry it."""
         return self.is_open and self._outbox.has_room(frame, self._terms.max_waiting) and self._send(frame, body)
+
+    def pause(self, now: float) -> None:
+        """Put off the deadlines of requests, at both ends, while a person is asked something; see `Pause`."""
+        self._pause.begin(self._asked if self.side is events.Side.SUPERVISOR else self._serving, now)
+
+    def resume(self, now: float) -> None:
+        """Count again."""
+        self._pause.end(self._asked if self.side is events.Side.SUPERVISOR else self._serving, now)
 
     def take(self, now: float) -> list[list[bytes]]:
         """The messages to send, in order; each is the parts of one."""
@@ -196,11 +228,13 @@ class Link:
         if not self._greeted:
             self._heard_at = now
 
-    def tick(self, now: float, waited_s: float = 0.0) -> list[events.LinkEvent]:
+    def tick(self, now: float, waited_s: float = 0.0, late_s: float = 0.0) -> list[events.LinkEvent]:
         """Judge what is due; call it only after the channel was drained.
 
         Args:
             now: monotonic seconds.
+            late_s: how much later than `wake_at` this is.  From `PAUSE_S` on we were stopped ourselves, and whoever
+                stops a machine's processes stops the peer, too: its silence counts from now on.
             waited_s: for how long the peer was ready to run and got no processor, all in all; where nobody can tell,
                 zero.  What it waited in silence excuses as much of that: a busy machine is no dead peer.
         """
@@ -208,14 +242,15 @@ class Link:
             return []
         self._excused_s += max(0.0, waited_s - self._waited_s)
         self._waited_s = max(waited_s, self._waited_s)
+        if late_s >= PAUSE_S:
+            self._excused_s = max(self._excused_s, now - self._heard_at)
         # The very sums of `wake_at`: a difference may round to just below its limit, and the timer would spin.
-        patience_s = self._patience_s if self._greeted else self._terms.greet_s
-        if now >= self._heard_at + patience_s + self._excused_s:
+        if now >= (self._silent_at if self._greeted else self._heard_at + self._terms.greet_s + self._excused_s):
             self._dead = True
             return [events.Silent(now - self._heard_at)]
         if not self._greeted:
             return []
-        if now >= self._sent_at + self._beat_s:
+        if now >= self._beat_at:
             self._outbox.put(frames.Beat())
         told: list[events.LinkEvent] = [events.Expired(key) for key in self._serving.due(now)]
         for key in self._asked.due(now):
@@ -243,7 +278,7 @@ class Link:
             return []
         if now >= self._heard_at + self._peers_beat_s + self._excused_s:
             return [events.Overdue(request_id)]  # it misses its beats as well
-        self._wait_longer(request_id, now + self._patience_s)
+        self._wait_longer(request_id, now + self._patience_s[True])
         return [] if told else [events.Late(request_id)]
 
     def _wait_longer(self, request_id: int, until: float) -> None:

@@ -20,10 +20,15 @@ from quarterdeck_protocol.plain_words import plain_words
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
 """JSON-RPC 2.0, section 5.1."""
 
 ENVELOPE_PREFIX: Final = "io.modelcontextprotocol/"
-"""`_meta` keys under it belong to one hop and are never forwarded (2026-07-28, basic/index, "_meta")."""
+"""`_meta` keys under it belong to one hop and are never forwarded (2026-07-28, basic/index, "_meta"), but for these."""
+
+PASSED_ON: Final = frozenset({f"{ENVELOPE_PREFIX}related-task", f"{ENVELOPE_PREFIX}model-immediate-response"})
+"""Keys of tasks (2025-11-25, basic/utilities/tasks): they are for the other end, however many hops away."""
 
 MAX_DEPTH: Final = 256
 """Nesting allowed in a server's message; client libraries refuse more, some by crashing."""
@@ -214,17 +219,18 @@ def checked_object(body: bytes, *, max_bytes: int) -> bytes:
     return body
 
 
-def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
+def split_result(body: bytes, *, max_bytes: int, is_call: bool = True) -> SplitResult:
     """Take the era's envelope off a result: `resultType`, and `_meta` keys under `ENVELOPE_PREFIX`.
 
     Raises:
-        BodyError: it is no result's object: see `check_object`; or `content` is not a list, `resultType` no short text.
+        BodyError: it is no result's object: see `check_object`; or `resultType` is no short text, or, where `is_call`
+            says that a tool was called, `content` is not a list.
     """
     members = check_result(body, max_bytes=max_bytes)
     check_depth(body)
     check_numbers(body)
     content = members.get("content")
-    if content is not None and memoryview(content)[0] != _LIST_OPENS:
+    if is_call and content is not None and memoryview(content)[0] != _LIST_OPENS:
         raise BodyError("the result's content is not a list")
     is_error = members.get("isError") == _TRUE
     if "resultType" not in members and "_meta" not in members:
@@ -251,10 +257,25 @@ def without_envelope(meta: bytes) -> bytes:
         members = _object.decode(meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BodyError("_meta is not an object", error) from None
-    kept = {key: value for key, value in members.items() if not key.startswith(ENVELOPE_PREFIX)}
+    kept = {key: value for key, value in members.items() if not key.startswith(ENVELOPE_PREFIX) or key in PASSED_ON}
     if len(kept) == len(members):
         return meta
     return msgspec.json.encode(kept) if kept else b""
+
+
+def params_without_envelope(params: bytes) -> bytes:
+    """The params of a server's message without the envelope keys of their `_meta`; the very bytes when they have none.
+
+    Raises:
+        BodyError: they, or their `_meta`, are no JSON object.
+    """
+    if ENVELOPE_PREFIX.encode() not in params:
+        return params
+    members = check_object(params, max_bytes=len(params))
+    if "_meta" not in members:
+        return params
+    kept = without_envelope(bytes(members.pop("_meta")))
+    return msgspec.json.encode({**members, "_meta": Raw(kept)} if kept else members)
 
 
 class LineBuffer:

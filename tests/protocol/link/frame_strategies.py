@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, ReplyError
 from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS
 
@@ -31,6 +31,7 @@ FAULTS = st.builds(
     delivery=st.sampled_from(Delivery),
     cause=st.none() | st.builds(RemoteCause, TEXT, TEXT),
     dossier=st.none() | DOSSIERS,
+    reply=st.none() | st.builds(ReplyError, INTS, TEXT, st.binary(max_size=20)),
 )
 
 HELLOS = st.builds(frames.Hello, link_version=INTS, package_version=TEXT, token=st.binary(max_size=40), pid=INTS)
@@ -39,7 +40,7 @@ BEATS = st.just(frames.Beat())
 CREDITS = st.builds(frames.Credit, units=INTS)
 REQUESTS = (
     st.builds(frames.Open, request_id=INTS, timeout_s=ABSURD_FLOATS)
-    | st.builds(frames.List, request_id=INTS, timeout_s=ABSURD_FLOATS)
+    | st.builds(frames.List, request_id=INTS, timeout_s=ABSURD_FLOATS, kind=st.sampled_from(["tools", "prompts"]))
     | st.builds(frames.Close, request_id=INTS, timeout_s=ABSURD_FLOATS)
     | st.builds(
         frames.Call,
@@ -49,11 +50,27 @@ REQUESTS = (
         progress=st.booleans(),
         meta=st.binary(max_size=20),
     )
+    | st.builds(
+        frames.Forward,
+        request_id=INTS,
+        timeout_s=ABSURD_FLOATS,
+        method=TEXT,
+        progress=st.booleans(),
+        meta=st.binary(max_size=20),
+        capabilities=st.binary(max_size=20),
+        log_level=TEXT,
+    )
 )
 CANCELS = st.builds(
     frames.Cancel, request_id=INTS, reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_REASON_CHARS)
 )
 CONDEMNATIONS = st.builds(frames.Condemn, limit=TEXT, detail=TEXT)
+TOLD = (
+    CONDEMNATIONS
+    | st.builds(frames.AskAnswer, ask_id=INTS, code=INTS, message=TEXT)
+    | st.builds(frames.Tell, method=TEXT)
+    | st.just(frames.Listen())
+)
 REPLIES = st.builds(frames.Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans()) | st.builds(
     frames.Failed, request_id=INTS, fault=FAULTS
 )
@@ -65,9 +82,14 @@ NEWS = (
         total=st.none() | ABSURD_FLOATS,
         message=st.none() | TEXT,
     )
-    | st.builds(frames.Log, level=TEXT, logger=TEXT, data=TEXT)
-    | st.just(frames.ListChanged())
+    | st.builds(frames.Log, level=TEXT, logger=TEXT)
+    | st.builds(frames.ListChanged, kind=st.sampled_from(["tools", "prompts", "resources"]))
+    | st.builds(frames.Asked, ask_id=INTS, method=TEXT)
+    | st.builds(frames.AskEnded, ask_id=INTS)
+    | st.builds(frames.Note, method=TEXT)
+    | st.builds(frames.Updated, uri=TEXT)
+    | st.builds(frames.Listening, count=st.integers(0, 1_000))
     | st.builds(frames.Lost, fault=FAULTS)
     | st.just(frames.Started())
 )
-FRAMES = HELLOS | WELCOMES | BEATS | CREDITS | REQUESTS | CANCELS | CONDEMNATIONS | REPLIES | NEWS
+FRAMES = HELLOS | WELCOMES | BEATS | CREDITS | REQUESTS | CANCELS | TOLD | REPLIES | NEWS

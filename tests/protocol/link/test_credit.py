@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from quarterdeck_protocol.link import credit
 from quarterdeck_protocol.link.credit import (
     BEATS_AHEAD,
+    MAX_PAUSE_S,
     UNIT_BYTES,
     BeatRate,
     Deadlines,
     Outbox,
+    Pause,
     PeerCredit,
     TokenBucket,
     units,
@@ -100,9 +102,9 @@ def test_a_withdrawn_request_leaves_the_queue_and_nothing_else_does() -> None:
 def test_what_cannot_be_carried_leaves_no_trace() -> None:
     """Neither in the queue nor in the credit."""
     outbox = Outbox(1, WireLimits(header_bytes=20))
-    assert not outbox.send(Log("info", "", "x" * 20), b"")
+    assert not outbox.send(Log("info", "x" * 20), b"")
     assert outbox.send(Cancel(1), b"")
-    assert not outbox.send(Log("info", "", "x" * 20), b"")
+    assert not outbox.send(Log("info", "x" * 20), b"")
     assert len(outbox.take()) == 1
     assert outbox.earn(1)
     assert outbox.pop() is None
@@ -111,8 +113,8 @@ def test_what_cannot_be_carried_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     ("waiting", "frame", "room"),
     [
-        ([], Log("", "", ""), True),
-        ([Cancel(1)], Log("", "", ""), False),
+        ([], Log("", ""), True),
+        ([Cancel(1)], Log("", ""), False),
         ([Cancel(1)], List(2, 1.0), False),
         ([Cancel(1)], Lost(FAULT), True),
         ([Cancel(1)], Started(), True),
@@ -276,3 +278,47 @@ def test_a_budget_is_never_exceeded(steps: list[tuple[float, int]], capacity: in
         now += gap
         spent += 0 if budget.take(cost, now) else min(cost, capacity)
         assert spent <= capacity + now * rate + 1e-6
+
+
+def test_a_deadline_is_put_off_for_as_long_as_a_person_is_asked() -> None:
+    """A call would end while its user types, or a late one go on without end."""
+    deadlines, pause = Deadlines(), Pause()
+    deadlines.add(1, 10.0)
+    pause.begin(deadlines, 4.0)
+    pause.begin(deadlines, 5.0)
+    assert deadlines.due(200.0) == []
+    deadlines.add(2, 210.0)
+    pause.end(deadlines, 204.0)
+    assert dict(deadlines) == {1: 210.0, 2: 210.0}, "one that began meanwhile is as it was"
+    assert deadlines.soonest <= 210.0
+    pause.begin(deadlines, 205.0)
+    assert deadlines[1] == 210.0 + MAX_PAUSE_S - 200.0
+    pause.end(deadlines, 900.0)
+    assert deadlines[1] == 10.0 + MAX_PAUSE_S, "all in all"
+    pause.begin(deadlines, 900.0)
+    assert deadlines[1] == 10.0 + MAX_PAUSE_S
+    pause.end(deadlines, 901.0)
+    assert deadlines.due(1_000.0) == [1, 2]
+    pause.begin(deadlines, 1_000.0)
+    assert deadlines.due(9_000.0) == [], "what has passed has passed"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "begin", "end"]), st.integers(1, 4), st.floats(0, 500))))
+def test_no_deadline_is_put_off_by_more_than_it_was_paused(steps: list[tuple[str, int, float]]) -> None:
+    """Some order would let a call run for ever, or end it early."""
+    deadlines, pause, now = Deadlines(), Pause(), 0.0
+    first: dict[int, float] = {}
+    for what, key, number in steps:
+        now += number
+        match what:
+            case "add" if key not in first:
+                first[key] = now + 10.0
+                deadlines.add(key, first[key])
+            case "remove":
+                deadlines.remove(key)
+            case "begin":
+                pause.begin(deadlines, now)
+            case "end":
+                pause.end(deadlines, now)
+        for each, at in deadlines.items():
+            assert first[each] - 1e-6 <= at <= first[each] + MAX_PAUSE_S + 1e-6

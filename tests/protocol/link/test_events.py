@@ -1,5 +1,6 @@
 """What a frame may be, whatever the state of the link."""
 
+from itertools import product
 from math import inf, nan
 from typing import get_args
 
@@ -94,7 +95,9 @@ def test_progress_must_be_sayable_in_json(note: frames.Progress, tellable: bool)
 def test_the_usual_terms_fit_together() -> None:
     """Three beats fit into the patience, and a worker's answer into the backstop."""
     terms = LinkTerms()
-    assert all(terms.patience_with(side) >= 3 * terms.beat_of(side) for side in Side)
+    for side, owes in product(Side, (False, True)):
+        assert terms.patience_with(side, owes=owes) >= 3 * terms.beat_of(side, owes=owes)
+    assert terms.quiet_beat_s < terms.patience_s
     assert terms.backstop_s > 0
     assert terms.max_waiting <= terms.max_requests
     assert terms == LinkTerms()

@@ -8,9 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, ReplyError
 from quarterdeck_protocol.link.frames import (
     Answer,
+    AskAnswer,
+    Asked,
+    AskEnded,
     Beat,
     Call,
     Cancel,
@@ -18,12 +21,16 @@ from quarterdeck_protocol.link.frames import (
     Condemn,
     Credit,
     Failed,
+    Forward,
     Frame,
     Hello,
     List,
     ListChanged,
+    Listen,
+    Listening,
     Log,
     Lost,
+    Note,
     Open,
     OpenOrder,
     Progress,
@@ -33,6 +40,8 @@ from quarterdeck_protocol.link.frames import (
     ServerStart,
     Started,
     StdioServer,
+    Tell,
+    Updated,
     Welcome,
 )
 from quarterdeck_protocol.policy_values import PolicyValues
@@ -41,7 +50,15 @@ from .frame_strategies import FRAMES
 
 DECODER = msgspec.msgpack.Decoder(Frame)
 
-FAULT = FaultRecord(FaultKind.TIMEOUT, "late", "call_timeout", Delivery.UNKNOWN, RemoteCause("E", "m"), Dossier(1))
+FAULT = FaultRecord(
+    FaultKind.TIMEOUT,
+    "late",
+    "call_timeout",
+    Delivery.UNKNOWN,
+    RemoteCause("E", "m"),
+    Dossier(1),
+    ReplyError(-1, "no", b"[1]"),
+)
 FAULT_ON_THE_WIRE = {
     "kind": "timeout",
     "message": "late",
@@ -59,6 +76,7 @@ FAULT_ON_THE_WIRE = {
         "uptime_s": None,
         "hints": [],
     },
+    "reply": {"code": -1, "message": "no", "data": b"[1]"},
 }
 
 WIRE: list[tuple[Frame, list[object]]] = [
@@ -67,18 +85,33 @@ WIRE: list[tuple[Frame, list[object]]] = [
     (Beat(), [3]),
     (Credit(5), [4, 5]),
     (Open(1, 60.0), [10, 1, 60.0]),
-    (List(2, 30.0), [11, 2, 30.0]),
-    (Call(3, 1.5, "echo", progress=True, meta=b"{}"), [12, 3, 1.5, "echo", True, b"{}"]),
+    (List(2, 30.0, "resources"), [11, 2, 30.0, "resources"]),
+    (
+        Call(3, 1.5, "echo", progress=True, meta=b"{}", capabilities=b'{"a":1}', log_level="info"),
+        [12, 3, 1.5, "echo", True, b"{}", b'{"a":1}', "info"],
+    ),
+    (
+        Forward(3, 1.5, "resources/read", progress=True, meta=b"{}", capabilities=b"{}", log_level="info"),
+        [16, 3, 1.5, "resources/read", True, b"{}", b"{}", "info"],
+    ),
+    (AskAnswer(9, -32603, "no"), [17, 9, -32603, "no"]),
+    (Tell("notifications/roots/list_changed"), [18, "notifications/roots/list_changed"]),
+    (Listen(), [19]),
     (Close(4, 2.0), [13, 4, 2.0]),
     (Cancel(3, "why"), [14, 3, "why"]),
     (Condemn("memory_bytes", "too much"), [15, "memory_bytes", "too much"]),
     (Answer(3, "2025-11-25", "complete", is_error=True), [20, 3, "2025-11-25", "complete", True]),
     (Failed(3, FAULT), [21, 3, FAULT_ON_THE_WIRE]),
     (Progress(3, 0.5, 1.0, "half"), [22, 3, 0.5, 1.0, "half"]),
-    (Log("info", "db", "text"), [23, "info", "db", "text"]),
-    (ListChanged(), [24]),
+    (Log("info", "db"), [23, "info", "db"]),
+    (ListChanged("prompts"), [24, "prompts"]),
     (Lost(FAULT), [25, FAULT_ON_THE_WIRE]),
     (Started(), [26]),
+    (Asked(9, "roots/list"), [27, 9, "roots/list"]),
+    (AskEnded(9), [28, 9]),
+    (Note("notifications/tasks/status"), [29, "notifications/tasks/status"]),
+    (Updated("file:///a"), [30, "file:///a"]),
+    (Listening(2), [31, 2]),
 ]
 """Every frame, and what an independent msgpack library reads of it."""
 
@@ -182,7 +215,7 @@ def test_an_order_a_start_and_a_card_survive_json() -> None:
         tmp="/tmp",
     )
     start = ServerStart(7, 5, 6, "/bin/ü", "/w", ("/s",), ("/tmp",), ("memory_bytes",), '{"tier":"limits"}', ("gap",))
-    card = ServerCard("2026-07-28", 42, "name", "1.0", "be nice", announces_tools=True)
+    card = ServerCard("2026-07-28", 42, "name", "1.0", "be nice", announces=("tools",))
     assert msgspec.json.decode(msgspec.json.encode(order), type=OpenOrder) == order
     assert msgspec.json.decode(msgspec.json.encode(start), type=ServerStart) == start
     assert msgspec.json.decode(msgspec.json.encode(card), type=ServerCard) == card

@@ -36,6 +36,7 @@ FAULT = {
     "delivery": "unknown",
     "cause": None,
     "dossier": None,
+    "reply": None,
 }
 
 
@@ -162,6 +163,7 @@ def test_a_fault_smuggles_nothing(member: object, wrap: object) -> None:
         FAULT | {"zzz": member},
         FAULT | {"cause": {"type_name": "E", "message": "m", "zzz": member}},
         FAULT | {"dossier": {"stderr_tail": "", "zzz": member}},
+        FAULT | {"reply": {"code": 1, "message": "", "data": b"", "zzz": member}},
     ):
         assert _refused([_part(msgpack.packb(wrap(smuggler)))])
 
@@ -227,7 +229,7 @@ def test_random_parts_are_a_frame_or_a_wire_error(parts: list[bytes]) -> None:
 
 @pytest.mark.parametrize(
     "frame",
-    [Cancel(1, "\ud800"), Call(1, 1.0, "\udcff"), Credit(1 << 64), Log("info", "", "\ud83d")],
+    [Cancel(1, "\ud800"), Call(1, 1.0, "\udcff"), Credit(1 << 64), Log("info", "\ud83d")],
     ids=lambda frame: type(frame).__name__,
 )
 def test_what_msgpack_cannot_say_is_refused_before_it_is_sent(frame: Frame) -> None:

@@ -83,7 +83,7 @@ def test_news_arrives_in_order() -> None:
     carry(supervisor, worker)
     news: list[News] = [
         Progress(1, 0.5, 1.0, "half"),
-        Log("info", "db", '"x"'),
+        Log("info", "db"),
         ListChanged(),
         Started(),
         Lost(FAULT),
@@ -160,7 +160,7 @@ def test_a_body_over_the_limit_is_refused_where_it_is_sent() -> None:
     worker.reply(Answer(1), b"x" * 10)
 
 
-@pytest.mark.parametrize("frame", [Log("info", "", "\ud800"), Log("info", "", "x" * LIMITS.header_bytes)])
+@pytest.mark.parametrize("frame", [Log("info", "\ud800"), Log("info", "x" * LIMITS.header_bytes)])
 def test_news_that_no_message_can_carry_is_dropped(frame: Log) -> None:
     """A log line of a megabyte is not worth a worker."""
     supervisor, worker = make_pair()

@@ -7,6 +7,7 @@ import pytest
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Refusal, Side, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost, Progress, encode
+from quarterdeck_protocol.link.session import PAUSE_S
 
 from .link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
 
@@ -49,8 +50,8 @@ def test_a_body_larger_than_the_window_passes_alone() -> None:
 def test_sending_without_credit_is_a_violation() -> None:
     """An end that floods before it was given credit is cut off."""
     supervisor, _ = make_pair(SMALL)
-    line = encode(Log("info", "", "x"))
-    assert [supervisor.receive(line, 0.0) for _ in range(4)] == [[Arrived(Log("info", "", "x"), b"")]] * 4
+    line = encode(Log("info", ""))
+    assert [supervisor.receive(line, 0.0) for _ in range(4)] == [[Arrived(Log("info", ""), b"")]] * 4
     assert supervisor.receive(line, 0.0) == [Violated("it sent more than its credit")]
     assert is_dead(supervisor)
 
@@ -59,11 +60,11 @@ def test_credit_is_given_back_by_the_half_window() -> None:
     """One message for many: credit itself must not flood the link."""
     supervisor, worker = make_pair(SMALL)
     for _ in range(6):
-        worker.post(Log("info", "", "x"))
+        worker.post(Log("info", ""))
     carry(worker, supervisor)
     assert frames_of(supervisor.take(0.0)) == [Credit(4)]
     supervisor, worker = make_pair(SMALL)
-    worker.post(Log("info", "", "x"))
+    worker.post(Log("info", ""))
     carry(worker, supervisor)
     assert supervisor.take(0.0) == []
 
@@ -79,7 +80,7 @@ def test_a_credit_that_is_not_owed_is_a_violation(amount: int) -> None:
 def test_a_full_queue_drops_news_but_not_a_loss_nor_the_last_change() -> None:
     """Logs can be missed; that the server is gone cannot, and of a storm of changes one is enough."""
     supervisor, worker = make_pair(SMALL)
-    line = Log("info", "", "x")
+    line = Log("info", "")
     assert [worker.post(line) for _ in range(8)] == [True] * 7 + [False]
     assert [worker.post(ListChanged()) for _ in range(3)] == [True, False, False]
     assert worker.post(Lost(FAULT))
@@ -232,7 +233,7 @@ def test_wake_at_is_early_rather_than_late() -> None:
     carry(worker, supervisor, 0.125)
     assert worker.wake_at <= 0.25
     assert worker.tick(0.25) == []
-    assert worker.wake_at == 2.125
+    assert worker.wake_at == 5.125
 
 
 # Beats
@@ -242,7 +243,7 @@ def test_quiet_ends_beat_and_stay_alive() -> None:
     """A server may think for an hour."""
     supervisor, worker = make_pair()
     for step in range(1, 91):
-        now = step * 2.0
+        now = step * 5.0
         assert worker.wake_at == now
         for link in (supervisor, worker):
             assert link.tick(now) == []
@@ -250,7 +251,34 @@ def test_quiet_ends_beat_and_stay_alive() -> None:
         assert carry(worker, supervisor, now) == []
 
 
-def test_a_supervisor_beats_a_tenth_as_often_as_a_worker() -> None:
+def test_a_worker_beats_faster_from_the_moment_that_it_owes_a_reply() -> None:
+    """A call to one that hangs would be waited for as long as nobody waits for one that is idle."""
+    supervisor, worker = make_pair()
+    worker.tick(5.0)
+    carry(worker, supervisor, 5.0)
+    supervisor.request(List(1, 30.0), b"", 9.0)
+    carry(supervisor, worker, 9.0)
+    assert worker.wake_at == 7.0
+    for now in (9.0, 11.0, 13.0):
+        worker.tick(now)
+        assert frames_of(worker.take(now)) == [Beat()]
+        assert worker.wake_at == now + 2.0
+    worker.reply(Answer(1), b"[]")
+    worker.take(14.0)
+    assert worker.wake_at == 19.0
+
+
+def test_the_patience_with_a_worker_that_owes_a_reply_begins_with_the_request() -> None:
+    """One that was quiet as it should be would be killed by the first call; or its silence be waited for too long."""
+    supervisor, _ = make_pair()
+    supervisor.request(List(1, 30.0), b"", 14.0)
+    assert supervisor.tick(19.9) == []
+    assert supervisor.wake_at == 20.0
+    supervisor.request(List(2, 30.0), b"", 19.9)
+    assert supervisor.tick(20.0) == [Silent(20.0)]
+
+
+def test_a_supervisor_beats_a_quarter_as_often_as_a_worker() -> None:
     """Each of its beats wakes a process: forty idle servers would cost a third more."""
     supervisor, worker = make_pair()
     told = []
@@ -270,13 +298,13 @@ def test_who_talks_need_not_beat() -> None:
     supervisor, worker = make_pair()
     worker.post(ListChanged())
     carry(worker, supervisor, 1.5)
-    worker.tick(2.0)
-    assert worker.take(2.0) == []
-    worker.tick(3.5)
-    assert frames_of(worker.take(3.5)) == [Beat()]
+    worker.tick(5.0)
+    assert worker.take(5.0) == []
+    worker.tick(6.5)
+    assert frames_of(worker.take(6.5)) == [Beat()]
 
 
-@pytest.mark.parametrize(("side", "patience_s"), [(Side.SUPERVISOR, 6.0), (Side.WORKER, 60.0)])
+@pytest.mark.parametrize(("side", "patience_s"), [(Side.SUPERVISOR, 15.0), (Side.WORKER, 600.0)])
 def test_three_missed_beats_mean_the_peer_hangs(side: Side, patience_s: float) -> None:
     """Either end notices: a worker must not outlive its supervisor's loop either."""
     link = dict(zip((Side.SUPERVISOR, Side.WORKER), make_pair(), strict=True))[side]
@@ -288,6 +316,7 @@ def test_three_missed_beats_mean_the_peer_hangs(side: Side, patience_s: float) -
 def test_silence_is_excused_by_the_time_that_the_peer_got_no_processor() -> None:
     """A busy machine would look like a dead worker."""
     supervisor, _ = make_pair()
+    supervisor.request(List(1, 30.0), b"", 0.0)
     assert supervisor.tick(2.0, 1.5) == []
     assert supervisor.tick(6.0, 4.0) == []
     assert supervisor.wake_at == 10.0
@@ -295,9 +324,35 @@ def test_silence_is_excused_by_the_time_that_the_peer_got_no_processor() -> None
     assert supervisor.tick(10.0, 4.0) == [Silent(10.0)]
 
 
+def test_a_pause_of_our_own_is_no_silence_of_the_peer() -> None:
+    """A laptop that wakes, or a stopped group that goes on, would find every server killed and its calls lost."""
+    supervisor, _ = make_pair()
+    supervisor.request(List(1, 300.0), b"", 0.0)
+    assert supervisor.tick(62.0, 0.0, 62.0 - 6.0) == []
+    assert supervisor.tick(67.9) == []
+    assert supervisor.tick(68.0) == [Silent(68.0)]
+
+
+def test_a_busy_moment_of_our_own_excuses_nothing() -> None:
+    """A worker that hangs would be waited for as long as its supervisor has much to do."""
+    supervisor, _ = make_pair()
+    supervisor.request(List(1, 300.0), b"", 0.0)
+    assert supervisor.tick(6.0 + PAUSE_S / 2, 0.0, PAUSE_S / 2) == [Silent(6.0 + PAUSE_S / 2)]
+
+
+def test_a_call_whose_deadline_passed_in_a_pause_of_our_own_is_waited_for() -> None:
+    """The answer that the worker gives when it goes on would find it killed."""
+    supervisor, _ = make_pair()
+    supervisor.request(Call(1, 5.0, "t"), b"{}", 0.0)
+    supervisor.take(0.0)
+    assert supervisor.tick(62.0, 0.0, 55.0) == [Late(1)]
+    assert supervisor.tick(67.9) == []
+
+
 def test_the_excuse_ends_with_the_silence() -> None:
     """A worker that hangs after a busy hour would be waited for as long."""
     supervisor, worker = make_pair()
+    supervisor.request(List(1, 30.0), b"", 0.0)
     assert supervisor.tick(5.0, 5.0) == []
     worker.tick(5.5)
     carry(worker, supervisor, 5.5)
@@ -354,5 +409,5 @@ def test_any_message_is_a_sign_of_life() -> None:
     supervisor, worker = make_pair()
     worker.post(ListChanged())
     carry(worker, supervisor, 5.0)
-    assert supervisor.tick(10.9) == []
-    assert supervisor.tick(11.0) == [Silent(6.0)]
+    assert supervisor.tick(19.9) == []
+    assert supervisor.tick(20.0) == [Silent(15.0)]

@@ -40,8 +40,8 @@ def test_a_worker_that_knows_its_token_is_greeted() -> None:
         (hello(token=b"one time, one worker?"), "a wrong token"),
         (hello(token=TOKEN[:-1]), "a wrong token"),
         (hello(token=b""), "a wrong token"),
-        (hello(version="0.2.0"), "it is version 0.2.0 (link 2), we are 0.1.0 (link 2): reinstall, then start again"),
-        (hello(link_version=3), "it is version 0.1.0 (link 3)"),
+        (hello(version="0.2.0"), "it is version 0.2.0 (link 3), we are 0.1.0 (link 3): reinstall, then start again"),
+        (hello(link_version=4), "it is version 0.1.0 (link 4)"),
         (hello(version="9" * 100_000), "it is version 9999"),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_worker_compares_versions_too() -> None:
     assert is_dead(worker)
 
 
-@pytest.mark.parametrize("frame", [Beat(), Credit(1), Answer(1), Log("info", "", ""), Lost(FAULT)], ids=repr)
+@pytest.mark.parametrize("frame", [Beat(), Credit(1), Answer(1), Log("info", ""), Lost(FAULT)], ids=repr)
 def test_nothing_comes_before_the_handshake(frame: Frame) -> None:
     """A peer without the token gets no state and no memory."""
     supervisor = make_link(Side.SUPERVISOR)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.events import (
+    CARRIERS,
     MAX_REASON_CHARS,
     RECEIVES,
     Arrived,
@@ -79,7 +80,7 @@ MESSAGES: st.SearchStrategy[list[bytes]] = (
                 frames.Credit(1),
                 frames.ListChanged(),
                 frames.Progress(1, 0.5),
-                frames.Log("a", "b", "c"),
+                frames.Log("a", "b"),
             ]
         ),
     )
@@ -102,7 +103,7 @@ def _prepared(side: Side, state: str) -> tuple[Link, set[int]]:
         link.receive(frames.encode(frames.List(1, 1.0)), 0.0)
         link.receive(frames.encode(frames.List(2, 1.0)), 0.0)
         for _ in range(8):
-            link.post(frames.Log("info", "", "waits"))
+            link.post(frames.Log("info", ""))
     return link, asked - {3}
 
 
@@ -121,10 +122,9 @@ def _is_legal(event: LinkEvent, side: Side, asked: set[int]) -> bool:
         case Overdue(request_id=request_id):
             return request_id in asked or request_id == 3
         case Arrived(frame=frame, body=body):
-            news = (frames.Progress, frames.Log, frames.ListChanged, frames.Lost, frames.Started)
-            orders = (frames.Open, frames.List, frames.Call, frames.Close, frames.Cancel, frames.Condemn)
-            return isinstance(frame, news if side is Side.SUPERVISOR else orders) and (
-                not body or isinstance(frame, frames.Open | frames.Call | frames.Started)
+            orders = frames.Request | frames.Cancel | frames.Told
+            return isinstance(frame, frames.News if side is Side.SUPERVISOR else orders) and (
+                not body or type(frame) in CARRIERS
             )
         case _:
             return isinstance(event, Expired) and side is Side.WORKER

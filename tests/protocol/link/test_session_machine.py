@@ -281,7 +281,7 @@ class HonestEnds(RuleBasedStateMachine):
     def post(self, data: st.DataObject) -> None:
         """The worker has news."""
         key = data.draw(st.sampled_from([*sorted(self.arrived - self.replied), 999]))
-        line = frames.Log("info", "", str(self.now))
+        line = frames.Log("info", str(self.now))
         choices: list[frames.News] = [
             frames.Progress(key, 0.5),
             line,

@@ -7,7 +7,18 @@ import pytest
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Arrived, LinkTerms, Violated
-from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, List, Log, Welcome, encode
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    Beat,
+    Call,
+    Cancel,
+    Credit,
+    Failed,
+    List,
+    ListChanged,
+    Welcome,
+    encode,
+)
 
 from .link_ends import FAULT, SMALL, VERSION, carry, fill, frames_of, hello, is_dead, make_pair
 
@@ -23,7 +34,7 @@ HOSTILE_TO_SUPERVISOR: list[tuple[str, list[bytes]]] = [
     ("a fault to nothing", encode(Failed(-1, FAULT))),
     ("a beat with a body", encode(Beat(), b"x")),
     ("a credit with a body", encode(Credit(1), b"x" * UNIT_BYTES)),
-    ("news with a body", encode(Log("info", "", ""), b"x")),
+    ("news with a body", encode(ListChanged(), b"x")),
     ("a fault with a body", encode(Failed(1, FAULT), b"x")),
 ]
 

@@ -16,7 +16,9 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     MAX_OTHER_BYTES,
     MAX_RESULT_TYPE_CHARS,
     BodyError,
+    SplitResult,
     check_object,
+    params_without_envelope,
     split_result,
     without_envelope,
 )
@@ -199,3 +201,42 @@ def test_joining_the_members_of_an_object_gives_the_object(written: tuple[Any, b
     members = check_object(body, max_bytes=MIB)
     assert json.loads(msgspec.json.encode(members)) == value
     assert json.loads(msgspec.json.encode({"own": 1, "raw": Raw(body)})) == {"own": 1, "raw": value}
+
+
+def test_what_is_no_tools_result_may_have_any_content() -> None:
+    """A result of tomorrow's would be refused for a member that means something else there."""
+    body = b'{"content":{"type":"text"}}'
+    assert split_result(body, max_bytes=1_000, is_call=False) == SplitResult(body)
+    with pytest.raises(BodyError):
+        split_result(body, max_bytes=1_000)
+
+
+def test_a_tasks_keys_are_for_the_other_end() -> None:
+    """A result could not be told to be a task's."""
+    meta = b'{"io.modelcontextprotocol/related-task":{"taskId":"1"},"io.modelcontextprotocol/serverInfo":{}}'
+    assert without_envelope(meta) == b'{"io.modelcontextprotocol/related-task":{"taskId":"1"}}'
+
+
+@pytest.mark.parametrize(
+    ("params", "without"),
+    [
+        (b'{"a": 1}', b'{"a": 1}'),
+        (b'{"_meta":{"own":1}}', b'{"_meta":{"own":1}}'),
+        (b'{"text":"io.modelcontextprotocol/"}', b'{"text":"io.modelcontextprotocol/"}'),
+        (b'{"a":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":1}}', b'{"a":1.0}'),
+        (
+            b'{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"own":1}}',
+            b'{"_meta":{"own":1}}',
+        ),
+    ],
+)
+def test_params_lose_their_envelope_alone(params: bytes, without: bytes) -> None:
+    """What belongs to our connection would be shown to a client, or its own words rebuilt."""
+    assert params_without_envelope(params) == without
+
+
+def test_params_that_are_no_object_are_an_error() -> None:
+    """They would end the worker."""
+    for params in (b'["io.modelcontextprotocol/"]', b'{"_meta":"io.modelcontextprotocol/"}'):
+        with pytest.raises(BodyError):
+            params_without_envelope(params)

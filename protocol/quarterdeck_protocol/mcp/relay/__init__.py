@@ -29,12 +29,13 @@ are `Asked`, and end with `answer`, `refuse` or `AskEnded`.  In the modern era a
 from . import events
 from .connection import FIRST_ID, Refusal, Relay, RelayMisuseError
 from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, is_modern
-from .paging import MEMBERS
+from .paging import MEMBERS, METHODS
 
 __all__ = [
     "FIRST_ID",
     "HANDSHAKE_REVISIONS",
     "MEMBERS",
+    "METHODS",
     "MODERN_REVISIONS",
     "Client",
     "Refusal",

@@ -11,6 +11,7 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     BodyError,
     checked_object,
     correlation_key,
+    params_without_envelope,
 )
 
 from .events import Asked
@@ -54,7 +55,7 @@ class Asks:
         if len(self._theirs) >= MAX_ASKS or key in self._ours:
             return error_line(server_id, INVALID_REQUEST, "too many requests at once, or two with one id")
         try:
-            checked = checked_object(bytes(params or b"{}"), max_bytes=MAX_ASK_BYTES)
+            checked = params_without_envelope(checked_object(bytes(params or b"{}"), max_bytes=MAX_ASK_BYTES))
         except BodyError as problem:
             return error_line(server_id, INVALID_REQUEST, f"the params cannot be passed on: {problem}")
         self._last += 1

@@ -87,6 +87,8 @@ class Relay:
         self._client = client
         self._max_bytes = max_bytes
         self._stamp = b""
+        self._lists_stamp = b""
+        self._no_calls: set[int] = set()
         self._out: list[bytes] = []
         self._reply_bytes = 0
         self._calls = Deadlines()
@@ -94,7 +96,7 @@ class Relay:
         self._asks = Asks(offers)
         self._subscription = Subscription()
         self.server: events.Server | None = None
-        self._send(self._dialogues.begin(greet(client, era, forced), None, now))
+        self._send(self._dialogues.begin(greet(client.for_all, era, forced), None, now))
 
     # What the caller does
 
@@ -149,6 +151,8 @@ class Relay:
         if (refusal := self._admit(wire_id, until)) is None:
             plain = not meta and not progress and client is None
             meta = self._stamp if plain else self._meta(wire_id, meta, progress, client)
+            if method != "tools/call":
+                self._no_calls.add(wire_id)
             self._out.append(request_line(wire_id, method, params, meta))
         return refusal
 
@@ -189,6 +193,7 @@ class Relay:
             if not wire_id:
                 return False
             self._dialogues.drop(wire_id)
+        self._no_calls.discard(wire_id)
         self._tell_cancelled(wire_id, reason or "the caller gave up")
         return True
 
@@ -238,6 +243,7 @@ class Relay:
         happened: list[events.Event] = []
         for wire_id in self._calls.due(now):
             self._calls.remove(wire_id)
+            self._no_calls.discard(wire_id)
             self._tell_cancelled(wire_id, "the deadline has passed")
             happened.append(events.Expired(wire_id - FIRST_ID))
         for wire_id in self._dialogues.deadlines.due(now):
@@ -260,7 +266,10 @@ class Relay:
         if message.method is UNSET:
             key = message.id if type(message.id) is int else correlation_key(message.id)
             if isinstance(key, int) and self._calls.pop(key, None) is not None:
-                return (outcome_of(message, key - FIRST_ID, self._max_bytes),)
+                is_call = not (self._no_calls and key in self._no_calls)
+                if not is_call:
+                    self._no_calls.remove(key)
+                return (outcome_of(message, key - FIRST_ID, self._max_bytes, is_call=is_call),)
             return self._answered(key, message, now)
         if message.id is UNSET:
             return self._noted(message, line, now)
@@ -280,6 +289,7 @@ class Relay:
             return (junk,)
         for key in ids_in(line):
             if self._calls.remove(key):
+                self._no_calls.discard(key)
                 return junk, events.Spoiled(key - FIRST_ID, NO_MESSAGE)
             if key in self._dialogues:
                 return junk, *self._resume(key, unreadable(), now)
@@ -360,7 +370,7 @@ class Relay:
 
     def _send(self, question: Question) -> None:
         ask = question.ask
-        self._out.append(request_line(question.wire_id, ask.method, ask.params, self._stamp))
+        self._out.append(request_line(question.wire_id, ask.method, ask.params, self._lists_stamp))
 
     def _resume(self, wire_id: int, reply: bytes | ErrorReply | None, now: float) -> Events:
         match self._dialogues.resume(wire_id, reply, now):
@@ -370,6 +380,7 @@ class Relay:
             case events.Greeted(server=server) as event:
                 self.server = server
                 self._stamp = envelope(server.era, self._client)
+                self._lists_stamp = envelope(server.era, self._client.for_all)
                 if not server.is_modern:
                     self.notify("notifications/initialized")
                 return (event,)

@@ -23,19 +23,27 @@ class Client(msgspec.Struct, frozen=True):
     """Who we say we are to servers.
 
     Attributes:
-        capabilities: what we offer them, as a JSON object; what they may ask follows from it.
+        capabilities: what whoever makes a request can be asked, as a JSON object.
         log_level: from which on a modern server's log lines are wanted.
+        handshake: the same of all who may make any, for an older server, which is told once, and for lists, which are
+            taken for all; empty for `capabilities`.
     """
 
     name: str
     version: str
     capabilities: bytes = b"{}"
     log_level: str = "info"
+    handshake: bytes = b""
 
     @property
     def info(self) -> bytes:
         """The protocol's `clientInfo`."""
         return msgspec.json.encode({"name": self.name, "version": self.version})
+
+    @property
+    def for_all(self) -> "Client":
+        """As whom we speak for all."""
+        return msgspec.structs.replace(self, capabilities=self.handshake, handshake=b"") if self.handshake else self
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .eras import is_modern
@@ -232,7 +232,8 @@ def refusal(code: int, message: str, data: bytes = b"") -> FaultRecord:
     """A JSON-RPC error reply as a fault: the server refused, the connection is fine."""
     detail = f": {data.decode(errors='replace')}" if data and data != b"null" else ""
     text = f"{message or 'the server refused the call'} (JSON-RPC error {code}){detail}"[:MAX_ERROR_CHARS]
-    return FaultRecord(FaultKind.TOOL_ERROR, text, code="reply_error", delivery=Delivery.ANSWERED)
+    reply = ReplyError(code, message, data)
+    return FaultRecord(FaultKind.TOOL_ERROR, text, code="reply_error", delivery=Delivery.ANSWERED, reply=reply)
 
 
 def bad_output(reason: str) -> FaultRecord:

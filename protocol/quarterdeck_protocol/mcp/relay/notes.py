@@ -5,7 +5,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, checked_object, checked_value, correlation_key
+from quarterdeck_protocol.mcp.jsonrpc import (
+    ENVELOPE_PREFIX,
+    BodyError,
+    checked_object,
+    checked_value,
+    correlation_key,
+    params_without_envelope,
+)
 
 from .events import Changed, Event, Logged, Noted, Progressed, Updated
 
@@ -85,7 +92,9 @@ def read_note(method: str, params: msgspec.Raw, owner_of: Callable[[int | str | 
             return Updated(uri)
     if len(method) > MAX_METHOD_CHARS:
         raise BodyError(f"a method's name has {len(method):,} characters")
-    return Noted(method, checked_object(bytes(params), max_bytes=MAX_NOTE_BYTES) if params else b"")
+    if not params:
+        return Noted(method, b"")
+    return Noted(method, params_without_envelope(checked_object(bytes(params), max_bytes=MAX_NOTE_BYTES)))
 
 
 def read_cancelled(params: msgspec.Raw) -> int | str | None:

@@ -33,8 +33,13 @@ MEMBERS: Final = {
 }
 """The lists that there are, and where a page has its items."""
 
-NOUNS: Final = {"resourceTemplates": "templates of resources"}
-"""What items are called in messages, where it is not their member's name."""
+METHODS: Final = {member: method for method, member in MEMBERS.items()}
+"""The request for each of them."""
+
+
+def noun(member: str) -> str:
+    """What the items of a list are called in messages."""
+    return "templates of resources" if member == "resourceTemplates" else member
 
 
 class _Page(msgspec.Struct):
@@ -57,7 +62,7 @@ def list_all(request_id: int, method: str) -> Dialogue:
     An item that may not be passed on (see `check_depth`, `check_numbers`) is left as `null`, like any broken one.
     """
     member = MEMBERS[method]
-    noun = NOUNS.get(member, member)
+    what = noun(member)
     items: list[bytes] = []
     size = 0
     cursor: str | None = None
@@ -65,28 +70,28 @@ def list_all(request_id: int, method: str) -> Dialogue:
     try:
         for _ in range(MAX_PAGES):
             body = yield Ask(method, b"" if cursor is None else msgspec.json.encode({"cursor": cursor}))
-            rows, cursor = _page(body, member, noun)
+            rows, cursor = _page(body, member, what)
             size += sum(map(len, rows))
             if len(items) + len(rows) > MAX_ITEMS or size > MAX_LIST_BYTES:
-                raise _too_many(noun)
+                raise _too_many(what)
             items += map(_passable, rows)
             if cursor is None:
                 return Listed(request_id, b"[" + b",".join(items) + b"]")
             if len(cursor) > MAX_CURSOR_CHARS:
-                raise _ListingError("bad_output", f"a cursor of the list of {noun} has {len(cursor):,} characters")
+                raise _ListingError("bad_output", f"a cursor of the list of {what} has {len(cursor):,} characters")
             if cursor in seen:
-                raise _ListingError("too_many_pages", f"the list of {noun} comes back to a page that it had")
+                raise _ListingError("too_many_pages", f"the list of {what} comes back to a page that it had")
             seen.add(cursor)
-        raise _ListingError("too_many_pages", f"the list of {noun} has more than {MAX_PAGES} pages")
+        raise _ListingError("too_many_pages", f"the list of {what} has more than {MAX_PAGES} pages")
     except ErrorReply as error:
         return Refused(request_id, error.code, error.message, error.data)
     except _ListingError as error:
         return ListingFailed(request_id, error.code, str(error))
     except BodyError as error:
-        return ListingFailed(request_id, "bad_output", f"the list of {noun} does not follow MCP: {error}")
+        return ListingFailed(request_id, "bad_output", f"the list of {what} does not follow MCP: {error}")
 
 
-def _page(body: bytes, member: str, noun: str) -> tuple[list[Raw], str | None]:
+def _page(body: bytes, member: str, what: str) -> tuple[list[Raw], str | None]:
     """The items of one page, and the cursor of the next.
 
     Raises:
@@ -94,7 +99,7 @@ def _page(body: bytes, member: str, noun: str) -> tuple[list[Raw], str | None]:
         _ListingError: it is too large to look at.
     """
     if len(body) > 2 * MAX_LIST_BYTES or body.count(b",") > MAX_LIST_BYTES // LEAST_VALUE_BYTES:
-        raise _too_many(noun)
+        raise _too_many(what)
     if b"\r" in body:  # between values, where it is as good as a space; within text it would be escaped
         body = body.replace(b"\r", b" ")
     try:
@@ -119,9 +124,9 @@ def _passable(row: Raw) -> bytes:
     return item
 
 
-def _too_many(noun: str) -> _ListingError:
-    message = f"more than {MAX_ITEMS:,} {noun}, or {MAX_LIST_BYTES:,} bytes of them"
-    return _ListingError("too_many_tools" if noun == "tools" else "too_many_items", message)
+def _too_many(what: str) -> _ListingError:
+    message = f"more than {MAX_ITEMS:,} {what}, or {MAX_LIST_BYTES:,} bytes of them"
+    return _ListingError("too_many_tools" if what == "tools" else "too_many_items", message)
 
 
 _page_decoder: Final = msgspec.json.Decoder(_Page)

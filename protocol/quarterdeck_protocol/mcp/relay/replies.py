@@ -6,13 +6,11 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.faults import MAX_REPLY_DATA_BYTES
 from quarterdeck_protocol.mcp.jsonrpc import PARSE_ERROR, BodyError, Message, checked_value, split_result
 
 from .events import MAX_ERROR_CHARS, Answered, Refused, Spoiled
 from .steps import ErrorReply
-
-MAX_DATA_BYTES: Final = 64 * 1024
-"""Of an error's `data`; more than that is left out."""
 
 _ID: Final = re.compile(rb'"id"\s*:\s*"?(\d{1,19})\b')
 _ID_WINDOW: Final = 256
@@ -25,11 +23,13 @@ class _ErrorObject(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"")
 
 
-def outcome_of(message: Message, request_id: int, max_bytes: int) -> Answered | Refused | Spoiled:
-    """What an answer is to whoever asked."""
+def outcome_of(
+    message: Message, request_id: int, max_bytes: int, *, is_call: bool = True
+) -> Answered | Refused | Spoiled:
+    """What an answer is to whoever asked; `is_call`: for a tool's result."""
     try:
         if message.result and not message.error:
-            return Answered(request_id, split_result(bytes(message.result), max_bytes=max_bytes))
+            return Answered(request_id, split_result(bytes(message.result), max_bytes=max_bytes, is_call=is_call))
         refused = _error_of(message)
         return Refused(request_id, refused.code, refused.message, refused.data)
     except BodyError as problem:
@@ -70,7 +70,7 @@ def _error_of(message: Message) -> ErrorReply:
         raise BodyError("the error is not a JSON-RPC error object") from None
     data = bytes(parsed.data)
     try:
-        data = checked_value(data) if len(data) <= MAX_DATA_BYTES else b""
+        data = checked_value(data) if len(data) <= MAX_REPLY_DATA_BYTES else b""
     except BodyError:
         data = b""
     return ErrorReply(parsed.code, parsed.message[:MAX_ERROR_CHARS], data)

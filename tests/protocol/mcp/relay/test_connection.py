@@ -4,7 +4,7 @@ import json
 from math import inf
 
 import pytest
-from support.servers.greetings import LEGACY, MODERN, JsonObject
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
@@ -20,7 +20,7 @@ from quarterdeck_protocol.mcp.relay.events import (
     fault_of,
 )
 
-from .relays import CLIENT, talk
+from .relays import CLIENT, Talk, talk
 
 ID = FIRST_ID + 7
 """Of the request with the number 7."""
@@ -314,3 +314,43 @@ def test_a_list_can_be_given_up() -> None:
     talked.relay.list_all(8, "tools/list", 0.0)
     talked.settle()
     assert talked.say({"id": talked.heard[-1]["id"], "result": {"tools": []}}) == [Listed(8, b"[]")]
+
+
+@pytest.mark.parametrize("end", ["answered", "cancelled", "late", "broken"])
+def test_only_a_tools_result_is_judged_as_one(end: str) -> None:
+    """A result of tomorrow's would be refused; and each other request be remembered for ever."""
+    played = Talk({"initialize": INITIALIZED, "x/y": None, "tools/call": None}, era=LEGACY)
+    odd = {"content": {"type": "text"}}
+    played.relay.request(1, "x/y", until=5.0)
+    played.relay.request(2, "tools/call", b'{"name":"t"}')
+    match end:
+        case "answered":
+            assert played.say({"id": FIRST_ID + 1, "result": odd})[0] == Answered(
+                1, SplitResult(b'{"content": {"type": "text"}}')
+            )
+            assert isinstance(played.say({"id": FIRST_ID + 2, "result": odd})[0], Spoiled)
+        case "cancelled":
+            played.relay.cancel(1)
+        case "late":
+            played.wait(6.0)
+        case "broken":
+            played.say(b'{"id":%d,"result":{' % (FIRST_ID + 1))
+    assert played.relay._no_calls == set()
+
+
+def test_an_older_server_and_lists_are_told_what_all_callers_can_and_a_request_what_its_own_can() -> None:
+    """A server would hide its tools that ask, or ask one who cannot answer."""
+    can = b'{"roots":{}}'
+    older, newer = (
+        Relay(Client("us", "1", handshake=can), now=0.0, max_bytes=1_000, era=era) for era in (LEGACY, MODERN)
+    )
+    assert json.loads(older.take())["params"]["capabilities"] == {"roots": {}}
+    of = "io.modelcontextprotocol/clientCapabilities"
+    [asked] = map(json.loads, newer.take().splitlines())
+    assert asked["params"]["_meta"][of] == {"roots": {}}
+    newer.receive(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **DISCOVERED}).encode(), 0.0)
+    newer.list_all(1, "tools/list", 0.0)
+    newer.call(2, "t")
+    newer.call(3, "t", client=Client("us", "1", b'{"sampling":{}}'))
+    metas = [json.loads(line)["params"]["_meta"][of] for line in newer.take().splitlines()]
+    assert metas == [{"roots": {}}, {}, {"sampling": {}}]

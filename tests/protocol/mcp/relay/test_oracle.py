@@ -21,7 +21,7 @@ from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, events
-from quarterdeck_worker.remote.requests import PageDispatcher, greet, list_tools
+from quarterdeck_worker.remote.requests import greet, list_items
 
 from .relays import ANSWERS, Talk
 
@@ -120,8 +120,15 @@ def test_a_server_is_greeted_as_the_sdk_would(
     server = talked.relay.server
     assert (server is None) is (card is None)
     if server is not None and card is not None:
-        told = (server.era, server.name, server.version, server.instructions, "tools" in server.announces)
-        assert told == (card.era, card.name, card.version, card.instructions, card.announces_tools)
+        told = (
+            server.era,
+            server.name,
+            server.version,
+            server.instructions,
+            server.title,
+            tuple(sorted(server.announces)),
+        )
+        assert told == (card.era, card.name, card.version, card.instructions, card.title, card.announces)
 
 
 # Requests
@@ -280,8 +287,8 @@ async def test_a_list_is_taken_as_through_the_sdk(era: str) -> None:
         "": {"result": {"tools": [odd], **caching}},
     }
     answers: dict[str, Answer] = {"tools/list": lambda params: pages[params.get("cursor")]}
-    async with scripted_session(answers, era, PageDispatcher, client_info=US, log_level="info") as (session, server):
-        listed = await list_tools(session)
+    async with scripted_session(answers, era, client_info=US, log_level="info") as (session, server):
+        listed = await list_items(session, "tools")
         heard = comparable(server.asked)
     talked = Talk({**ANSWERS, **answers}, era=era)
     talked.heard.clear()

@@ -1,0 +1,165 @@
+"""The runtime contract of what servers have beside tools: lists of it, and requests for it.
+
+Fleet, trust and the deck hand these on; the host publishes them.  Pure: nothing is read or asked here.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from .mcp.relay.paging import METHODS, noun
+from .names import QUALIFIER
+from .questions import Answerer
+from .tools import ANONYMOUS, Client, Deliver, PendingCall, Report
+
+
+class Listing(StrEnum):
+    """A list that a server may have; its value is the member of a page that holds the items."""
+
+    TOOLS = "tools"
+    PROMPTS = "prompts"
+    RESOURCES = "resources"
+    TEMPLATES = "resourceTemplates"
+
+    __hash__ = str.__hash__
+
+    @property
+    def method(self) -> str:
+        """The request for it."""
+        return METHODS[self.value]
+
+    @property
+    def noun(self) -> str:
+        """What its items are called in messages."""
+        return noun(self.value)
+
+
+class Offered(Struct, frozen=True):
+    """A prompt, a resource or a template of one server.
+
+    Attributes:
+        key: what the server knows it by: a prompt's name, a resource's URI, a template's `uriTemplate`.
+        definition: the server's whole object as JSON, unknown members included.
+        public: what clients know it by; the key itself for most resources.
+    """
+
+    server: str
+    listing: Listing
+    key: str
+    definition: bytes
+    public: str
+
+    @property
+    def qualified(self) -> str:
+        """What a token's patterns see of it."""
+        return f"{self.server}{QUALIFIER}{self.key}"
+
+
+class RawRequest(Struct, frozen=True):
+    """A request for something of a server's that is no plain call of a tool, JSON bytes in and JSON bytes out.
+
+    Attributes:
+        method: `resources/read`, `prompts/get`, `completion/complete`, `tasks/…`, or a `tools/call` that has more
+            members than a name and arguments.
+        params: one JSON object without `_meta`: with public names and URIs for a source, the server's own for its
+            endpoint.
+        meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
+        timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
+        on_progress: takes the server's progress notes; None asks it for none.
+        client: who asked for it.
+        answerer: answers what the server asks meanwhile; None for nobody: it is refused.
+        log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
+    """
+
+    method: str
+    params: bytes
+    meta: bytes = b""
+    timeout_s: float | None = None
+    on_progress: Report | None = None
+    client: Client = ANONYMOUS
+    answerer: Answerer | None = None
+    log_level: str = ""
+
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Of log lines, the lowest first."""
+
+
+class LogLine(Struct, frozen=True):
+    """What a server says for people: `data` is any JSON, bounded; `clients` the keys of those it may be meant for.
+
+    They are those that have something under way at that server; none under way: everybody.
+    """
+
+    server: str
+    level: str
+    logger: str
+    data: bytes
+    clients: frozenset[str] = frozenset()
+
+
+class ServerNote(Struct, frozen=True):
+    """Another notification of a server's for its clients: a task's status, an elicitation's end; `clients` as above."""
+
+    server: str
+    method: str
+    params: bytes
+    clients: frozenset[str] = frozenset()
+
+
+class ResourceUpdated(Struct, frozen=True):
+    """A resource is different now; `clients` are the keys of those that subscribed it."""
+
+    server: str
+    uri: str
+    clients: frozenset[str]
+
+
+News = LogLine | ServerNote | ResourceUpdated
+"""What servers say unasked to clients, but for changes of their lists; `clients` says to which."""
+
+
+class OfferSource(Protocol):
+    """What servers have beside tools, as they are at each moment; what is held is not there.
+
+    Requests are routed by public names and URIs.  One that finds nobody is delivered a fault of the code
+    `unknown_prompt`, `unknown_resource` or `unknown_task`.
+    """
+
+    def listed(self, listing: Listing) -> Sequence[Offered]:
+        """In configuration order, each server's in its own order; the same tuple until it changes."""
+        ...
+
+    def begin(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """Start a request; see `ToolSource.begin`."""
+        ...
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """Hear of changes of the resource in `params`, `{"uri": …}`, until `unsubscribe` or `leave`; counted."""
+        ...
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """Hear of it no more; harmless when it was not subscribed."""
+        ...
+
+    def leave(self, client: Client) -> None:
+        """A client's session has ended: its subscriptions and its log level end with it."""
+        ...
+
+    def set_level(self, client: Client, level: str) -> None:
+        """From which level on this client is told log lines."""
+        ...
+
+    def tell_roots_changed(self, client: Client) -> None:
+        """Tell the servers that asked this client for its roots that they are others."""
+        ...
+
+    def watch_listing(self, callback: Callable[[Listing], None]) -> Callable[[], None]:
+        """Call `callback` after each change of a list but the tools'; returns what unregisters it."""
+        ...
+
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """Call `callback` with each piece of news; returns what unregisters it."""
+        ...

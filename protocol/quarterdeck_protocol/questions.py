@@ -1,0 +1,79 @@
+"""What servers ask of whoever calls them, and who answers.  Pure.
+
+A server of an older era asks by a request of its own while a call of it is under way; one of 2026-07-28 by a result
+that says `input_required`.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+CAPABILITY_OF: Final = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+"""What a server may ask, and the capability of a client that can answer it."""
+
+
+def askable(capabilities: bytes) -> frozenset[str]:
+    """What a client may be asked that has these capabilities, one JSON object."""
+    has = msgspec.json.decode(capabilities, type=dict[str, Raw])
+    return frozenset(method for method, capability in CAPABILITY_OF.items() if capability in has)
+
+
+class QuestionEnd(Struct, frozen=True):
+    """How a server's question ended: an answer, or an error that it is told.
+
+    Attributes:
+        result: the answer, one JSON object; empty for an error.
+        code: of the JSON-RPC error; 0 for an answer.
+        data: of the error, any JSON; empty for none.
+    """
+
+    result: bytes = b""
+    code: int = 0
+    message: str = ""
+    data: bytes = b""
+
+
+class Question(Struct, frozen=True):
+    """What a server asks of whoever called it.
+
+    Attributes:
+        server: who asks, as people know it.
+        method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
+        params: one JSON object, as the server sent it.
+        key: the server's own name for it in one `input_required`; empty for a request of its own.
+    """
+
+    server: str
+    method: str
+    params: bytes
+    key: str = ""
+
+
+class Answerer(Protocol):
+    """Answers the questions that come up during one request, in the name of the client that made it."""
+
+    @property
+    def capabilities(self) -> bytes:
+        """What its client can be asked, as the JSON object of client capabilities."""
+        ...
+
+    @property
+    def bridges(self) -> bool:
+        """Whether an `input_required` is put to it question by question; else the result goes to its client as it is.
+
+        False for a client of 2026-07-28, which takes such a result itself.
+        """
+        ...
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """Put a question; `answer` is called once, never before this returns.
+
+        Returns what withdraws it: the server gave it up, or its call ended; then `answer` is not called any more.
+        """
+        ...

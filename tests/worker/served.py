@@ -26,7 +26,9 @@ class PlayedServer:
     def __init__(self) -> None:
         self.card = CARD
         self.orders: list[frames.OpenOrder] = []
-        self.begun: dict[int, tuple[frames.Call, bytes, Done]] = {}
+        self.begun: dict[int, tuple[frames.Call | frames.Forward, bytes, Done]] = {}
+        self.listed: list[str] = []
+        self.told: list[object] = []
         self.cancelled: list[tuple[int, str]] = []
         self.opens_by_itself = True
         self.unfit: FaultRecord | None = None
@@ -73,14 +75,31 @@ class PlayedServer:
         """See `Server`."""
         return self.unfit
 
-    def list_tools(self, request_id: int, done: Done) -> None:
+    def list_items(self, request_id: int, kind: frames.ListKind, done: Done) -> None:
         """See `Server`."""
+        self.listed.append(kind)
         if self.tools is not None:
             done(SplitResult(self.tools) if isinstance(self.tools, bytes) else self.tools)
 
     def call(self, call: frames.Call, arguments: bytes, done: Done) -> None:
         """See `Server`."""
         self.begun[call.request_id] = call, arguments, done
+
+    def forward(self, request: frames.Forward, params: bytes, done: Done) -> None:
+        """See `Server`."""
+        self.begun[request.request_id] = request, params, done
+
+    def answer(self, answer: frames.AskAnswer, body: bytes) -> None:
+        """See `Server`."""
+        self.told.append((answer, body))
+
+    def tell(self, method: str, params: bytes) -> None:
+        """See `Server`."""
+        self.told.append((method, params))
+
+    def listen(self, uris: tuple[str, ...]) -> None:
+        """See `Server`."""
+        self.told.append(uris)
 
     def cancel(self, request_id: int, reason: str) -> bool:
         """See `Server`."""
@@ -98,7 +117,8 @@ class Stage:
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self.server = PlayedServer()
         self.replies: dict[int, tuple[frames.Reply, bytes]] = {}
-        self.posted: list[frames.Progress | frames.Log | frames.ListChanged | frames.Lost] = []
+        self.posted: list[frames.News] = []
+        self.pauses: list[str] = []
         self.worker = Worker(tasks, self.server.live, lambda: 0.0)
         self.worker.attach(self)
 
@@ -107,12 +127,20 @@ class Stage:
         assert frame.request_id not in self.replies, "a request was answered twice"
         self.replies[frame.request_id] = frame, body
 
-    def post(self, frame: frames.Progress | frames.Log | frames.ListChanged | frames.Lost) -> bool:
+    def post(self, frame: frames.News, body: bytes = b"") -> bool:
         """See `LinkEnd`."""
         self.posted.append(frame)
         return True
 
-    async def hears(self, frame: frames.Request | frames.Cancel, body: bytes = b"") -> None:
+    def pause(self) -> None:
+        """See `LinkEnd`."""
+        self.pauses.append("pause")
+
+    def resume(self) -> None:
+        """See `LinkEnd`."""
+        self.pauses.append("resume")
+
+    async def hears(self, frame: frames.Request | frames.Cancel | frames.Told, body: bytes = b"") -> None:
         """Something arrives; what follows from it happens."""
         self.worker.on_event(Arrived(frame, body))
         await turns()

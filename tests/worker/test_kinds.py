@@ -13,7 +13,7 @@ from quarterdeck_protocol.spawn_orders import WorkerKind
             WorkerKind.STDIO,
             {"mcp", "mcp_types", "pydantic", "pydantic_core", "httpx2", "quarterdeck_worker.remote.run"},
         ),
-        (WorkerKind.REMOTE, {"quarterdeck_worker.stdio.run", "quarterdeck_worker.launch"}),
+        (WorkerKind.REMOTE, {"quarterdeck_worker.stdio.run", "quarterdeck_worker.stdio.launch"}),
     ],
 )
 def test_a_kind_loads_nothing_of_the_others(kind: WorkerKind, without: set[str]) -> None:

@@ -1,15 +1,16 @@
 """What a server says unasked: passed on whole, cut where it is long, dropped where it is too much."""
 
-import pytest
+import json
 
-from quarterdeck_protocol.link.frames import ListChanged, Log, Progress
+from quarterdeck_protocol.link.frames import Asked, AskEnded, ListChanged, Log, News, Note, Progress, Updated
 from quarterdeck_worker.notifications import (
     BURST,
-    MAX_LOG_CHARS,
+    CUT_CHARS,
+    MAX_LOG_BYTES,
     MAX_NOTE_CHARS,
+    NOTE_BYTES,
     RATE_PER_S,
     Notifier,
-    log_text,
 )
 
 
@@ -29,11 +30,13 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.passed: list[Progress | Log | ListChanged] = []
+        self.passed: list[News] = []
+        self.bodies: list[bytes] = []
         self.room = Notifier(self._post, self.clock)
 
-    def _post(self, frame: Progress | Log | ListChanged) -> bool:
+    def _post(self, frame: News, body: bytes = b"") -> bool:
         self.passed.append(frame)
+        self.bodies.append(body)
         return True
 
 
@@ -42,33 +45,43 @@ def test_notes_pass_as_they_are() -> None:
     desk = Desk()
     desk.room.progress(7, 0.5, None, None)
     desk.room.progress(7, 1.0, 2.0, "half")
-    desk.room.log("info", "db", "line")
-    desk.room.log("error", None, "line")
+    desk.room.log("info", "db", b'{"a":1}')
+    desk.room.log("error", None, b'"line"')
+    desk.room.note("notifications/tasks/status", b'{"taskId":"1"}')
+    desk.room.updated("file:///a")
+    assert desk.room.asked(3, "roots/list", b"{}")
+    desk.room.ask_ended(3)
     assert desk.passed == [
         Progress(7, 0.5, None, None),
         Progress(7, 1.0, 2.0, "half"),
-        Log("info", "db", "line"),
-        Log("error", "", "line"),
+        Log("info", "db"),
+        Log("error", ""),
+        Note("notifications/tasks/status"),
+        Updated("file:///a"),
+        Asked(3, "roots/list"),
+        AskEnded(3),
     ]
+    assert desk.bodies == [b"", b"", b'{"a":1}', b'"line"', b'{"taskId":"1"}', b"", b"{}", b""]
 
 
 def test_long_texts_are_cut() -> None:
     """A megabyte in a log line would be a megabyte in every client's stream."""
     desk = Desk()
     desk.room.progress(1, 1, None, "x" * 5_000)
-    desk.room.log("l" * 100, "n" * 5_000, "d" * 50_000)
+    desk.room.log("l" * 100, "n" * 5_000, b'"%s"' % (b"d" * MAX_LOG_BYTES))
     note, line = desk.passed
     assert isinstance(note, Progress)
     assert isinstance(line, Log)
     assert len(note.message or "") == MAX_NOTE_CHARS
-    assert (len(line.level), len(line.logger), len(line.data)) == (32, MAX_NOTE_CHARS, MAX_LOG_CHARS)
+    assert (len(line.level), len(line.logger)) == (32, MAX_NOTE_CHARS)
+    assert json.loads(desk.bodies[1]) == '"' + "d" * (CUT_CHARS - 1)
 
 
 def test_a_flood_is_dropped_and_ends() -> None:
     """A server that shouts would fill the link, and stay silent for ever after."""
     desk = Desk()
     for _ in range(BURST + 30):
-        desk.room.log("info", None, "x")
+        desk.room.log("info", None, b"1")
     assert len(desk.passed) == BURST
     desk.clock.now += 0.25
     for number in range(int(RATE_PER_S)):
@@ -80,28 +93,21 @@ def test_changes_of_the_tools_pass_whatever_else_floods_but_once_a_list() -> Non
     """A flood would hide that tools changed, or a storm of changes would be one."""
     desk = Desk()
     for _ in range(BURST + 1):
-        desk.room.log("info", None, "x")
+        desk.room.log("info", None, b"1")
     desk.passed.clear()
     for _ in range(1_000):
-        desk.room.tools_changed()
+        desk.room.changed("tools")
     assert desk.passed == [ListChanged()]
-    desk.room.listing()
+    desk.room.listing("tools")
     assert len(desk.passed) == 1
-    desk.room.tools_changed()
-    desk.room.tools_changed()
+    desk.room.changed("tools")
+    desk.room.changed("tools")
     assert desk.passed == [ListChanged(), ListChanged()]
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        ("a line", "a line"),
-        ({"msg": "ä", "n": 1}, '{"msg": "ä", "n": 1}'),
-        (None, "null"),
-        ([1, 2.5], "[1, 2.5]"),
-        ({"x": {1}}, '{"x": "{1}"}'),
-    ],
-)
-def test_a_log_lines_data_becomes_one_text(data: object, text: str) -> None:
-    """Structured log lines would be shown as Python values, or crash."""
-    assert log_text(data) == text
+def test_a_large_note_counts_as_several() -> None:
+    """A flood of the largest that may pass would be gigabytes."""
+    desk = Desk()
+    for _ in range(BURST):
+        desk.room.note("notifications/x", b"x" * (10 * NOTE_BYTES))
+    assert len(desk.passed) <= BURST / 10

@@ -7,9 +7,23 @@ import pytest
 from support.fleet.workers import CARD
 from support.waiting import turns
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, ReplyError
 from quarterdeck_protocol.link.events import Arrived, Expired
-from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Failed, List, ListChanged, Open, Reply, Request
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    AskAnswer,
+    Call,
+    Cancel,
+    Failed,
+    Forward,
+    List,
+    ListChanged,
+    Listen,
+    Open,
+    Reply,
+    Request,
+    Tell,
+)
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .served import NO_COMMAND, ORDER, opened, stage
@@ -87,7 +101,9 @@ async def test_a_cancelled_call_is_answered_once_and_the_server_told() -> None:
     ("frame", "code", "words"),
     [
         (Call(2, 1.5, "echo"), "call_timeout", "echo did not answer within 1.5 s"),
+        (Forward(2, 1.5, "resources/read"), "call_timeout", "resources/read was not answered within 1.5 s"),
         (List(2, 30.0), "list_timeout", "did not list its tools within 30 s"),
+        (List(2, 30.0, "resourceTemplates"), "list_timeout", "did not list its templates of resources within 30 s"),
     ],
 )
 async def test_a_deadline_that_passes_is_a_timeout_that_says_which(frame: Request, code: str, words: str) -> None:
@@ -117,10 +133,12 @@ async def test_a_fault_repeats_nothing_that_the_server_was_given_in_confidence()
             "s3cret-word is wrong",
             cause=RemoteCause("E", "s3cret-word"),
             dossier=Dossier(hints=("s3cret-word",)),
+            reply=ReplyError(-1, "s3cret-word", b'{"a":["s3cret-word"],"b":1}'),
         )
         played.server.answers(2, told)
         assert "s3cret-word" not in repr(played.fault(2))
         assert played.fault(2).message == "[redacted] is wrong"
+        assert played.fault(2).reply == ReplyError(-1, "[redacted]", b'{"a":["[redacted]"],"b":1}')
         played.server.run.on_lost(told)
         [lost] = played.posted
         assert "s3cret-word" not in repr(lost)
@@ -181,9 +199,9 @@ async def test_a_list_makes_later_changes_news_again() -> None:
     """The second change of a server's tools would never be told."""
     async with opened() as played:
         for _ in range(3):
-            played.server.run.notifier.tools_changed()
+            played.server.run.notifier.changed("tools")
         await played.hears(List(2, 30.0))
-        played.server.run.notifier.tools_changed()
+        played.server.run.notifier.changed("tools")
         assert played.posted == [ListChanged(), ListChanged()]
 
 
@@ -222,3 +240,59 @@ async def test_a_cancelled_list_stops_listing() -> None:
         await played.hears(Cancel(2, "enough"))
         assert played.fault(2).code == "cancelled"
         assert played.server.cancelled == [(2, "enough")]
+
+
+async def test_any_request_is_passed_on_and_answered_like_a_call() -> None:
+    """What is no tool could not be had."""
+    async with opened() as played:
+        forward = Forward(2, 30.0, "resources/read", meta=b"{}")
+        await played.hears(forward, b'{"uri":"file:///a"}')
+        assert played.server.begun[2][:2] == (forward, b'{"uri":"file:///a"}')
+        played.server.answers(2, SplitResult(b'{"contents":[]}', "task"))
+        assert played.replies[2] == (Answer(2, CARD.era, "task"), b'{"contents":[]}')
+        await played.hears(Forward(3, 30.0, "prompts/get"), b"{}")
+        await played.hears(Cancel(3, "enough"))
+        assert played.server.cancelled == [(3, "enough")]
+
+
+async def test_each_list_is_asked_for_by_its_kind() -> None:
+    """Prompts would be listed as tools."""
+    async with opened() as played:
+        for number, kind in enumerate(("tools", "prompts", "resources", "resourceTemplates"), 2):
+            await played.hears(List(number, 30.0, kind))  # type: ignore[arg-type]
+            assert isinstance(played.replies[number][0], Answer)
+        assert played.server.listed == ["tools", "prompts", "resources", "resourceTemplates"]
+
+
+async def test_what_has_no_reply_reaches_the_server() -> None:
+    """Answers of clients, and what they say, would end here."""
+    async with opened() as played:
+        await played.hears(AskAnswer(7, -1, "no"), b"[1]")
+        await played.hears(Tell("notifications/roots/list_changed"), b"{}")
+        await played.hears(Listen(), b'["file:///a"]')
+        assert played.server.told == [
+            (AskAnswer(7, -1, "no"), b"[1]"),
+            ("notifications/roots/list_changed", b"{}"),
+            ("file:///a",),
+        ]
+
+
+async def test_what_has_no_reply_is_dropped_without_a_server() -> None:
+    """It would end the worker."""
+    async with stage() as played:
+        await played.hears(AskAnswer(7), b"{}")
+        await played.hears(Listen(), b"[]")
+        assert not played.worker.finished.is_set()
+
+
+async def test_deadlines_wait_from_the_first_open_question_to_the_last() -> None:
+    """A call would end while its user types, or never when one question was answered."""
+    async with opened() as played:
+        notifier = played.server.run.notifier
+        assert notifier.asked(1, "roots/list", b"{}")
+        assert notifier.asked(2, "roots/list", b"{}")
+        await played.hears(AskAnswer(1), b"{}")
+        assert played.pauses == ["pause", "pause"]
+        notifier.ask_ended(2)
+        await played.hears(AskAnswer(2), b"{}")
+        assert played.pauses == ["pause", "pause", "resume"]

@@ -1,14 +1,29 @@
-"""What a server says unasked, bounded before it is passed on: progress, log lines, changes of its tools.  Pure."""
+"""What a server says unasked, bounded before it is passed on: progress, log lines, changes, questions.  Pure."""
 
-import json
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
+
+import msgspec
 
 from quarterdeck_protocol.link.credit import TokenBucket
-from quarterdeck_protocol.link.frames import ListChanged, Log, Progress
+from quarterdeck_protocol.link.frames import (
+    Asked,
+    AskEnded,
+    ListChanged,
+    Listening,
+    ListKind,
+    Log,
+    News,
+    Note,
+    Progress,
+    Updated,
+)
 
-MAX_LOG_CHARS: Final = 8_192
-"""A log line's data beyond it is cut; logs are for people."""
+MAX_LOG_BYTES: Final = 64 * 1024
+"""A log line's data beyond it becomes a text, cut; logs are for people."""
+
+CUT_CHARS: Final = 8_192
+"""Of such a text."""
 
 MAX_NOTE_CHARS: Final = 1_000
 """A progress message beyond it is cut."""
@@ -19,38 +34,91 @@ BURST: Final = 2_000
 RATE_PER_S: Final = 500.0
 """Notes a second that a client or a terminal can still follow."""
 
+ASK_BURST: Final = 200
+"""Questions passed on at once."""
+
+ASKS_PER_S: Final = 20.0
+"""Beyond that: each costs a way to the supervisor and back, whoever refuses it."""
+
+NOTE_BYTES: Final = 8 * 1024
+"""A note counts as one more for each of these."""
+
+
+class Post(Protocol):
+    """See `Link.post`."""
+
+    def __call__(self, frame: News, body: bytes = b"") -> bool:
+        """Send it; False when it was dropped."""
+
 
 class Notifier:
-    """Passes news to the link within a budget; changes of the tool list always pass, but only as a mark."""
+    """Passes news to the link within a budget; changes of a list always pass, but only as a mark.
 
-    def __init__(self, post: Callable[[Progress | Log | ListChanged], bool], clock: Callable[[], float]) -> None:
+    Questions have a budget of their own.
+    """
+
+    def __init__(self, post: Post, clock: Callable[[], float]) -> None:
         self._post = post
         self._clock = clock
         self._budget = TokenBucket(BURST, RATE_PER_S, clock())
-        self._change_told = False
+        self._asks = TokenBucket(ASK_BURST, ASKS_PER_S, clock())
+        self._changes_told: set[str] = set()
 
     def progress(self, request_id: int, progress: float, total: float | None, message: str | None) -> None:
         """Tell how far a call is."""
-        if not self._budget.take(1, self._clock()):
+        if self._may_tell(0):
             text = message[:MAX_NOTE_CHARS] if message is not None else None
             self._post(Progress(request_id, progress, total, text))
 
-    def log(self, level: str, logger: str | None, data: str) -> None:
-        """Pass a log line on."""
-        if not self._budget.take(1, self._clock()):
-            self._post(Log(level[:32], (logger or "")[:MAX_NOTE_CHARS], data[:MAX_LOG_CHARS]))
+    def log(self, level: str, logger: str | None, data: bytes) -> None:
+        """Pass a log line on; `data` is JSON."""
+        if self._may_tell(len(data)):
+            self._post(Log(level[:32], (logger or "")[:MAX_NOTE_CHARS]), _cut(data))
 
-    def tools_changed(self) -> None:
-        """Say once that the tools changed; the next list resets it, so a storm of these costs one frame."""
-        if not self._change_told:
-            self._change_told = True
-            self._post(ListChanged())
+    def note(self, method: str, params: bytes) -> None:
+        """Pass another notification on; `params` are one JSON object, or empty."""
+        if self._may_tell(len(params)):
+            self._post(Note(method), params)
 
-    def listing(self) -> None:
-        """A list is about to be asked: later changes are news again."""
-        self._change_told = False
+    def updated(self, uri: str) -> None:
+        """Say that a resource changed."""
+        if self._may_tell(0):
+            self._post(Updated(uri))
+
+    def listening(self, count: int) -> None:
+        """Say that the server tells of so many resources from now on."""
+        self._post(Listening(count))
+
+    def changed(self, kind: str) -> None:
+        """Say once that a list changed; the next list of this kind resets it, so a storm of these costs one frame."""
+        if kind not in self._changes_told and (mark := _MARKS.get(kind)) is not None:
+            self._changes_told.add(kind)
+            self._post(mark)
+
+    def listing(self, kind: ListKind) -> None:
+        """A list is about to be asked: later changes of it are news again."""
+        self._changes_told.discard(kind)
+
+    def asked(self, ask_id: int, method: str, params: bytes) -> bool:
+        """Pass on what the server asks; False when that cannot be, or is too much."""
+        return not self._asks.take(1, self._clock()) and self._post(Asked(ask_id, method), params)
+
+    def ask_ended(self, ask_id: int) -> None:
+        """Say that a question needs no answer any more."""
+        self._post(AskEnded(ask_id))
+
+    def _may_tell(self, size: int) -> bool:
+        return not self._budget.take(1 + size // NOTE_BYTES, self._clock())
 
 
-def log_text(data: object) -> str:
-    """A log line's data as one line of text."""
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+_MARKS: Final = {
+    "tools": ListChanged("tools"),
+    "prompts": ListChanged("prompts"),
+    "resources": ListChanged("resources"),
+}
+
+
+def _cut(data: bytes) -> bytes:
+    if len(data) <= MAX_LOG_BYTES:
+        return data
+    return msgspec.json.encode(data[: 4 * CUT_CHARS].decode(errors="replace")[:CUT_CHARS])

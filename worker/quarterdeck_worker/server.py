@@ -2,18 +2,22 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 
 from quarterdeck_protocol.faults import Dossier, FaultRecord
-from quarterdeck_protocol.link.frames import Call, OpenOrder, ServerCard, ServerStart
+from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, OpenOrder, ServerCard, ServerStart
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .notifications import Notifier
 
 Done = Callable[[SplitResult | FaultRecord], None]
 """Takes how a request ended: a result, or a fault."""
+
+
+UNASKABLE: Final = (-32603, "too much waits already: this cannot be asked now")
+"""What a server is told whose question finds no way."""
 
 
 class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
@@ -37,11 +41,23 @@ class Server(Protocol):
     def call(self, call: Call, arguments: bytes, done: Done) -> None:
         """Run a tool."""
 
-    def list_tools(self, request_id: int, done: Done) -> None:
-        """List its tools, all pages: ends in one JSON array as the result's body."""
+    def forward(self, request: Forward, params: bytes, done: Done) -> None:
+        """Pass any request on."""
+
+    def list_items(self, request_id: int, kind: ListKind, done: Done) -> None:
+        """Take one of its lists, all pages: ends in one JSON array as the result's body."""
 
     def cancel(self, request_id: int, reason: str) -> bool:
         """Give a request up and tell the server; False when it has ended already."""
+
+    def answer(self, answer: AskAnswer, body: bytes) -> None:
+        """Answer what it asked; harmless when that has ended."""
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a notification on."""
+
+    def listen(self, uris: tuple[str, ...]) -> None:
+        """Hear of changes of these resources and no others; nothing with a server of an older era, which is asked."""
 
 
 @dataclass(slots=True)

@@ -12,13 +12,14 @@ import anyio
 import anyio.abc
 import msgspec
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, ReplyError
 from quarterdeck_protocol.link import events, frames
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_protocol.mcp.relay.paging import noun
 from quarterdeck_protocol.secrets import Redactor
 
 from .notifications import Notifier
-from .server import RunServer, Server, ServerFault, ServerRun
+from .server import Done, RunServer, Server, ServerFault, ServerRun
 
 NOT_CONNECTED: Final = FaultRecord(
     FaultKind.NOT_CONNECTED, "the server is not ready", "not_connected", Delivery.NOT_SENT
@@ -36,6 +37,12 @@ class LinkEnd(Protocol):
     def post(self, frame: frames.News, body: bytes = b"") -> bool:
         """See `Link.post`."""
 
+    def pause(self) -> None:
+        """See `Link.pause`."""
+
+    def resume(self) -> None:
+        """See `Link.resume`."""
+
 
 class Worker:
     """Serves one link; `finished` is set when there is nothing left to serve."""
@@ -49,8 +56,9 @@ class Worker:
         self._run: ServerRun | None = None
         self._run_scope = anyio.CancelScope()
         self._server: Server | None = None
-        self._requests: dict[int, frames.Open | frames.List | frames.Call | frames.Close] = {}
+        self._requests: dict[int, frames.Request] = {}
         self._redactor = Redactor(())
+        self._asks: set[int] = set()
         self.finished = anyio.Event()
         self.link_lost: str | None = None
 
@@ -63,11 +71,18 @@ class Worker:
         match event:
             case events.Arrived(frame=frames.Call() as call, body=body):
                 self._call(call, body)
+            case events.Arrived(frame=frames.Forward() as forward, body=body):
+                self._forward(forward, body)
             case events.Arrived(frame=frames.Cancel(request_id=request_id, reason=reason)):
                 self._give_up(request_id, reason, FaultRecord(FaultKind.TOOL_ERROR, "cancelled", "cancelled"))
             case events.Arrived(frame=frames.Condemn(limit=limit, detail=detail)):
                 if self._run is not None:
                     self._run.condemn(limit, detail)
+            case events.Arrived(frame=frames.AskAnswer() | frames.Tell() | frames.Listen() as told, body=body):
+                if self._server is not None:
+                    _tell(self._server, told, body)
+                if isinstance(told, frames.AskAnswer):
+                    self._ask_over(told.ask_id)
             case events.Arrived(frame=frames.Open() as request, body=body):
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._serve, request, body)
@@ -89,18 +104,22 @@ class Worker:
     # Requests of a server that is open
 
     def _call(self, call: frames.Call, arguments: bytes) -> None:
-        server = self._ready_for(call)
-        if server is None:
-            return
+        if (server := self._ready_for(call)) is not None:
+            server.call(call, arguments, self._done(call.request_id, server))
 
+    def _forward(self, request: frames.Forward, params: bytes) -> None:
+        if (server := self._ready_for(request)) is not None:
+            server.forward(request, params, self._done(request.request_id, server))
+
+    def _done(self, request_id: int, server: Server) -> Done:
         def done(outcome: SplitResult | FaultRecord) -> None:
             if isinstance(outcome, FaultRecord):
-                self._fail(call.request_id, outcome)
+                self._fail(request_id, outcome)
             else:
-                answer = frames.Answer(call.request_id, server.card.era, outcome.result_type, outcome.is_error)
+                answer = frames.Answer(request_id, server.card.era, outcome.result_type, outcome.is_error)
                 self._answer(answer, outcome.body)
 
-        server.call(call, arguments, done)
+        return done
 
     def _list(self, request: frames.List) -> None:
         server = self._ready_for(request)
@@ -114,10 +133,10 @@ class Worker:
                 self._answer(frames.Answer(request.request_id, server.card.era), outcome.body)
 
         assert self._run is not None
-        self._run.notifier.listing()
-        server.list_tools(request.request_id, done)
+        self._run.notifier.listing(request.kind)
+        server.list_items(request.request_id, request.kind, done)
 
-    def _ready_for(self, request: frames.Call | frames.List) -> Server | None:
+    def _ready_for(self, request: frames.Call | frames.Forward | frames.List) -> Server | None:
         """The server, if it can be asked; if not, the request has failed."""
         self._requests[request.request_id] = request
         server = self._server
@@ -131,7 +150,7 @@ class Worker:
         """Stop a request of any kind, and answer it with `record`."""
         request = self._requests.get(request_id)
         match request:
-            case frames.Call() | frames.List():
+            case frames.Call() | frames.Forward() | frames.List():
                 if self._server is not None:
                     self._server.cancel(request_id, reason)
             case frames.Open():
@@ -144,8 +163,10 @@ class Worker:
         match self._requests.get(request_id):
             case frames.Call(tool=tool, timeout_s=timeout_s):
                 record = _timeout("call_timeout", f"{tool} did not answer within {timeout_s:g} s")
-            case frames.List(timeout_s=timeout_s):
-                record = _timeout("list_timeout", f"the server did not list its tools within {timeout_s:g} s")
+            case frames.Forward(method=method, timeout_s=timeout_s):
+                record = _timeout("call_timeout", f"{method} was not answered within {timeout_s:g} s")
+            case frames.List(kind=kind, timeout_s=timeout_s):
+                record = _timeout("list_timeout", f"the server did not list its {noun(kind)} within {timeout_s:g} s")
             case frames.Open(timeout_s=timeout_s):
                 dossier = self._run.diagnose() if self._run is not None else None
                 record = _timeout(
@@ -160,7 +181,7 @@ class Worker:
     async def _serve(self, request: frames.Open, body: bytes) -> None:
         order = msgspec.json.decode(body, type=frames.OpenOrder)
         self._redactor = Redactor(order.secrets)
-        notifier = Notifier(self._end.post, self._clock)
+        notifier = Notifier(self._post, self._clock)
 
         def on_open(server: Server) -> None:
             self._server = server
@@ -216,7 +237,23 @@ class Worker:
         if self._run is None:
             self.finished.set()
 
-    # Replies
+    # Replies and news
+
+    def _post(self, frame: frames.News, body: bytes = b"") -> bool:
+        """Pass news on; while the server waits for an answer no deadline of a request passes."""
+        taken = self._end.post(frame, body)
+        if taken and isinstance(frame, frames.Asked):
+            self._asks.add(frame.ask_id)
+            self._end.pause()
+        elif isinstance(frame, frames.AskEnded):
+            self._ask_over(frame.ask_id)
+        return taken
+
+    def _ask_over(self, ask_id: int) -> None:
+        if ask_id in self._asks:
+            self._asks.remove(ask_id)
+            if not self._asks:
+                self._end.resume()
 
     def _answer(self, answer: frames.Answer, body: bytes) -> None:
         if self._requests.pop(answer.request_id, None) is not None:
@@ -233,8 +270,33 @@ class Worker:
             cause = replace(cause, message=clean(cause.message))
         if dossier is not None:
             dossier = replace(dossier, hints=tuple(map(clean, dossier.hints)))
-        redacted = replace(record, message=clean(record.message), cause=cause, dossier=dossier)
+        reply = record.reply and _redacted_reply(record.reply, clean)
+        redacted = replace(record, message=clean(record.message), cause=cause, dossier=dossier, reply=reply)
         return record if redacted == record else redacted
+
+
+def _tell(server: Server, told: frames.AskAnswer | frames.Tell | frames.Listen, body: bytes) -> None:
+    match told:
+        case frames.AskAnswer():
+            server.answer(told, body)
+        case frames.Tell(method=method):
+            server.tell(method, body)
+        case frames.Listen():
+            server.listen(_uris.decode(body))
+
+
+def _redacted_reply(reply: ReplyError, clean: Callable[[str], str]) -> ReplyError:
+    """A server's own error without it; data that is no JSON any more is left out."""
+    data = clean(reply.data.decode()).encode()
+    if data != reply.data:
+        try:
+            msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            data = b""
+    return replace(reply, message=clean(reply.message), data=data)
+
+
+_uris: Final = msgspec.json.Decoder(tuple[str, ...])
 
 
 def _timeout(code: str, message: str, dossier: Dossier | None = None) -> FaultRecord:

@@ -36,6 +36,7 @@ from quarterdeck_sandbox import (
 
 from .kinds import load
 from .main import EXIT_FAILED, be_quiet, work
+from .pages import move_heap
 from .server import RunServer
 
 TRIALS_S: Final = 1.0
@@ -77,6 +78,8 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
     gc.collect()
     ballast = _fill_holes()
     gc.freeze()
+    if kind is WorkerKind.STDIO:
+        move_heap()
     control.sendall(_line(Forked(0, os.getpid(), facts)))
     pending = b""
     while True:

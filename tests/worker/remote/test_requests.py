@@ -10,7 +10,6 @@ import anyio
 import msgspec
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import TypeAdapter, ValidationError
 from support.fleet.workers import CARD
 from support.servers.greetings import LEGACY, MODERN, Answer, JsonObject
@@ -18,12 +17,12 @@ from support.servers.scripted_session import PATIENCE_S, ScriptedServer, scripte
 from support.waiting import turns
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
+from quarterdeck_protocol.link.frames import Call, News, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.remote import requests as sdk_requests
-from quarterdeck_worker.remote.requests import ListingError, PageDispatcher, SdkServer, list_tools
+from quarterdeck_worker.remote.requests import ListingError, SdkServer, list_items
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +43,7 @@ class Desk:
 
     def lists(self, request_id: int) -> None:
         """Begin to list."""
-        self.server.list_tools(request_id, partial(self._done, request_id))
+        self.server.list_items(request_id, "tools", partial(self._done, request_id))
 
     def _done(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
         assert request_id not in self.ended, "a request ended twice"
@@ -63,11 +62,11 @@ class Desk:
 @asynccontextmanager
 async def open_calls(
     answer: Answer, era: str = LEGACY, max_bytes: int = 10_000, listed: Answer = None
-) -> AsyncIterator[tuple[Desk, ScriptedServer, list[Progress | Log | ListChanged]]]:
+) -> AsyncIterator[tuple[Desk, ScriptedServer, list[News]]]:
     """Calls to a scripted server, and the news that it gives."""
-    news: list[Progress | Log | ListChanged] = []
+    news: list[News] = []
 
-    def post(frame: Progress | Log | ListChanged) -> bool:
+    def post(frame: News, body: bytes = b"") -> bool:
         news.append(frame)
         return True
 
@@ -200,7 +199,7 @@ async def test_progress_is_passed_on_when_it_is_wanted(wanted: bool) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "meta"),
-    [(b"[1]", b""), (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b""), (b"{}", b'{"progressToken":[]}')],
+    [(b"[1]", b""), (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b""), (b"{}", b"[1]")],
     ids=["not an object", "too deep", "bad meta"],
 )
 async def test_arguments_that_the_sdk_refuses_end_that_call_alone(arguments: bytes, meta: bytes) -> None:
@@ -222,36 +221,27 @@ def page(*tools: JsonObject, following: str | None = None) -> JsonObject:
     return {"result": {"tools": list(tools), **({"nextCursor": following} if following is not None else {})}}
 
 
-async def listed(
-    *pages: JsonObject, era: str = LEGACY, dispatcher: type[JSONRPCDispatcher[Any]] = PageDispatcher
-) -> tuple[list[JsonObject], list[JsonObject]]:
+async def listed(*pages: JsonObject, era: str = LEGACY) -> tuple[list[JsonObject], list[JsonObject]]:
     """The tools of a server with these pages, and the params of each request."""
     left = iter(pages)
-    async with scripted_session({"tools/list": lambda _: next(left)}, era, dispatcher) as (session, server):
-        body = await list_tools(session)
+    async with scripted_session({"tools/list": lambda _: next(left)}, era) as (session, server):
+        body = await list_items(session, "tools")
         return json.loads(body), [message.get("params") or {} for message in server.asked]
 
 
-async def refused(
-    *pages: JsonObject, dispatcher: type[JSONRPCDispatcher[Any]] = PageDispatcher
-) -> ListingError | MCPError:
+async def refused(*pages: JsonObject) -> ListingError | MCPError:
     """Why the list of a server with these pages cannot be taken."""
     left = iter(pages)
-    async with scripted_session({"tools/list": lambda _: next(left)}, LEGACY, dispatcher) as (session, _):
+    async with scripted_session({"tools/list": lambda _: next(left)}, LEGACY) as (session, _):
         with pytest.raises((ListingError, MCPError)) as caught:
-            await list_tools(session)
+            await list_items(session, "tools")
         return caught.value
 
 
-@pytest.mark.parametrize("dispatcher", [PageDispatcher, JSONRPCDispatcher])
-async def test_every_page_is_asked_for_and_every_tool_is_kept_whole(
-    dispatcher: type[JSONRPCDispatcher[Any]],
-) -> None:
+async def test_every_page_is_asked_for_and_every_tool_is_kept_whole() -> None:
     """Tools of later pages, or members that we do not know, would be missing."""
     odd = tool("a", **{"x-own": [1, None], "title": "Ä", "_meta": {"k": "v"}})
-    tools, params = await listed(
-        page(odd, tool("b"), following="2"), page(following="3"), page(tool("c")), dispatcher=dispatcher
-    )
+    tools, params = await listed(page(odd, tool("b"), following="2"), page(following="3"), page(tool("c")))
     assert tools == [odd, tool("b"), tool("c")]
     assert [asked.get("cursor") for asked in params] == [None, "2", "3"]
 
@@ -288,7 +278,7 @@ async def test_a_list_that_cannot_be_taken_is_an_error_with_a_code(
 ) -> None:
     """A hostile list would take all memory, or never end."""
     monkeypatch.setattr(sdk_requests, "MAX_PAGES", 4)
-    monkeypatch.setattr(sdk_requests, "MAX_TOOLS", 4)
+    monkeypatch.setattr(sdk_requests, "MAX_ITEMS", 4)
     monkeypatch.setattr(sdk_requests, "MAX_LIST_BYTES", 1_000)
     error = await refused(*pages)
     assert isinstance(error, ListingError)
@@ -308,14 +298,6 @@ async def test_one_broken_tool_is_left_for_the_supervisor_to_judge() -> None:
     assert (await listed(page(tool("a"), broken)))[0] == [tool("a"), broken]
 
 
-async def test_a_foreign_session_that_refuses_a_tool_says_which() -> None:
-    """A user would not learn which tool of the session made in this process is broken."""
-    error = await refused(page({"name": 7}), dispatcher=JSONRPCDispatcher)
-    assert isinstance(error, ListingError)
-    assert error.code == "bad_output"
-    assert "tools.0." in str(error)
-
-
 async def test_text_that_is_no_unicode_is_replaced() -> None:
     """One broken description would cost the whole list."""
     tools, _ = await listed(page(tool("a", description="x\ud800y")))
@@ -328,10 +310,11 @@ async def test_a_number_that_json_does_not_know_costs_at_most_its_own_tool() -> 
     def refuse(constant: str) -> Any:
         raise AssertionError(f"{constant} is no JSON")
 
-    async with scripted_session(
-        {"tools/list": page(tool("a", weight=float("nan")), tool("b"))}, LEGACY, PageDispatcher
-    ) as (session, _):
-        body = await list_tools(session)
+    async with scripted_session({"tools/list": page(tool("a", weight=float("nan")), tool("b"))}, LEGACY) as (
+        session,
+        _,
+    ):
+        body = await list_items(session, "tools")
     assert json.loads(body, parse_constant=refuse)[-1]["name"] == "b"
 
 

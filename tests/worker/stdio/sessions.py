@@ -11,7 +11,7 @@ from support.servers.greetings import INITIALIZED, LEGACY, Answer
 from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress, StdioServer
+from quarterdeck_protocol.link.frames import Call, News, OpenOrder, StdioServer
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_worker.notifications import Notifier
@@ -35,13 +35,15 @@ class Stage:
         self.plans: list[LaunchPlan] = []
         self.opened: list[Server] = []
         self.lost: list[FaultRecord] = []
-        self.news: list[Progress | Log | ListChanged] = []
+        self.news: list[News] = []
+        self.bodies: list[bytes] = []
         self.run = ServerRun(Notifier(self._post, lambda: 0.0), self._on_open, self.lost.append)
         self.is_open = anyio.Event()
         self.task = asyncio.ensure_future(run_server(order, self.run, self._launch))
 
-    def _post(self, frame: Progress | Log | ListChanged) -> bool:
+    def _post(self, frame: News, body: bytes = b"") -> bool:
         self.news.append(frame)
+        self.bodies.append(body)
         return True
 
     def _on_open(self, server: Server) -> None:
@@ -102,5 +104,5 @@ async def ended(server: Server, request_id: int = 1) -> SplitResult | FaultRecor
 async def listed(server: Server, request_id: int = 2) -> SplitResult | FaultRecord:
     """The end of a list of its tools."""
     end: asyncio.Future[SplitResult | FaultRecord] = asyncio.get_running_loop().create_future()
-    server.list_tools(request_id, end.set_result)
+    server.list_items(request_id, "tools", end.set_result)
     return await end

@@ -11,12 +11,25 @@ import pytest
 from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, JsonObject
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck_protocol.faults import Delivery, FaultRecord
-from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress
+from quarterdeck_protocol.faults import Delivery, FaultRecord, ReplyError
+from quarterdeck_protocol.link.frames import (
+    AskAnswer,
+    Asked,
+    AskEnded,
+    Call,
+    Forward,
+    ListChanged,
+    Log,
+    News,
+    Note,
+    OpenOrder,
+    Progress,
+    Updated,
+)
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.mcp.relay import FIRST_ID
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed
-from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.notifications import ASK_BURST, Notifier
 from quarterdeck_worker.stdio.connection import StdioConnection
 
 pytestmark = pytest.mark.anyio
@@ -32,23 +45,25 @@ class Stage:
 
     pid = 4711
 
-    def __init__(self, era: str, max_line_bytes: int) -> None:
+    def __init__(self, era: str, max_line_bytes: int, capabilities: str) -> None:
         self._stdin, self.stdin_fd = os.pipe()
         self.stdout_fd, self._stdout = os.pipe()
         self._fds = {self._stdin, self._stdout, self.stdin_fd, self.stdout_fd}
         for fd in self._fds:
             os.set_blocking(fd, False)
-        self.news: list[Progress | Log | ListChanged] = []
+        self.news: list[News] = []
+        self.bodies: list[bytes] = []
         self.junk: list[bytes] = []
         self.ended: list[SplitResult | FaultRecord] = []
-        order = OpenOrder(era=era, max_result_bytes=10_000)
+        order = OpenOrder(era=era, max_result_bytes=10_000, capabilities=capabilities)
         notifier = Notifier(self._post, lambda: 0.0)
         played: Any = self
         self.connection = StdioConnection(played, order, notifier, max_line_bytes=max_line_bytes)
         self.connection.on_junk = self.junk.append
 
-    def _post(self, frame: Progress | Log | ListChanged) -> bool:
+    def _post(self, frame: News, body: bytes = b"") -> bool:
         self.news.append(frame)
+        self.bodies.append(body)
         return True
 
     async def answers(self, reply: JsonObject) -> JsonObject:
@@ -86,9 +101,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(era: str = LEGACY, max_line_bytes: int = 1_000_000) -> AsyncIterator[Stage]:
+async def stage(era: str = LEGACY, max_line_bytes: int = 1_000_000, capabilities: str = "{}") -> AsyncIterator[Stage]:
     """A pretend server over pipes, not greeted yet."""
-    played = Stage(era, max_line_bytes)
+    played = Stage(era, max_line_bytes, capabilities)
     try:
         with anyio.fail_after(PATIENCE_S):
             yield played
@@ -97,9 +112,11 @@ async def stage(era: str = LEGACY, max_line_bytes: int = 1_000_000) -> AsyncIter
 
 
 @asynccontextmanager
-async def greeted(era: str = LEGACY, greeting: JsonObject = INITIALIZED) -> AsyncIterator[Stage]:
+async def greeted(
+    era: str = LEGACY, greeting: JsonObject = INITIALIZED, capabilities: str = "{}"
+) -> AsyncIterator[Stage]:
     """A server that can be asked."""
-    async with stage(era) as played:
+    async with stage(era, capabilities=capabilities) as played:
         await played.answers(greeting)
         assert played.connection.greeting.done()
         played.asked()
@@ -167,7 +184,7 @@ async def test_a_call_without_a_result_ends_as_a_fault(line: bytes, code: str) -
 async def test_a_list_is_the_servers_own_bytes_page_by_page() -> None:
     """A definition would be approved in other words than the server's."""
     async with greeted() as played:
-        played.connection.list_tools(7, played.ended.append)
+        played.connection.list_items(7, "tools", played.ended.append)
         [first] = played.asked()
         await played.says(b'{"id":%d,"result":{"tools":[{"name" : "a"}],"nextCursor":"n"}}' % first["id"])
         [second] = played.asked()
@@ -241,27 +258,27 @@ async def test_progress_is_given_to_the_call_that_it_belongs_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "line"),
+    ("params", "line", "data"),
     [
-        (b'{"level":"error","logger":"db","data":"hm"}', Log("error", "db", "hm")),
-        (b'{"data":{"a":[1]}}', Log("info", "", '{"a": [1]}')),
-        (b"{}", Log("info", "", "null")),
+        (b'{"level":"error","logger":"db","data":"hm"}', Log("error", "db"), b'"hm"'),
+        (b'{"data":{"a":[1]}}', Log("info", ""), b'{"a":[1]}'),
+        (b"{}", Log("info", ""), b"null"),
     ],
 )
-async def test_log_lines_are_news(params: bytes, line: Log) -> None:
+async def test_log_lines_are_news(params: bytes, line: Log, data: bytes) -> None:
     """A server's own log would be lost."""
     async with greeted() as played:
         await played.says(b'{"jsonrpc":"2.0","method":"notifications/message","params":%s}' % params)
-        assert played.news == [line]
+        assert (played.news, played.bodies) == ([line], [data])
 
 
-async def test_changed_tools_are_news_once_and_other_changes_none() -> None:
+async def test_each_list_that_changed_is_news_once() -> None:
     """A storm of changes would be a storm of frames; changed prompts would have tools listed anew."""
     async with greeted() as played:
         await played.says(b'{"method":"notifications/prompts/list_changed"}')
-        assert played.news == []
+        assert played.news == [ListChanged("prompts")]
         await played.says(*[b'{"method":"notifications/tools/list_changed"}'] * 3)
-        assert played.news == [ListChanged()]
+        assert played.news == [ListChanged("prompts"), ListChanged("tools")]
 
 
 async def test_a_modern_server_that_announces_changes_is_listened_to() -> None:
@@ -273,15 +290,16 @@ async def test_a_modern_server_that_announces_changes_is_listened_to() -> None:
         assert asked["params"]["notifications"] == {"toolsListChanged": True}
 
 
-async def test_other_notifications_are_heard_and_left() -> None:
-    """A server that says more than the link can carry would be taken for one that writes junk."""
+async def test_other_notifications_are_news_or_left() -> None:
+    """What a server says to clients would end here, or be taken for junk."""
     async with greeted() as played:
         await played.says(
             b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x"}}',
             b'{"jsonrpc":"2.0","method":"notifications/of/tomorrow"}',
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}',
         )
-        assert (played.news, played.junk, played.asked()) == ([], [], [])
+        assert (played.junk, played.asked()) == ([], [])
+        assert played.news == [Updated("x"), Note("notifications/of/tomorrow")]
 
 
 @pytest.mark.parametrize("line", [b"hello world", b"{", b'{"method":"notifications/progress"}'])
@@ -317,6 +335,149 @@ async def test_nothing_is_written_to_a_server_that_was_closed() -> None:
     """A descriptor that belongs to somebody else by then would be written to."""
     async with greeted() as played:
         played.connection.close()
-        played.connection.list_tools(1, played.ended.append)
+        played.connection.list_items(1, "tools", played.ended.append)
         await turns()
         assert played.asked() == []
+
+
+# Other requests, and what the server asks
+
+CAPABLE = '{"elicitation":{"form":{}},"sampling":{},"roots":{"listChanged":true}}'
+ASKS = b'{"jsonrpc":"2.0","id":"q","method":"%s","params":{"a":1}}'
+
+
+async def test_any_request_is_asked_and_its_result_is_not_judged_as_a_tools() -> None:
+    """A resource or a method of tomorrow would be taken for a broken tool."""
+    async with greeted() as played:
+        forward = Forward(7, 30.0, "tasks/result", progress=True, meta=b'{"m":1}')
+        played.connection.forward(forward, b'{"x":[1.0]}', played.ended.append)
+        [asked] = played.asked()
+        assert (asked["method"], asked["params"]) == (
+            "tasks/result",
+            {"x": [1.0], "_meta": {"m": 1, "progressToken": ID}},
+        )
+        await played.says(b'{"jsonrpc":"2.0","id":%d,"result":{"content":{"type":"text"}}}' % ID)
+        assert played.ended == [SplitResult(b'{"content":{"type":"text"}}')]
+
+
+async def test_an_error_is_kept_as_the_server_said_it() -> None:
+    """A client would be told our words in place of a code and its data."""
+    async with greeted() as played:
+        played.connection.forward(Forward(7, 30.0, "resources/read"), b"{}", played.ended.append)
+        await played.says(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32002,"message":"none","data":{"uri":"x"}}}' % ID)
+        [fault] = played.ended
+        assert isinstance(fault, FaultRecord)
+        assert fault.reply == ReplyError(-32002, "none", b'{"uri":"x"}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("prompts", "prompts/list"),
+        ("resources", "resources/list"),
+        ("resourceTemplates", "resources/templates/list"),
+    ],
+)
+async def test_each_list_is_taken_by_its_own_request(kind: Any, method: str) -> None:
+    """Only tools could be had."""
+    async with greeted() as played:
+        played.connection.list_items(7, kind, played.ended.append)
+        asked = await played.answers({"result": {kind: [{"name": "a"}]}})
+        assert asked["method"] == method
+        assert played.ended == [SplitResult(b'[{"name": "a"}]')]
+
+
+async def test_a_modern_server_is_told_who_asks_with_each_request() -> None:
+    """It would ask one who cannot answer, and log for one who does not read."""
+    async with greeted(MODERN, DISCOVERED, CAPABLE) as played:
+        played.connection.list_items(1, "tools", played.ended.append)
+        played.connection.call(Call(2, 30.0, "echo"), b"{}", played.ended.append)
+        plain = Call(3, 30.0, "echo", capabilities=b'{"roots":{}}', log_level="error")
+        played.connection.call(plain, b"{}", played.ended.append)
+        forward = Forward(4, 30.0, "prompts/get", capabilities=b'{"sampling":{}}')
+        played.connection.forward(forward, b"{}", played.ended.append)
+        await turns()
+        metas = [asked["params"]["_meta"] for asked in played.asked()]
+        of = "io.modelcontextprotocol/"
+        assert [meta[f"{of}clientCapabilities"] for meta in metas] == [
+            json.loads(CAPABLE),
+            {},
+            {"roots": {}},
+            {"sampling": {}},
+        ]
+        assert [meta[f"{of}logLevel"] for meta in metas] == ["info", "info", "error", "info"]
+
+
+async def test_an_older_server_is_told_once_what_callers_can_be_asked() -> None:
+    """It would offer no tool that asks."""
+    async with stage(capabilities=CAPABLE) as played:
+        [asked] = played.asked()
+        assert asked["params"]["capabilities"] == json.loads(CAPABLE)
+
+
+async def test_what_it_asks_is_passed_on_and_answered() -> None:
+    """Its user could not be asked."""
+    async with greeted(capabilities=CAPABLE) as played:
+        await played.says(ASKS % b"elicitation/create", (ASKS % b"roots/list").replace(b'"q"', b"7"))
+        assert played.news == [Asked(1, "elicitation/create"), Asked(2, "roots/list")]
+        assert played.bodies == [b'{"a":1}'] * 2
+        played.connection.answer(AskAnswer(1), b'{"action":"accept"}')
+        played.connection.answer(AskAnswer(2, -1, "no"), b"[1]")
+        played.connection.answer(AskAnswer(2), b"{}")
+        await turns()
+        first, second = played.asked()
+        assert (first["id"], first["result"]) == ("q", {"action": "accept"})
+        assert (second["id"], second["error"]) == (7, {"code": -1, "message": "no", "data": [1]})
+        await played.says(
+            (ASKS % b"roots/list").replace(b'"q"', b"8"),
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8}}',
+        )
+        assert played.news[2:] == [Asked(3, "roots/list"), AskEnded(3)]
+
+
+@pytest.mark.parametrize("capabilities", ["{}", '{"roots":{}}'])
+async def test_what_nobody_can_be_asked_is_refused_at_once(capabilities: str) -> None:
+    """A server that may not ask would wait, and its question travel for nothing."""
+    async with greeted(capabilities=capabilities) as played:
+        await played.says(ASKS % b"elicitation/create")
+        [refused] = played.asked()
+        assert (refused["error"]["code"], played.news) == (-32601, [])
+
+
+async def test_a_server_that_asks_a_thousand_times_is_refused_the_most() -> None:
+    """Each question costs the supervisor a way there and back."""
+    async with greeted(capabilities=CAPABLE) as played:
+        for number in range(1_000):
+            await played.says((ASKS % b"roots/list").replace(b'"q"', b"%d" % number))
+            for frame in played.news:
+                assert isinstance(frame, Asked)
+                played.connection.answer(AskAnswer(frame.ask_id, -1, "no"), b"")
+            played.asked()
+        assert len(played.news) == ASK_BURST
+
+
+async def test_clients_words_and_wishes_are_passed_on_in_the_servers_era() -> None:
+    """Roots of yesterday; and no news of what a client subscribed."""
+    async with greeted() as played:
+        played.connection.tell("notifications/roots/list_changed", b"")
+        played.connection.listen(("file:///a",))
+        await turns()
+        [told] = played.asked()
+        assert told == {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    async with greeted(MODERN, DISCOVERED) as played:
+        played.connection.listen(("file:///a",))
+        [listens] = played.asked()
+        assert listens["params"]["notifications"] == {"resourceSubscriptions": ["file:///a"]}
+        await played.says(
+            json.dumps(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/resources/updated",
+                    "params": {
+                        "uri": "file:///a",
+                        "_meta": {"io.modelcontextprotocol/subscriptionId": listens["id"]},
+                    },
+                }
+            ).encode()
+        )
+        assert played.news == [Updated("file:///a")]

@@ -94,6 +94,43 @@ async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
         assert fault.dossier.hints == ()
 
 
+@pytest.mark.parametrize("watch", ["look", "network_lost"])
+async def test_a_server_that_cannot_be_watched_any_more_is_ended_and_told(
+    watch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would run on without limits, and nobody know."""
+
+    def fail(_: PlayedProcess) -> None:
+        raise ValueError("no such line in its status")
+
+    monkeypatch.setattr(PlayedProcess, watch, fail)
+    log = tmp_path / "err.log"
+    async with running(str(log)) as (process, server):
+        fault = await losing(server)
+        assert process.returncode == -signal.SIGKILL
+        assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TRANSPORT, "worker_lost", Delivery.UNKNOWN)
+        why = "it could not be watched any more (ValueError: no such line in its status)"
+        assert fault.message == f"the server was ended because {why}"
+        assert fault.dossier is not None
+        assert fault.dossier.hints == ()
+    assert "[quarterdeck] it cannot be watched any more: ValueError" in log.read_text()
+
+
+async def test_one_that_cannot_be_watched_at_its_handshake_is_no_mystery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user would look for the mistake in the server."""
+
+    def fail(_: PlayedProcess) -> None:
+        raise ValueError("no such line in its status")
+
+    monkeypatch.setattr(PlayedProcess, "look", fail)
+    async with running() as (_, server):
+        await server.connection.ended.wait()
+        await server.settle()
+        fault = server.not_greeted(None)
+        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "worker_lost")
+        assert "could not be watched any more" in fault.message
+
+
 async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
     """A server that nobody can hear any more would look ready."""
     async with running() as (process, server):
@@ -240,6 +277,22 @@ async def test_a_quiet_server_is_looked_at_again_as_soon_as_something_is_said(mo
         server.connection.call(Call(7, 5.0, "echo"), b"{}", lambda _: None)
         await eventually_async(lambda: len(looks) > 5)
         assert not server.connection.is_at_rest
+
+
+async def test_memory_is_given_back_once_for_each_time_that_a_server_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker would keep what each call left behind; or look through its memory although nothing has happened."""
+    given: list[bool] = []
+    monkeypatch.setattr(server_module, "give_back", lambda: given.append(True))
+    async with at_rest(monkeypatch) as (_, server, looks):
+        await eventually_async(lambda: given)
+        monkeypatch.setattr(server_module, "QUIET_LOOK_S", server_module.FIRST_LOOK_S)
+        for number in (2, 3):
+            server.connection.call(Call(number, 5.0, "echo"), b"{}", lambda _: None)
+            server.connection.cancel(number, "enough")
+            await eventually_async(lambda: len(given) == number)  # noqa: B023 - called before the next
+            looks.clear()
+            await eventually_async(lambda: len(looks) > 5)
+            assert len(given) == number
 
 
 @pytest.mark.parametrize(

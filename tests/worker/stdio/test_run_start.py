@@ -13,9 +13,9 @@ from support.waiting import turns
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_worker import launch
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import ServerFault, ServerRun
+from quarterdeck_worker.stdio import launch
 from quarterdeck_worker.stdio.run import run_server
 
 from .played_process import PlayedProcess

@@ -1,40 +1,53 @@
-"""Requests through the SDK's session: the greeting, the list of tools, calls.
+"""Requests through the SDK's session: the greeting, lists, calls and all others.
 
 A server is greeted in one of two ways, and its caller remembers which, so that the next start need not ask: one of the
 2026 revision answers `server/discover`; every other answer, and silence, means the older handshake.  Requests are
-tasks, one each.  A list is taken whole and bounded, page by page.  The session refuses a page for one bad tool, so
-`PageDispatcher` takes the tools off a page before the session sees it; which can be shown is the supervisor's to say.
+tasks, one each.  A list is taken whole and bounded, page by page; what of it can be shown is the supervisor's to say.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.abc
 import mcp_types as types
 from mcp.client.session import ClientSession
+from mcp.client.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    SubscriptionLost,
+    ToolsListChanged,
+    listen,
+)
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import Call, ServerCard
-from quarterdeck_protocol.mcp.jsonrpc import SplitResult, split_result
+from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, ServerCard
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, SplitResult, checked_value, split_result
+from quarterdeck_protocol.mcp.relay import METHODS
 from quarterdeck_protocol.mcp.relay.events import bad_output, refusal
+from quarterdeck_protocol.mcp.relay.greeting import (
+    LISTS,
+    MAX_GREETING_BYTES,
+    MAX_INFO_BYTES,
+    MAX_INSTRUCTIONS_CHARS,
+    MAX_NAME_CHARS,
+    PROBE_S,
+)
+from quarterdeck_protocol.mcp.relay.paging import MAX_CURSOR_CHARS, MAX_ITEMS, MAX_LIST_BYTES, MAX_PAGES, noun
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.server import Done
+from quarterdeck_worker.server import Done, first_of
 
-PROBE_S: Final = 5.0
-"""How long a server may think about `server/discover` before it is greeted the old way; some never answer what they
-do not know.  One that is only slow refuses the old greeting later, and is asked again."""
+from .session import Session, as_json, send, tell
 
-MAX_INSTRUCTIONS_CHARS: Final = 64 * 1024
-"""A server's instructions beyond it are cut."""
+RELISTEN_S: Final = 1.0
+"""Before a lost subscription is asked for again."""
 
 
 async def greet(session: ClientSession, era: str, forced: str | None = None) -> ServerCard:
@@ -55,7 +68,7 @@ async def greet(session: ClientSession, era: str, forced: str | None = None) -> 
         await _shake_hands(session)
     else:
         await _probe(session)
-    return _card(session)
+    return card_of(session)
 
 
 async def _probe(session: ClientSession) -> None:
@@ -91,8 +104,8 @@ async def _initialize_as(session: ClientSession, revision: str) -> None:
     """As the SDK's own `initialize`, which asks for the newest revision."""
     params = types.InitializeRequestParams(
         protocol_version=revision,
-        capabilities=types.ClientCapabilities(),
-        client_info=session._client_info,  # noqa: SLF001 - it has no other way to say it (mcp 2.3)
+        capabilities=session._build_capabilities(revision),  # noqa: SLF001 - it has no other way to say them (mcp 2.3)
+        client_info=session._client_info,  # noqa: SLF001
     )
     session.adopt(await session.send_request(types.InitializeRequest(params=params), types.InitializeResult))
     await session.send_notification(types.InitializedNotification())
@@ -118,17 +131,26 @@ def _is_modern_only(error: MCPError) -> bool:
     return not any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in supported)
 
 
-def _card(session: ClientSession) -> ServerCard:
-    info = session.server_info
-    capabilities = session.server_capabilities
-    tools = capabilities.tools if capabilities is not None else None
+def card_of(session: ClientSession) -> ServerCard:
+    """What the server of a greeted session said of itself."""
+    info, capabilities = session.server_info, session.server_capabilities
+    lists = {name: getattr(capabilities, name, None) for name in LISTS}
+    whole = b"{}" if capabilities is None else _dumped(capabilities)
+    who = b"{}" if info is None else _dumped(info)
     return ServerCard(
         era=session.protocol_version or "",
-        name=info.name[:200] if info else "",
-        version=info.version[:200] if info else "",
+        name=info.name[:MAX_NAME_CHARS] if info else "",
+        version=info.version[:MAX_NAME_CHARS] if info else "",
         instructions=(session.instructions or "")[:MAX_INSTRUCTIONS_CHARS],
-        announces_tools=bool(tools and tools.list_changed),
+        announces=tuple(sorted(name for name, each in lists.items() if each is not None and each.list_changed)),
+        title=((info.title if info else None) or "")[:MAX_NAME_CHARS],
+        capabilities=whole if len(whole) <= MAX_GREETING_BYTES else b"{}",
+        info=who if len(who) <= MAX_INFO_BYTES else b"{}",
     )
+
+
+def _dumped(said: types.ServerCapabilities | types.Implementation) -> bytes:
+    return as_json(said.model_dump(by_alias=True, mode="json", exclude_none=True))
 
 
 def is_modern(era: str) -> bool:
@@ -136,10 +158,7 @@ def is_modern(era: str) -> bool:
     return era in MODERN_PROTOCOL_VERSIONS
 
 
-# Calls
-
-RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, object])
-"""Results as plain values: the SDK's models drop fields that they do not know."""
+# Requests
 
 LOCAL_ERRORS = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
 """Codes that the SDK makes up here; a server that sends them says nothing we can tell apart."""
@@ -174,7 +193,15 @@ class SdkServer:
         self._max_bytes = max_bytes
         self._running: dict[int, tuple[anyio.CancelScope, Done]] = {}
         self._signs_of_loss = signs_of_loss
+        # A session of ours speaks for whoever asks; one that others made has somebody who answers.
+        self._nobody = b"{}" if isinstance(session, Session) else b""
+        self._changes = Changes(session, card.announces, notifier)
         self.lost = anyio.Event()
+
+    def start_listening(self) -> None:
+        """Hear of changes from a server of 2026-07-28; the older ones just say so."""
+        if is_modern(self.card.era):
+            self._tasks.start_soon(self._changes.hear)
 
     def refusal(self) -> FaultRecord | None:
         """See `Server`: how much waits is the transport's to bound."""
@@ -182,11 +209,15 @@ class SdkServer:
 
     def call(self, call: Call, arguments: bytes, done: Done) -> None:
         """See `Server`."""
-        self._start(call.request_id, partial(self._ask, call, arguments), done)
+        self._start(call.request_id, partial(self._call, call, arguments), done)
 
-    def list_tools(self, request_id: int, done: Done) -> None:
+    def forward(self, request: Forward, params: bytes, done: Done) -> None:
         """See `Server`."""
-        self._start(request_id, self._list, done)
+        self._start(request.request_id, partial(self._forward, request, params), done)
+
+    def list_items(self, request_id: int, kind: ListKind, done: Done) -> None:
+        """See `Server`."""
+        self._start(request_id, partial(self._list, kind), done)
 
     def cancel(self, request_id: int, reason: str) -> bool:  # noqa: ARG002 - the SDK sends its own reason
         """See `Server`; the SDK tells the server in its transport's way."""
@@ -195,6 +226,23 @@ class SdkServer:
             return False
         running[0].cancel()
         return True
+
+    def answer(self, answer: AskAnswer, body: bytes) -> None:
+        """See `Server`; a session that others made asks them."""
+        if isinstance(self._session, Session):
+            said = json.loads(body) if body else None
+            end = MCPError(answer.code, answer.message, said) if answer.code else dict(said or {})
+            self._session.raw.questions.answer(answer.ask_id, end)
+
+    def tell(self, method: str, params: bytes) -> None:
+        """See `Server`."""
+        self._tasks.start_soon(self._tell, method, params)
+
+    def listen(self, uris: tuple[str, ...]) -> None:
+        """See `Server`."""
+        self._changes.of_resources(uris)
+        if uris:
+            self._notifier.listening(len(uris))
 
     def _start(self, request_id: int, work: _Work, done: Done) -> None:
         scope = anyio.CancelScope()
@@ -207,31 +255,53 @@ class SdkServer:
             if (running := self._running.pop(request_id, None)) is not None:
                 running[1](outcome)
 
-    async def _list(self) -> SplitResult | FaultRecord:
+    async def _tell(self, method: str, params: bytes) -> None:
         try:
-            return SplitResult(await list_tools(self._session))
+            await tell(self._session, method, json.loads(params) if params else {})
+        except (MCPError, ValueError, RecursionError):
+            pass  # what is told unasked can be missed; a connection that is gone is noticed elsewhere
+
+    async def _list(self, kind: ListKind) -> SplitResult | FaultRecord:
+        try:
+            return SplitResult(await list_items(self._session, kind))
         except ListingError as error:
             return FaultRecord(FaultKind.PROTOCOL, str(error), error.code, Delivery.ANSWERED)
         except MCPError as error:
             return fault_of_error(error)
 
-    async def _ask(self, call: Call, arguments: bytes) -> SplitResult | FaultRecord:
+    async def _call(self, call: Call, arguments: bytes) -> SplitResult | FaultRecord:
+        try:
+            params: dict[str, object] = {"name": call.tool, "arguments": _object_of(arguments or b"{}")}
+        except (ValueError, RecursionError) as error:
+            return _unsendable("arguments", error)
+        return await self._ask("tools/call", params, call)
+
+    async def _forward(self, request: Forward, body: bytes) -> SplitResult | FaultRecord:
+        try:
+            params = _object_of(body or b"{}")
+        except (ValueError, RecursionError) as error:
+            return _unsendable("params", error)
+        return await self._ask(request.method, params, request)
+
+    async def _ask(self, method: str, params: dict[str, object], request: Call | Forward) -> SplitResult | FaultRecord:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            self._notifier.progress(call.request_id, progress, total, message)
+            self._notifier.progress(request.request_id, progress, total, message)
 
         try:
-            params = _params(call, arguments)
+            if request.meta:
+                params["_meta"] = _object_of(request.meta)
         except (ValueError, RecursionError) as error:
-            message = f"the arguments cannot be sent: {plain_words(error)}"
-            return FaultRecord(FaultKind.TOOL_ERROR, message, "bad_arguments", Delivery.NOT_SENT)
+            return _unsendable("_meta", error)
         try:
-            raw: dict[str, object] = await self._session.send_request(
-                types.CallToolRequest(params=params),
-                RAW_RESULT,
-                progress_callback=on_progress if call.progress else None,
+            raw = await send(
+                self._session,
+                method,
+                params,
+                on_progress=on_progress if request.progress else None,
+                capabilities=request.capabilities or self._nobody,
+                log_level=request.log_level,
             )
-            body = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-            return split_result(body, max_bytes=self._max_bytes)
+            return split_result(as_json(raw), max_bytes=self._max_bytes, is_call=method == "tools/call")
         except MCPError as error:
             if any(sign.is_set() for sign in self._signs_of_loss):
                 await anyio.sleep_forever()  # whoever watches the signs ends all calls alike
@@ -245,17 +315,22 @@ class SdkServer:
         """One broken stream may be an accident.  A transport that is gone says so when it is used again."""
         with anyio.move_on_after(PING_S):
             try:
-                await self._session.send_request(types.PingRequest(), RAW_RESULT)
+                await send(self._session, "ping", {})
             except MCPError as error:
                 if error.error.code == types.CONNECTION_CLOSED:
                     self.lost.set()
 
 
-def _params(call: Call, arguments: bytes) -> types.CallToolRequestParams:
-    meta = {"_meta": json.loads(call.meta)} if call.meta else {}
-    return types.CallToolRequestParams.model_validate(
-        {"name": call.tool, "arguments": json.loads(arguments or b"{}"), **meta}
-    )
+def _object_of(body: bytes) -> dict[str, object]:
+    value = json.loads(body)
+    if not isinstance(value, dict):
+        raise BodyError("not one JSON object")
+    return value
+
+
+def _unsendable(what: str, error: Exception) -> FaultRecord:
+    message = f"the {what} cannot be sent: {plain_words(error)}"
+    return FaultRecord(FaultKind.TOOL_ERROR, message, "bad_arguments", Delivery.NOT_SENT)
 
 
 def fault_of_error(error: MCPError) -> FaultRecord:
@@ -263,24 +338,69 @@ def fault_of_error(error: MCPError) -> FaultRecord:
     if error.error.code in LOCAL_ERRORS:
         message = f"the connection broke before the answer: {error.error.message}"
         return FaultRecord(FaultKind.TOOL_ERROR, message, code="server_lost", delivery=Delivery.UNKNOWN)
-    data = b"" if error.error.data is None else json.dumps(error.error.data, default=str).encode()
+    try:
+        data = b"" if error.error.data is None else checked_value(as_json(error.error.data))
+    except (ValueError, RecursionError):
+        data = b""
     return refusal(error.error.code, error.error.message, data)
 
 
+# What changes
+
+
+class Changes:
+    """The standing request by which a server of 2026-07-28 tells what changes."""
+
+    def __init__(self, session: ClientSession, kinds: Sequence[str], notifier: Notifier) -> None:
+        self._session = session
+        self._kinds = kinds
+        self._notifier = notifier
+        self._uris: tuple[str, ...] = ()
+        self._is_other = anyio.Event()
+
+    def of_resources(self, uris: tuple[str, ...]) -> None:
+        """Hear of these resources from now on, beside the lists."""
+        self._uris = uris
+        self._is_other.set()
+
+    async def hear(self) -> None:
+        """Pass on what changes; to be cancelled."""
+        while True:
+            self._is_other = anyio.Event()
+            await first_of(self._hold, self._is_other.wait)
+
+    async def _hold(self) -> None:
+        while self._kinds or self._uris:
+            try:
+                async with listen(
+                    self._session,
+                    tools_list_changed="tools" in self._kinds,
+                    prompts_list_changed="prompts" in self._kinds,
+                    resources_list_changed="resources" in self._kinds,
+                    resource_subscriptions=list(self._uris),
+                ) as told:
+                    async for event in told:
+                        if isinstance(event, ResourceUpdated):
+                            self._notifier.updated(event.uri)
+                        else:
+                            self._notifier.changed(_CHANGED[type(event)])
+                break
+            except SubscriptionLost:
+                # No replay: whatever happened in between, all of it must be asked for again.
+                for kind in self._kinds:
+                    self._notifier.changed(kind)
+                for uri in self._uris:
+                    self._notifier.updated(uri)
+                await anyio.sleep(RELISTEN_S)
+            except MCPError:
+                break
+        await anyio.sleep_forever()
+
+
+_CHANGED: Final = {ToolsListChanged: "tools", PromptsListChanged: "prompts", ResourcesListChanged: "resources"}
+
+
 # Lists
-
-MAX_TOOLS: Final = 5_000
-"""More than any model can be shown, by a factor of ten."""
-
-MAX_PAGES: Final = 500
-"""A list of `MAX_TOOLS` in pages of ten; what is longer does not end."""
-
-MAX_LIST_BYTES: Final = 32 * 1024 * 1024
-"""All tool objects together, as JSON."""
-
-
-MAX_CURSOR_CHARS: Final = 64 * 1024
-"""Of a page's cursor; every one is kept, to know a list that goes round."""
 
 
 class ListingError(Exception):
@@ -291,69 +411,58 @@ class ListingError(Exception):
         self.code = code
 
 
-async def list_tools(session: ClientSession) -> bytes:
-    """Every tool object as one JSON array, in the server's order; unknown fields are kept.
+async def list_items(session: ClientSession, kind: ListKind) -> bytes:
+    """Every item as one JSON array, in the server's order; unknown fields are kept.
 
     Raises:
-        ListingError: `too_many_pages`, `too_many_tools` or `bad_output`.
+        ListingError: `too_many_pages`, `too_many_tools`, `too_many_items` or `bad_output`.
         MCPError: the server refused.
     """
-    tools: list[str] = []
+    items: list[str] = []
     size = 0
     cursor: str | None = None
     seen: set[str] = set()
+    what = noun(kind)
     for _ in range(MAX_PAGES):
-        rows, following = await _page(session, cursor)
+        rows, following = await _page(session, kind, cursor)
         for row in rows:
-            text = _as_json(row)
+            text = _as_item(row)
             size += len(text)
-            tools.append(text)
-        if len(tools) > MAX_TOOLS or size > MAX_LIST_BYTES:
-            raise ListingError("too_many_tools", f"more than {MAX_TOOLS:,} tools, or {MAX_LIST_BYTES:,} bytes of them")
+            items.append(text)
+        if len(items) > MAX_ITEMS or size > MAX_LIST_BYTES:
+            code = "too_many_tools" if kind == "tools" else "too_many_items"
+            raise ListingError(code, f"more than {MAX_ITEMS:,} {what}, or {MAX_LIST_BYTES:,} bytes of them")
         if following is None:
-            return ("[" + ",".join(tools) + "]").encode(errors="replace")
+            return ("[" + ",".join(items) + "]").encode(errors="replace")
         if len(following) > MAX_CURSOR_CHARS:
-            raise ListingError("bad_output", f"a cursor of the list of tools has {len(following):,} characters")
+            raise ListingError("bad_output", f"a cursor of the list of {what} has {len(following):,} characters")
         if following in seen:
-            raise ListingError("too_many_pages", "the list of tools comes back to a page that it had")
+            raise ListingError("too_many_pages", f"the list of {what} comes back to a page that it had")
         seen.add(following)
         cursor = following
-    raise ListingError("too_many_pages", f"the list of tools has more than {MAX_PAGES} pages")
+    raise ListingError("too_many_pages", f"the list of {what} has more than {MAX_PAGES} pages")
 
 
-class PageDispatcher(JSONRPCDispatcher[Any]):
-    """The SDK's own, but for one thing; see the module."""
-
-    async def send_raw_request(self, method: str, *args: Any, **more: Any) -> dict[str, Any]:
-        """See `JSONRPCDispatcher`."""
-        page = await super().send_raw_request(method, *args, **more)
-        taken = _taken.get(None)
-        rows = page.get("tools")
-        if taken is None or method != "tools/list" or not isinstance(rows, list):
-            return page
-        taken += rows
-        return page | {"tools": []}
-
-
-async def _page(session: ClientSession, cursor: str | None) -> tuple[list[object], str | None]:
-    """The tool objects of one page, and the cursor of the next."""
-    params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
-    rows: list[object] = []
-    _taken.set(rows)
+async def _page(session: ClientSession, kind: ListKind, cursor: str | None) -> tuple[list[object], str | None]:
+    """The items of one page, and the cursor of the next."""
     try:
-        page = await session.send_request(types.ListToolsRequest(params=params), RAW_RESULT)
-    except (ValidationError, RecursionError) as error:
-        raise ListingError("bad_output", f"the list of tools does not follow MCP: {plain_words(error)}") from error
-    # A session that somebody else made has another dispatcher, and leaves the tools in their place.
-    return [*rows, *page["tools"]], page.get("nextCursor")
+        page = await send(session, METHODS[kind], {"cursor": cursor} if cursor is not None else {})
+    except RecursionError as error:
+        raise _no_page(kind, plain_words(error)) from error
+    rows, following = page.get(kind), page.get("nextCursor")
+    if not isinstance(rows, list):
+        raise _no_page(kind, f"a page has no {kind}")
+    if following is not None and not isinstance(following, str):
+        raise _no_page(kind, "a cursor is not text")
+    return rows, following
 
 
-def _as_json(row: object) -> str:
+def _no_page(kind: ListKind, why: str) -> ListingError:
+    return ListingError("bad_output", f"the list of {noun(kind)} does not follow MCP: {why}")
+
+
+def _as_item(row: object) -> str:
     try:
         return json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError):
-        return "null"  # Python reads more than JSON knows: this is left out like any other broken tool
-
-
-_taken: Final[ContextVar[list[object]]] = ContextVar("_taken")
-"""Where the tools of the page go that this very task asks for."""
+        return "null"  # Python reads more than JSON knows: this is left out like any other broken item

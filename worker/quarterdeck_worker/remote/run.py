@@ -13,25 +13,17 @@ import anyio
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.session import ClientSession
-from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.link.frames import OpenOrder, RemoteServer, ServerCard
-from quarterdeck_worker.notifications import Notifier, log_text
+from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import ServerFault, ServerRun, be_open, first_of
 
 from .connection import EndNotice, StatusRecorder, dial
 from .faults import broken, refused_or_closed, root_cause, session_gone, unreachable
-from .requests import PageDispatcher, SdkServer, greet, is_modern, list_tools
-
-CLIENT: Final = types.Implementation(name=CLIENT_NAME, version=CLIENT_VERSION)
-"""Who we say we are to servers."""
-
-RELISTEN_S: Final = 1.0
-"""Before a lost subscription is asked for again."""
+from .requests import SdkServer, card_of, greet, list_items
+from .session import Session
 
 
 async def run_server(order: OpenOrder, run: ServerRun) -> None:
@@ -46,8 +38,9 @@ async def run_server(order: OpenOrder, run: ServerRun) -> None:
         try:
             async with dial(server, order.max_result_bytes, recorder, legacy=legacy) as (read, write):
                 watched = EndNotice(read)
-                async with _sdk_session(watched, write, run.notifier) as session:
+                async with Session(watched, write, run.notifier, order.capabilities.encode()) as session:
                     card = await greet(session, order.era, order.protocol)
+                    session.let_ask()
                     greeted = True
                     recorder.expect(card.era, legacy=legacy)
                     gone = partial(refused_or_closed, server.url, recorder)
@@ -66,9 +59,7 @@ async def run_server(order: OpenOrder, run: ServerRun) -> None:
 
 async def adopt_session(session: ClientSession, run: ServerRun, max_bytes: int) -> None:
     """Serve on a session that somebody else connected, and will close; returns after `run.stop`."""
-    info = session.server_info
-    card = ServerCard(era=session.protocol_version or "", name=info.name if info else "")
-    await _serve(session, card, run, max_bytes, session_gone)
+    await _serve(session, card_of(session), run, max_bytes, session_gone)
 
 
 async def _serve(
@@ -86,43 +77,9 @@ async def _serve(
             await first_of(server.lost.wait, *(sign.wait for sign in signs_of_loss))
             return describe()
 
-        if card.announces_tools and is_modern(card.era):
-            tasks.start_soon(_subscribe, session, run.notifier)
+        server.start_listening()
         await be_open(server, run, lost)
         tasks.cancel_scope.cancel()
-
-
-async def _subscribe(session: ClientSession, notifier: Notifier) -> None:
-    """Hear of changed tools from a modern server; the older ones just say so."""
-    while True:
-        try:
-            async with listen(session, tools_list_changed=True) as events:
-                async for _ in events:
-                    notifier.tools_changed()
-            return
-        except SubscriptionLost:
-            # No replay: whatever happened in between, the list must be asked for again.
-            notifier.tools_changed()
-            await anyio.sleep(RELISTEN_S)
-        except MCPError:
-            return
-
-
-def _sdk_session(read: Any, write: Any, notifier: Notifier) -> ClientSession:
-    async def on_log(params: types.LoggingMessageNotificationParams) -> None:
-        notifier.log(params.level, params.logger, log_text(params.data))
-
-    async def on_message(message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            notifier.tools_changed()
-
-    return ClientSession(
-        dispatcher=PageDispatcher(read, write),
-        client_info=CLIENT,
-        logging_callback=on_log,
-        message_handler=on_message,
-        log_level="info",
-    )
 
 
 # One session before the first fork: the SDK builds much on first use, six private megabytes in each worker (measured).
@@ -147,9 +104,10 @@ async def _run_session() -> None:
     from_session, to_server = anyio.create_memory_object_stream[SessionMessage](1)
     async with to_session, from_server, from_session, to_server, anyio.create_task_group() as tasks:
         tasks.start_soon(_script_server, to_server, to_session)
-        async with ClientSession(from_server, from_session, client_info=CLIENT) as session:
+        notifier = Notifier(lambda *_: True, lambda: 0.0)
+        async with Session(from_server, from_session, notifier, b"{}") as session:
             await greet(session, "")
-            await list_tools(session)
+            await list_items(session, "tools")
         tasks.cancel_scope.cancel()
 
 

@@ -7,24 +7,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck_protocol.link.frames import Call, OpenOrder, ServerCard
+from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, OpenOrder, ServerCard
 from quarterdeck_protocol.mcp.jsonrpc import LineTooLongError, SplitResult
-from quarterdeck_protocol.mcp.relay import Client, Refusal, Relay, events
+from quarterdeck_protocol.mcp.relay import METHODS, Client, Refusal, Relay, events
+from quarterdeck_protocol.questions import askable
 from quarterdeck_sandbox import ConfinedProcess
-from quarterdeck_worker.notifications import Notifier, log_text
-from quarterdeck_worker.server import Done
+from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.server import UNASKABLE, Done
 
 from .pipe import ServerPipe
 
 CLIENT: Final = Client(CLIENT_NAME, CLIENT_VERSION)
 """Who we say we are to servers."""
-
-OFFERS: Final = frozenset[str]()
-"""What a server may ask of whoever calls it: the frames of the link carry none of it, so that the relay refuses all."""
 
 NO_STDIN: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server has closed its stdin", "server_lost", Delivery.NOT_SENT)
 UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not read what it is sent", "busy", Delivery.NOT_SENT)
@@ -50,6 +48,7 @@ class StdioConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._waiting: dict[int, Done] = {}
+        self._listened = 0
         self.greeting: asyncio.Future[events.Server | events.GreetingFailed] = self._loop.create_future()
         self.ended = asyncio.Event()
         self.overflow: LineTooLongError | None = None
@@ -65,13 +64,14 @@ class StdioConnection:
             on_drain=self._flush,
             on_end=self._end,
         )
+        capabilities = order.capabilities.encode()
         self._relay = Relay(
-            CLIENT,
+            replace(CLIENT, handshake=capabilities),
             now=self._loop.time(),
             max_bytes=order.max_result_bytes,
             era=order.era,
             forced=order.protocol,
-            offers=OFFERS,
+            offers=askable(capabilities),
         )
         self._flush()
 
@@ -86,12 +86,44 @@ class StdioConnection:
     def call(self, call: Call, arguments: bytes, done: Done) -> None:
         """See `Server`."""
         number, given = call.request_id, arguments or b"{}"
-        refusal = self._relay.call(number, call.tool, given, meta=call.meta, progress=call.progress)
+        client = _caller(call) if call.capabilities or call.log_level else None
+        refusal = self._relay.call(number, call.tool, given, meta=call.meta, progress=call.progress, client=client)
         self._book(number, done, refusal)
 
-    def list_tools(self, request_id: int, done: Done) -> None:
+    def forward(self, request: Forward, params: bytes, done: Done) -> None:
         """See `Server`."""
-        self._book(request_id, done, self._relay.list_all(request_id, "tools/list", self._loop.time()))
+        number, method = request.request_id, request.method
+        client = _caller(request) if request.capabilities or request.log_level else None
+        refusal = self._relay.request(
+            number, method, params, meta=request.meta, progress=request.progress, client=client
+        )
+        self._book(number, done, refusal)
+
+    def list_items(self, request_id: int, kind: ListKind, done: Done) -> None:
+        """See `Server`."""
+        self._book(request_id, done, self._relay.list_all(request_id, METHODS[kind], self._loop.time()))
+
+    def answer(self, answer: AskAnswer, body: bytes) -> None:
+        """See `Server`."""
+        if answer.code:
+            self._relay.refuse(answer.ask_id, answer.code, answer.message, body)
+        else:
+            self._relay.answer(answer.ask_id, body)
+        self._flush()
+
+    def tell(self, method: str, params: bytes) -> None:
+        """See `Server`; dropped when it does not read: what is told unasked can be missed."""
+        if self.pipe.can_write:
+            self._relay.notify(method, params)
+            self._flush()
+
+    def listen(self, uris: tuple[str, ...]) -> None:
+        """See `Server`."""
+        server = self._relay.server
+        if server is not None and server.is_modern:
+            self._listened = len(uris)
+            self._relay.listen(self.card.announces, uris)
+            self._flush()
 
     @property
     def is_at_rest(self) -> bool:
@@ -142,10 +174,19 @@ class StdioConnection:
                 case events.Refused() | events.Spoiled() | events.ListingFailed():
                     self._finish(event.request_id, events.fault_of(event))
                 case events.Logged(level, logger, data):
-                    self._notifier.log(level, logger, log_text(msgspec.json.decode(data)))
+                    self._notifier.log(level, logger, data)
                 case events.Changed(kinds):
-                    if "tools" in kinds:
-                        self._notifier.tools_changed()
+                    for kind in kinds:
+                        self._notifier.changed(kind)
+                case events.Updated(uri):
+                    self._notifier.updated(uri)
+                case events.Noted(method, params):
+                    self._notifier.note(method, params)
+                case events.Asked(ask_id, method, params):
+                    if not self._notifier.asked(ask_id, method, params):
+                        self._relay.refuse(ask_id, *UNASKABLE)
+                case events.AskEnded(ask_id):
+                    self._notifier.ask_ended(ask_id)
                 case events.Greeted(server):
                     self._greeted(server)
                 case events.GreetingFailed():
@@ -153,10 +194,11 @@ class StdioConnection:
                 case events.Junk(line):
                     self.junk_lines += 1
                     self.on_junk(line)
-                case events.Expired() | events.Updated() | events.Listening() | events.Noted():
-                    pass  # deadlines are the link's; the rest is news that its frames do not carry
-                case events.Asked() | events.AskEnded():
-                    pass  # never: nothing is in `OFFERS`
+                case events.Listening():
+                    if self._listened:
+                        self._notifier.listening(self._listened)
+                case events.Expired():
+                    pass  # deadlines are the link's
                 case _:
                     assert_never(event)
         self._flush()
@@ -166,10 +208,19 @@ class StdioConnection:
             done(outcome)
 
     def _greeted(self, server: events.Server) -> None:
-        announces = "tools" in server.announces
-        self.card = ServerCard(server.era, self.card.pid, server.name, server.version, server.instructions, announces)
-        if announces and server.is_modern:
-            self._relay.listen(("tools",))
+        self.card = ServerCard(
+            server.era,
+            self.card.pid,
+            server.name,
+            server.version,
+            server.instructions,
+            tuple(sorted(server.announces)),
+            server.title,
+            server.capabilities,
+            server.info,
+        )
+        if server.announces and server.is_modern:
+            self._relay.listen(self.card.announces)
         self._settle(server)
 
     def _settle(self, outcome: events.Server | events.GreetingFailed) -> None:
@@ -198,3 +249,9 @@ class StdioConnection:
     def _ring(self) -> None:
         self._timer, self._timer_at = None, float("inf")
         self._take(self._relay.advance(self._loop.time()))
+
+
+def _caller(request: Call | Forward) -> Client:
+    """As whom a request is made, where the era says so with each."""
+    level = request.log_level or CLIENT.log_level
+    return replace(CLIENT, capabilities=request.capabilities or CLIENT.capabilities, log_level=level)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -14,6 +15,7 @@ from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_protocol.secrets import Redactor, only_origins
 from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
 from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.pages import give_back
 from quarterdeck_worker.server import first_of
 
 from .connection import StdioConnection
@@ -63,9 +65,12 @@ class ServerProcess:
         self.connection = StdioConnection(process, order, notifier, max_line_bytes=longest)
         self.connection.on_junk = self._log_junk
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
-        self._watching = self._loop.create_task(self._watch())
         self._network_loss = ""
-        self._watching_network = self._loop.create_task(self._watch_network())
+        self._blindness = ""
+        self._is_unwatched = asyncio.Event()
+        self._watching = [
+            self._loop.create_task(self._ending_loudly(watch)) for watch in (self._watch, self._watch_network)
+        ]
 
     @property
     def pid(self) -> int:
@@ -79,11 +84,13 @@ class ServerProcess:
 
     def code_of_end(self, otherwise: str) -> str:
         """The code of what we ended it for; `otherwise` when it was not us."""
-        return "network_lost" if self._network_loss else "limit_hit" if self._process.limit else otherwise
+        if self._network_loss:
+            return "network_lost"
+        return "limit_hit" if self._process.limit else "worker_lost" if self._blindness else otherwise
 
     async def lost(self) -> FaultRecord:
         """Wait until the server is gone, or as good as gone, and say why."""
-        await first_of(self._process.wait, self.connection.ended.wait)
+        await first_of(self._process.wait, self.connection.ended.wait, self._is_unwatched.wait)
         if (overflow := self.connection.overflow) is not None:
             return self._record("result_too_large", f"a line on stdout exceeds {overflow.max_bytes:,} bytes")
         if not self.connection.ended.is_set():
@@ -98,9 +105,20 @@ class ServerProcess:
         self._condemned = detail
         self._process.kill_for(limit)
 
+    async def _ending_loudly(self, watch: Callable[[], Awaitable[None]]) -> None:
+        """End a server that nobody watches any more: it would be held to no limit, and look as if it were."""
+        try:
+            await watch()
+        except Exception as error:
+            self._blindness = f"{type(error).__name__}: {error}"
+            self._stderr.feed(b"[quarterdeck] it cannot be watched any more: %s\n" % self._blindness.encode())
+            self._is_unwatched.set()
+            self._process.kill()
+
     async def _watch(self) -> None:
         """Look at it now and then; what it says on stdout is judged here, its tree by the supervisor's monitor."""
         limits, pipe, lines, since, pause_s = self._limits, self.connection.pipe, -1, 0.0, FIRST_LOOK_S
+        has_worked = True
         while True:
             self._process.look()
             now = self._loop.time()
@@ -111,10 +129,14 @@ class ServerProcess:
             if limits.output_bytes is not None and pipe.bytes_read > limits.output_bytes:
                 self.condemn("output_bytes", f"it wrote {pipe.bytes_read:,} bytes on stdout")
             if pause_s == LOOK_S and self.connection.is_at_rest and not pipe.stirred.is_set():
+                if has_worked:
+                    has_worked = False
+                    give_back()
                 with anyio.move_on_after(QUIET_LOOK_S):
                     await pipe.stirred.wait()
                 if not pipe.stirred.is_set():
                     continue
+            has_worked |= pipe.stirred.is_set()
             pipe.stirred.clear()
             await anyio.sleep(pause_s)
             pause_s = min(2 * pause_s, LOOK_S)
@@ -151,8 +173,8 @@ class ServerProcess:
 
     async def close(self) -> None:
         """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
-        self._watching.cancel()
-        self._watching_network.cancel()
+        for watching in self._watching:
+            watching.cancel()
         self.connection.pipe.stop_writing()
         await self._process.stop(CLOSE_GRACE_S)
         self.connection.close()
@@ -165,7 +187,7 @@ class ServerProcess:
         """What is known of it by now."""
         code = self._process.returncode
         limit = self._process.limit
-        hints = [HINTS[code]] if code in HINTS and limit is None and not self._network_loss else []
+        hints = [HINTS[code]] if code in HINTS and limit is None and not self._was_ended else []
         if self.connection.junk_lines == 1:
             hints.append("it wrote 1 line on stdout that is not an MCP message")
         elif self.connection.junk_lines:
@@ -183,6 +205,11 @@ class ServerProcess:
             hints=tuple(hints),
         )
 
+    @property
+    def _was_ended(self) -> bool:
+        """Whether we ended it for want of something of ours."""
+        return bool(self._network_loss or self._blindness)
+
     def describe_end(self) -> str:
         """How it ended, in a sentence's end."""
         code = self._process.returncode
@@ -190,6 +217,8 @@ class ServerProcess:
             return f"the server was ended because its network was gone ({self._network_loss})"
         if (limit := self._process.limit) is not None:
             return f"the server hit its limit {limit}" + (f": {self._condemned}" if self._condemned else "")
+        if self._blindness:
+            return f"the server was ended because it could not be watched any more ({self._blindness})"
         if code is None:
             return "the server closed its stdout and goes on running"
         if code >= 0:

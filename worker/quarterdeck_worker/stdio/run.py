@@ -11,9 +11,9 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder, StdioServer
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed
 from quarterdeck_sandbox import ConfinedProcess, LaunchError, plan_launch, words_of
-from quarterdeck_worker.launch import Launcher, describe_start, sandboxed
 from quarterdeck_worker.server import ServerFault, ServerRun, be_open, first_of
 
+from .launch import Launcher, describe_start, sandboxed
 from .process import ServerProcess
 
 

@@ -14,7 +14,7 @@ from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Preset
 from quarterdeck_sandbox import Confinement, LaunchPlan, Places, Preparer, Requester, observed_files, plan_launch
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.promises import Receipt
-from quarterdeck_worker import launch
+from quarterdeck_worker.stdio import launch
 
 pytestmark = pytest.mark.anyio
 

@@ -80,6 +80,10 @@ class CallQueue:
         if self._giving is None and self._turns.waiting:
             self._giving = asyncio.get_running_loop().call_soon(self._give)
 
+    def be_exclusive(self) -> None:
+        """From now on have calls of one client at a time; see `Turns.be_exclusive`."""
+        self._turns.be_exclusive()
+
     @property
     def load(self) -> tuple[int, int]:
         """How many calls the server has, and how many wait for it."""

@@ -13,9 +13,11 @@ from quarterdeck.common.watchers import Told, Watchers
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.offers import News
 
 from .call_queue import CallQueue
 from .endpoint import ServerEndpointImpl
+from .exchange.news import NewsWatchers, TakeNews
 from .fleet import ServerFleetImpl, SupervisedFleet
 from .shared_servers import SharedServer, SharedServers, Wish
 
@@ -39,7 +41,9 @@ class DeckFleet(SupervisedFleet):
         self._watchers = Watchers("the fleet", _log)
         # What a shared server tells is heard in its context; what follows is this deck's.
         self._context = copy_context()
+        self._news = NewsWatchers()
         own.watch_each(self._tell)
+        own.watch_news(self._tell_news)
 
     async def reconfigure(self, config: BridgeConfig) -> None:
         """See `ServerFleetImpl.reconfigure`; what others hold too runs on when this deck leaves it.
@@ -138,9 +142,14 @@ class DeckFleet(SupervisedFleet):
         """See `SupervisedFleet`; `callback` runs in the context in which this fleet was made."""
         return self._watchers.watch_each(callback)
 
+    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
+        """See `SupervisedFleet`; `callback` runs in the context in which this fleet was made."""
+        return self._news.watch(callback)
+
     def _join(self, server: str, wish: Wish, replaced: SharedServer | None) -> None:
         shared = self._shared[server] = self._servers.join(self, wish, self._context, replaced)
-        self._unwatch[server] = shared.watch_each(self._tell)
+        unwatch, unhear = shared.watch_each(self._tell), shared.watch_news(self._tell_news)
+        self._unwatch[server] = lambda: (unwatch(), unhear(), None)[2]
 
     def _leave(self, server: str) -> None:
         self._unwatch.pop(server)()
@@ -151,3 +160,6 @@ class DeckFleet(SupervisedFleet):
 
     def _tell(self, server: str) -> None:
         self._context.copy().run(self._watchers.tell, server)
+
+    def _tell_news(self, news: News) -> None:
+        self._context.copy().run(self._news.tell, news)

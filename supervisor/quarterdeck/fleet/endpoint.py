@@ -28,12 +28,26 @@ from quarterdeck_protocol.contract import (
     is_terminal_phase,
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Close, Log, Open, ServerCard, ServerStart
-from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, Report
+from quarterdeck_protocol.link.frames import (
+    CLOSE_GRACE_S,
+    Asked,
+    Close,
+    Listening,
+    Log,
+    Note,
+    Open,
+    ServerCard,
+    ServerStart,
+    Updated,
+)
+from quarterdeck_protocol.offers import Listing, Offered, RawRequest
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
 
+from .exchange.exchange import Exchange
+from .exchange.lists import ServerLists
 from .handle import WorkerHandle
-from .requests import ToolList, arguments_json, ask, begin_call, ended
+from .requests import arguments_json, ask, ended, refuse
 from .worker_session import OLDER_ERA, ConfinedServer, Session, WorkerSession
 
 if TYPE_CHECKING:
@@ -42,11 +56,11 @@ if TYPE_CHECKING:
 CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 """How long a worker may take to stop its server: three graces, and a moment to say so."""
 
+OTHER_LISTS_S: Final = 5.0
+"""How long a server's tools wait for its other lists, which come later then."""
+
 _ERA_MARK: Final = "resultType"
 """In the message of a server that refuses its own results: they lack what the newer era asks for."""
-
-SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
-"""Log levels of MCP that our own log shows by default."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -62,6 +76,7 @@ class ServerEndpointImpl:
         confined: what confines its process, kept when that is gone; None while there is none of ours.
         patience: how many times its usual deadline connecting may take; set before `open`.
         is_installing: whether its command has to fetch the program first, as far as its maker knows.
+        exchange: what passes between clients and the server.
     """
 
     def __init__(self, config: ServerConfig, session: Session) -> None:
@@ -73,7 +88,10 @@ class ServerEndpointImpl:
         self.card: ServerCard | None = None
         self.confined: ConfinedServer | None = None
         self._ready_at: float | None = None
-        self._list = ToolList(config, is_wanted=lambda: self.phase is EndpointPhase.READY, on_change=self._notify)
+        self._lists = ServerLists(config, is_wanted=lambda: self.phase is EndpointPhase.READY, on_change=self._notify)
+        self.exchange = Exchange(config)
+        self._other_lists: asyncio.Task[None] | None = None
+        self._has_waited = False
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watchers: Final = Watchers(config.id, _log)
@@ -83,7 +101,8 @@ class ServerEndpointImpl:
     def follow(self, earlier: "ServerEndpointImpl") -> None:
         """Be the next generation of a server: what that has listed is known, where its configuration is the same."""
         if earlier.config == self.config:
-            self._list.follow(earlier._list)  # noqa: SLF001 - of its own kind
+            self._lists.follow(earlier._lists)  # noqa: SLF001 - of its own kind
+        self.exchange.follow(earlier.exchange)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of phase or tools; returns what unregisters it."""
@@ -124,6 +143,7 @@ class ServerEndpointImpl:
         if fault is None:
             self._ready_at = time.monotonic()
             self._step(PhaseStep.CONNECTED)
+            self._start("renew", self.exchange.renew())
         elif self.phase is EndpointPhase.CONNECTING:
             self.fault = fault
             self._step(PhaseStep.FAILED)
@@ -142,6 +162,11 @@ class ServerEndpointImpl:
             card = msgspec.json.decode(card_json, type=ServerCard)
         except ProtocolFault as fault:
             return self._at_connect(fault)
+        try:
+            self._lists.promise(card.capabilities)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            handle.violated("a server whose capabilities cannot be read")
+        self.exchange.greeted(handle, card)
         self.card = card
         self._session.remember_era(card.era)
         if handle.lost is not None:
@@ -156,44 +181,67 @@ class ServerEndpointImpl:
         fault.delivery = Delivery.NOT_SENT
         return fault
 
-    # Tools
+    # Lists
 
     def tools(self) -> tuple[RemoteTool, ...]:
         """The cached list; the same tuple until it changes."""
-        return self._list.tools
+        return self._lists.tools
+
+    def offers(self, listing: Listing) -> tuple[Offered, ...]:
+        """Another cached list likewise; empty before it came, and of a server that says it has none."""
+        return self._lists.offers(listing)
+
+    def has_come(self, listing: Listing) -> bool:
+        """Whether this list has come, or the server has said that it has none (before, an empty one means nothing)."""
+        return self.card is not None and self._lists.has_come(listing)
 
     @property
     def has_listed(self) -> bool:
-        """Whether any list has come: before it, having no tools means nothing."""
-        return self._list.has_come
+        """Whether any list of tools has come, and the others have, or were waited for long enough."""
+        return self._lists.has_tools_come and self._has_waited
+
+    @property
+    def lists_version(self) -> int:
+        """Another after each change of a list."""
+        return self._lists.version
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """The cached list while it is ready, else nothing."""
-        return self._list.tools if self.phase is EndpointPhase.READY else ()
+        return self._lists.tools if self.phase is EndpointPhase.READY else ()
 
     def refusal(self, _: str) -> ProtocolFault | None:
         """Why no call is tried: it is not ready.  Of a name that it does not know a call says so itself."""
         return None if self.phase is EndpointPhase.READY else self._not_connected()
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
-        """See `ServerEndpoint`."""
+        """See `ServerEndpoint`; its other lists are taken beside, once, and waited for a little."""
         handle = self._ready_handle()
-        if not self._list.has_come:
-            await self._list.fetch(handle)
-        return self._list.tools
+        if self._other_lists is None:
+            self._other_lists = self._start("lists", self._lists.fetch_others(handle))
+        if not self._lists.has_tools_come:
+            await self._lists.fetch_tools(handle)
+        if not self._has_waited:
+            await asyncio.wait((self._other_lists,), timeout=OTHER_LISTS_S)
+            self._has_waited = True
+        return self._lists.tools
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, listing: Listing) -> None:
         try:
-            await self._list.fetch(self._ready_handle())
+            await self._lists.refetch(listing, self._ready_handle())
         except ProtocolFault as fault:
             # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
             if self.phase is EndpointPhase.READY:
                 _log.warning("%s changed its tools, but does not list them: %s", self.config.id, fault)
 
     @property
+    def _is_modern(self) -> bool:
+        """Whether requests say who makes them, and it asks by results."""
+        return self.card is not None and self.card.era >= Revision.R2026_07_28
+
+    @property
     def _is_newer(self) -> bool:
         """Whether it speaks the newer era, by its own choice."""
-        return self.card is not None and self.card.era >= Revision.R2026_07_28 and self.config.protocol is None
+        return self._is_modern and self.config.protocol is None
 
     def try_older_era(self) -> bool:
         """Have its next start try the older era, as it breaks the newer one; whether it does.
@@ -216,10 +264,9 @@ class ServerEndpointImpl:
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
-        handle = self._handle
-        if self.phase is not EndpointPhase.READY or handle is None or not self.config.tools.admits(call.tool):
+        if self.phase is not EndpointPhase.READY or not self.config.tools.admits(call.tool):
             return None
-        return begin_call(handle, self.config, call, partial(self._judge_era, deliver) if self._is_newer else deliver)
+        return self.exchange.begin(call, partial(self._judge_era, deliver) if self._is_newer else deliver)
 
     async def call(
         self,
@@ -248,17 +295,62 @@ class ServerEndpointImpl:
         self._ready_handle()
         return await self.call(name, arguments_json(args))
 
+    # Other offers
+
+    def has_linked(self, uri: str) -> bool:
+        """See `LiveEndpoint`."""
+        return self._handle is not None and uri in self._handle.linked
+
+    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`."""
+        is_ready = self.phase is EndpointPhase.READY
+        return self.exchange.forward(request, deliver) if is_ready else refuse(deliver, self._not_connected())
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`."""
+        is_ready = self.phase is EndpointPhase.READY
+        return self.exchange.subscribe(request, deliver) if is_ready else refuse(deliver, self._not_connected())
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `LiveEndpoint`."""
+        self.exchange.unsubscribe(client, uri)
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `LiveEndpoint`."""
+        self.exchange.set_level(client, level)
+
+    def leave(self, client: Client) -> None:
+        """See `LiveEndpoint`."""
+        self.exchange.leave(client)
+
+    def tell(self, method: str, params: bytes = b"{}") -> None:
+        """See `LiveEndpoint`."""
+        if self.phase is EndpointPhase.READY:
+            self.exchange.tell(method, params)
+
     # What the worker says
 
-    def on_tools_changed(self) -> None:
-        """See `WorkerListener`: list them anew, soon."""
+    def on_list_changed(self, kind: str) -> None:
+        """See `WorkerListener`: take it anew, soon."""
         if self.phase is EndpointPhase.READY:
-            self._list.refresh_soon(lambda: self._start("refresh", self._refresh()))
+            for listing in (Listing.RESOURCES, Listing.TEMPLATES) if kind == "resources" else (Listing(kind),):
+                refresh = partial(self._start_refresh, listing)
+                self._lists.refresh_soon(listing, refresh)
 
-    def on_log(self, line: Log) -> None:
+    def _start_refresh(self, listing: Listing) -> None:
+        self._start(f"refresh {listing}", self._refresh(listing))
+
+    def on_news(self, news: Log | Note | Updated | Listening, body: bytes) -> None:
         """See `WorkerListener`."""
-        level = logging.WARNING if line.level in SERIOUS else logging.DEBUG
-        _log.log(level, "%s says: %s", self.config.id, line.data)
+        self.exchange.on_news(news, body)
+
+    def on_asked(self, asked: Asked, params: bytes) -> None:
+        """See `WorkerListener`."""
+        self.exchange.on_asked(asked, params)
+
+    def on_ask_ended(self, ask_id: int) -> None:
+        """See `WorkerListener`."""
+        self.exchange.on_ask_ended(ask_id)
 
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
         """See `WorkerListener`: keep its receipt, enforce its limits, and say where its sandbox is too weak."""
@@ -273,6 +365,8 @@ class ServerEndpointImpl:
         """See `WorkerListener`."""
         if self.phase is EndpointPhase.READY:
             self.fault = ProtocolFault.from_record(fault)
+            self._lists.stop()
+            self.exchange.stop()
             self._step(PhaseStep.LOST)
             self._start("release", self._session.end())
             self._notify()
@@ -281,7 +375,8 @@ class ServerEndpointImpl:
 
     async def close(self) -> None:
         """See `ServerEndpoint`."""
-        self._list.stop()
+        self._lists.stop()
+        self.exchange.stop()
         match self.phase:
             case EndpointPhase.IDLE:
                 self._step(PhaseStep.CLOSE)
@@ -319,7 +414,7 @@ class ServerEndpointImpl:
         return EndpointStatus(
             server=self.config.id,
             phase=self.phase,
-            tool_count=len(self._list.tools),
+            tool_count=len(self._lists.tools),
             fault=self.fault,
             pid=self.card.pid if self.card and alive else None,
             worker_pid=self._handle.pid if self._handle and alive else None,
@@ -347,9 +442,10 @@ class ServerEndpointImpl:
     def _notify(self) -> None:
         self._watchers.tell(self.config.id)
 
-    def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
+    def _start(self, name: str, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self.config.id}: {name}")
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
+        return task
 
 
 def create_server_endpoint(

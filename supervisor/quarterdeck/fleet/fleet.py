@@ -23,6 +23,7 @@ from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 from .call_queue import CallQueue
 from .endpoint import ServerEndpointImpl, create_server_endpoint
+from .exchange.news import NewsWatchers, TakeNews
 from .runtime import Runtime
 
 _log = logging.getLogger("quarterdeck.fleet")
@@ -65,7 +66,10 @@ class SupervisedFleet(ServerFleet, Protocol):
         """`status` of one server; None for an unknown one."""
 
     def watch_each(self, callback: Told) -> Callable[[], None]:
-        """Call `callback` after each change of a phase or of tools, with its server; returns what unregisters it."""
+        """Call `callback` after each change of a phase or of a list, with its server; returns what unregisters it."""
+
+    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
+        """Call `callback` with all that servers say unasked; returns what unregisters it."""
 
 
 class ServerFleetImpl(SupervisedFleet):
@@ -101,6 +105,7 @@ class ServerFleetImpl(SupervisedFleet):
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._watchers: Final = Watchers("the fleet", _log)
+        self._news: Final = NewsWatchers()
 
     # Starting and stopping
 
@@ -129,8 +134,6 @@ class ServerFleetImpl(SupervisedFleet):
                 self._settled.set()
                 await self.tear_down()
                 return
-            if config.servers:
-                self._runtime.warm_up()
         # Who still waits for the start before is told that it is over: its own `FirstStartsDone` counts no more.
         self._settled.set()
         self._settled = asyncio.Event()
@@ -239,6 +242,10 @@ class ServerFleetImpl(SupervisedFleet):
         """See `SupervisedFleet`."""
         return self._watchers.watch_each(callback)
 
+    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
+        """See `SupervisedFleet`."""
+        return self._news.watch(callback)
+
     def _status(self, member: Member) -> EndpointStatus:
         server = member.config.id
         endpoint = self._endpoints.get(server)
@@ -269,6 +276,7 @@ class ServerFleetImpl(SupervisedFleet):
                 if earlier is not None:
                     endpoint.follow(earlier)
                 self._endpoints[server] = endpoint
+                endpoint.exchange.hear(self._news.tell, self.queue(server).be_exclusive)
                 endpoint.patience = patience
                 endpoint.is_installing = patience > 1
                 self._start(self._run(endpoint, generation))
@@ -314,16 +322,16 @@ class ServerFleetImpl(SupervisedFleet):
             self._handle(supervision.ServerLost(server, generation, lost))
             return
         self._handle(supervision.Connected(server, generation))
-        tools = endpoint.tools()
+        version = endpoint.lists_version
 
         def on_change() -> None:
-            nonlocal tools
+            nonlocal version
             if endpoint.phase is EndpointPhase.FAULTED and endpoint.fault is not None:
                 self._handle(supervision.ServerLost(server, generation, endpoint.fault))
             elif endpoint.phase is EndpointPhase.CLOSED:
                 self._handle(supervision.Closed(server, generation))
-            elif endpoint.tools() is not tools:
-                tools = endpoint.tools()
+            elif endpoint.lists_version != version:
+                version = endpoint.lists_version
                 self._handle(supervision.ToolsChanged(server, generation))
 
         endpoint.watch(on_change)

@@ -6,7 +6,7 @@ worker is lost at most once; from then on every request is answered with that lo
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -14,8 +14,11 @@ import msgspec
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link import events, frames
-from quarterdeck_protocol.tools import ProgressNote, Report
+from quarterdeck_protocol.offers import RawRequest
+from quarterdeck_protocol.tools import ProgressNote, RawCall, Report
 from quarterdeck_sandbox import Receipt
+
+from .core.linked_uris import LinkedUris
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -39,21 +42,32 @@ _NEVER_SENT: Final = FaultRecord(
 OnReply = Callable[[frames.Reply, bytes], None]
 
 
+Asker = RawCall | RawRequest
+"""Whose request it is."""
+
+
 class _Pending(NamedTuple):
-    """Whom a request's reply and progress go to."""
+    """Whom a request's reply and progress go to, and on whose behalf it is made."""
 
     on_reply: OnReply
     on_progress: Report | None
+    asker: Asker | None
 
 
 class WorkerListener(Protocol):
     """The owner of a handle."""
 
-    def on_tools_changed(self) -> None:
-        """The server's tools are different now."""
+    def on_list_changed(self, kind: str) -> None:
+        """A list of the server's is different now: see `ListChanged`."""
 
-    def on_log(self, line: frames.Log) -> None:
-        """The server said something for people."""
+    def on_news(self, news: frames.Log | frames.Note | frames.Updated | frames.Listening, body: bytes) -> None:
+        """The server said something for clients; the body is not checked."""
+
+    def on_asked(self, asked: frames.Asked, params: bytes) -> None:
+        """The server asks something, and waits; the params are not checked."""
+
+    def on_ask_ended(self, ask_id: int) -> None:
+        """What it asked needs no answer any more."""
 
     def on_started(self, start: frames.ServerStart, receipt: Receipt) -> None:
         """The server's process was started, confined; not yet greeted."""
@@ -71,9 +85,11 @@ class WorkerHandle:
         self._loop = asyncio.get_running_loop()
         self._driver: LinkDriver | None = None
         self._pending: dict[int, _Pending] = {}
+        self._asks: set[int] = set()
         self._lost: FaultRecord | None = None
         self._dismissed = False
         self._started = False
+        self.linked: Final = LinkedUris()
         self.greeted: asyncio.Future[None] = self._loop.create_future()
         self.exited = asyncio.Event()
         self.pid: int | None = None
@@ -95,15 +111,24 @@ class WorkerHandle:
         return self.driver.link.next_id()
 
     def ask(
-        self, frame: frames.Request, body: bytes, on_reply: OnReply, on_progress: Report | None = None
+        self,
+        frame: frames.Request,
+        body: bytes,
+        on_reply: OnReply,
+        on_progress: Report | None = None,
+        asker: Asker | None = None,
     ) -> events.Refusal | None:
         """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
         if self._lost is not None:
             return events.Refusal.DEAD
         refusal = self.driver.request(frame, body)
         if refusal is None:
-            self._pending[frame.request_id] = _Pending(on_reply, on_progress)
+            self._pending[frame.request_id] = _Pending(on_reply, on_progress, asker)
         return refusal
+
+    def under_way(self) -> Iterator[tuple[int, Asker]]:
+        """What clients have asked and has no reply, the oldest first."""
+        return ((key, pending.asker) for key, pending in self._pending.items() if pending.asker is not None)
 
     def cancel(self, request_id: int, reason: str = "") -> None:
         """Give up a request; its `on_reply` is not called any more."""
@@ -119,10 +144,19 @@ class WorkerHandle:
                 pending = self._pending.get(note.request_id)
                 if pending is not None and pending.on_progress is not None:
                     pending.on_progress(ProgressNote(note.progress, note.total, note.message))
-            case events.Arrived(frame=frames.ListChanged()):
-                self._listener.on_tools_changed()
-            case events.Arrived(frame=frames.Log() as line):
-                self._listener.on_log(line)
+            case events.Arrived(frame=frames.ListChanged(kind=kind)):
+                self._listener.on_list_changed(kind)
+            case events.Arrived(
+                frame=frames.Log() | frames.Note() | frames.Updated() | frames.Listening() as news, body=body
+            ):
+                self._listener.on_news(news, body)
+            case events.Arrived(frame=frames.Asked() as asked, body=body):
+                self._asks.add(asked.ask_id)
+                self.driver.pause()
+                self._listener.on_asked(asked, body)
+            case events.Arrived(frame=frames.AskEnded(ask_id=ask_id)):
+                self._ask_over(ask_id)
+                self._listener.on_ask_ended(ask_id)
             case events.Arrived(frame=frames.Lost(fault=fault)):
                 self.lose(fault)
             case events.Arrived(frame=frames.Started(), body=body):
@@ -142,6 +176,18 @@ class WorkerHandle:
                 self.violated(reason)
             case events.Arrived() | events.Expired():
                 pass  # the link admits no other frame on this side, and serves nothing
+
+    def post(self, told: frames.Told, body: bytes = b"") -> bool:
+        """Tell the worker something that has no reply; False when it was dropped."""
+        if isinstance(told, frames.AskAnswer):
+            self._ask_over(told.ask_id)
+        return self._lost is None and self.driver.post(told, body)
+
+    def _ask_over(self, ask_id: int) -> None:
+        if ask_id in self._asks:
+            self._asks.remove(ask_id)
+            if not self._asks:
+                self.driver.resume()
 
     def condemn(self, limit: str, detail: str) -> None:
         """Have the worker kill its server's tree, which exceeded a limit; the loss that follows names it."""

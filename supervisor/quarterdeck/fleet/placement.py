@@ -23,6 +23,9 @@ import msgspec
 from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder, WorkerKind
 from quarterdeck_sandbox import Machine, is_stopped, open_files_of_children
 
+from .process_handle import PidHandle
+from .zygote_silence import LOOK_S, ZygoteSilence
+
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
 """Packages whose folders an isolated interpreter is told, wherever they were installed."""
 
@@ -38,19 +41,6 @@ SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
 
 EXIT_S: Final = 3.0
 """How long a zygote may take to kill its workers once its socket is closed."""
-
-LOOK_S: Final = 1.0
-"""Between two looks at a zygote that owes an answer.  Looks are counted, not seconds: a machine that slept, or whose
-processes were all frozen together, is no zygote that hangs."""
-
-STOPPED_LOOKS: Final = 10
-"""A zygote that is stopped (SIGSTOP, a debugger, a frozen control group) for so many looks is killed."""
-
-SILENT_LOOKS: Final = 60
-"""One that runs, and still answers nothing: a fork takes milliseconds, an overloaded machine some seconds."""
-
-START_LOOKS: Final = 180
-"""The same while it starts: its imports take two seconds of a processor, and what it tries has deadlines of its own."""
 
 REPORT_S: Final = 2.0
 """How long a zygote may take to report how a worker ended, once the worker is seen to be gone."""
@@ -95,7 +85,7 @@ def start_zygote_early() -> None:
 
     For programs that will have servers.  It ends with us, also where nobody takes it.
     """
-    if forks_workers():
+    if forks_workers() and WorkerKind.STDIO not in _early:
         _early[WorkerKind.STDIO] = _start_zygote(WorkerKind.STDIO)
 
 
@@ -259,76 +249,6 @@ class ZygotePlacement:
         if on_exit is not None and worker is not None:
             worker.close()
             on_exit(returncode)
-
-
-@dataclass(slots=True)
-class ZygoteSilence:
-    """Whether a zygote that owes an answer hangs, looked at every `LOOK_S`.  Pure."""
-
-    silent: int = 0
-    stopped: int = 0
-
-    def answered(self) -> None:
-        """It said something: all begins anew."""
-        self.silent = self.stopped = 0
-
-    def look(self, *, is_ready: bool, is_stopped: bool) -> str:
-        """Why it is given up now; empty while it is not.
-
-        Args:
-            is_ready: it has said that it can fork.
-            is_stopped: it cannot run at this moment, whatever the machine does.
-        """
-        self.silent += 1
-        self.stopped = self.stopped + 1 if is_stopped else 0
-        if self.stopped >= STOPPED_LOOKS:
-            return f"it has been stopped for {self.stopped * LOOK_S:.0f} s"
-        if self.silent >= (SILENT_LOOKS if is_ready else START_LOOKS):
-            return f"it has answered nothing for {self.silent * LOOK_S:.0f} s"
-        return ""
-
-
-class PidHandle:
-    """A process that is not our child, by a descriptor that no later process of the same id can take over.
-
-    Where a system has no such descriptors it is known by its id, and its end is not noticed.
-    """
-
-    def __init__(self, pid: int, on_end: Callable[[], None]) -> None:
-        """`on_end` is called once, from the running loop, unless it is closed before; not for one that is gone."""
-        self._pid = pid
-        self._fd = -1
-        self._is_gone = False
-        self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
-        if hasattr(os, "pidfd_open"):
-            try:
-                self._fd = os.pidfd_open(pid)
-            except ProcessLookupError:
-                self._is_gone = True
-                return
-            self._loop.add_reader(self._fd, self._see_end)
-
-    def kill(self) -> None:
-        """Kill that very process."""
-        with suppress(ProcessLookupError):
-            if self._fd >= 0:
-                signal.pidfd_send_signal(self._fd, signal.SIGKILL)
-            elif not self._is_gone:
-                os.kill(self._pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Give the descriptor back: the process is gone.  Repeatable; a `kill` does nothing from here on."""
-        self._is_gone = True
-        if self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
-
-    def _see_end(self) -> None:
-        # The descriptor stays: until the process is waited for, its id is its own, and a kill harms no other.
-        self._loop.remove_reader(self._fd)
-        self._on_end()
 
 
 class FreshPlacement:

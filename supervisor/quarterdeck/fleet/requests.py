@@ -1,44 +1,35 @@
-"""What is asked of one worker: requests that are awaited, raw calls of its server's tools, and the list of them."""
+"""What is asked of one worker: requests that are awaited, and raw calls of its server's tools."""
 
 import asyncio
-import hashlib
-import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from quarterdeck_protocol.configs import ServerConfig
-from quarterdeck_protocol.contract import RemoteCallResult, RemoteTool
+from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.events import Refusal
-from quarterdeck_protocol.link.frames import Call, Close, Failed, List, Open, Reply
+from quarterdeck_protocol.link.frames import Call, Close, Failed, Forward, List, Open, Reply
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
+from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
 
-from .core.toolset import Toolset, ToolsetError, parse_tools
-from .handle import WorkerHandle
+from .core.completion import COMPLETE, bounded_completion
+from .core.rounds import INPUT_REQUIRED
+from .handle import Asker, WorkerHandle
 
 SHORTEST_S: Final = 0.001
 """The deadline of a call whose caller has no time left; the link takes none that has passed."""
 
-REFRESH_S: Final = 1.0
-"""Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
-
-DECODE_IN_THREAD_BYTES: Final = 256 * 1024
-"""Larger lists are decoded beside the loop."""
-
-_log = logging.getLogger("quarterdeck.fleet")
-
 _TRUE: Final = Raw(b"true")
 
 
-async def ask(handle: WorkerHandle, frame: Open | List | Close, body: bytes = b"") -> bytes:
+async def ask(handle: WorkerHandle, frame: Open | List | Forward | Close, body: bytes = b"") -> bytes:
     """What a request is answered with; cancelling the task gives the request up.
 
     Raises:
@@ -87,10 +78,13 @@ class EndpointCall(Struct, frozen=True):
 
     handle: WorkerHandle
     request_id: int
+    questions: "Questions | None" = None
 
     def cancel(self, reason: str = "") -> Delivery:
         """Give up: the server is told, nothing is delivered any more."""
         self.handle.cancel(self.request_id, reason)
+        if self.questions is not None and self.questions.any_asked:
+            self.questions.request_ended(self.handle, self.request_id)
         return Delivery.UNKNOWN
 
 
@@ -108,7 +102,12 @@ class RefusedCall:
 
 def refuse(deliver: Deliver, fault: ProtocolFault) -> RefusedCall:
     """A call that is not made, and why."""
-    return RefusedCall(asyncio.get_running_loop().call_soon(deliver, fault))
+    return deliver_soon(deliver, fault)
+
+
+def deliver_soon(deliver: Deliver, end: CallEnd) -> RefusedCall:
+    """A call whose end is known without asking the server."""
+    return RefusedCall(asyncio.get_running_loop().call_soon(deliver, end))
 
 
 async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallResult | None:
@@ -149,22 +148,90 @@ def arguments_json(args: object) -> bytes:
         raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "bad_arguments", error) from error
 
 
-def begin_call(handle: WorkerHandle, config: ServerConfig, call: RawCall, deliver: Deliver) -> PendingCall:
-    """Ask `handle` to run a tool; see `ToolSource.begin`."""
-    frame = Call(handle.next_id(), _limit(config, call.timeout_s), call.tool, call.on_progress is not None, call.meta)
+class Questions(Protocol):
+    """What a server asks while requests are under way."""
 
+    any_asked: bool
+
+    def request_ended(self, handle: WorkerHandle, request_id: int) -> None:
+        """A request has ended, and what was asked during it with it."""
+
+
+def begin_call(
+    handle: WorkerHandle, config: ServerConfig, call: RawCall, questions: Questions | None, deliver: Deliver
+) -> PendingCall:
+    """Ask `handle` to run a tool; see `ToolSource.begin`.
+
+    `questions` are those of an older server; one of 2026-07-28 has none, and is told what this caller can be asked.
+    """
+    request_id, limit_s = handle.next_id(), _limit(config, call.timeout_s)
+    if questions is None and (call.answerer is not None or call.log_level):
+        capabilities = call.answerer.capabilities if call.answerer is not None else b""
+        frame = Call(
+            request_id, limit_s, call.tool, call.on_progress is not None, call.meta, capabilities, call.log_level
+        )
+    else:
+        frame = Call(request_id, limit_s, call.tool, call.on_progress is not None, call.meta)
+    return _begin(handle, config, frame, call.arguments, call, questions, deliver)
+
+
+def begin_forward(
+    handle: WorkerHandle, config: ServerConfig, request: RawRequest, questions: Questions | None, deliver: Deliver
+) -> PendingCall:
+    """Pass any request on; see `LiveEndpoint.forward`, and `begin_call`."""
+    is_modern = questions is None
+    frame = Forward(
+        handle.next_id(),
+        _limit(config, request.timeout_s),
+        request.method,
+        request.on_progress is not None,
+        request.meta,
+        request.answerer.capabilities if is_modern and request.answerer is not None else b"",
+        request.log_level if is_modern else "",
+    )
+    if request.method == COMPLETE:
+        deliver = partial(_deliver_completion, deliver)
+    return _begin(handle, config, frame, request.params, request, questions, deliver)
+
+
+def as_request(call: RawCall) -> RawRequest:
+    """A call as a request that can have more members than a name and arguments."""
+    params = b'{"name":%s,"arguments":%s}' % (msgspec.json.encode(call.tool), call.arguments or b"{}")
+    return RawRequest(
+        "tools/call",
+        params,
+        call.meta,
+        call.timeout_s,
+        call.on_progress,
+        call.client,
+        call.answerer,
+        call.log_level,
+    )
+
+
+def _begin(
+    handle: WorkerHandle,
+    config: ServerConfig,
+    frame: Call | Forward,
+    body: bytes,
+    asker: Asker,
+    questions: Questions | None,
+    deliver: Deliver,
+) -> PendingCall:
     def on_reply(reply: Reply, body: bytes) -> None:
-        end = _end_of(handle, config, reply, body)
+        if questions is not None and questions.any_asked:
+            questions.request_ended(handle, frame.request_id)
+        end = _end_of(handle, config, asker, reply, body)
         if isinstance(end, ProtocolFault):
             end.server = config.id
         deliver(end)
 
-    refusal = handle.ask(frame, call.arguments, on_reply, call.on_progress)
+    refusal = handle.ask(frame, body, on_reply, asker.on_progress, asker)
     if refusal is not None:
         fault = refused(refusal)
         fault.server = config.id
         return refuse(deliver, fault)
-    return EndpointCall(handle, frame.request_id)
+    return EndpointCall(handle, frame.request_id, questions)
 
 
 def _limit(config: ServerConfig, wish_s: float | None) -> float:
@@ -173,7 +240,7 @@ def _limit(config: ServerConfig, wish_s: float | None) -> float:
     return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
 
 
-def _end_of(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: bytes) -> CallEnd:
+def _end_of(handle: WorkerHandle, config: ServerConfig, asker: Asker, reply: Reply, body: bytes) -> CallEnd:
     if isinstance(reply, Failed):
         return ProtocolFault.from_record(reply.fault)
     try:
@@ -184,101 +251,18 @@ def _end_of(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: byte
         # A worker checks what it forwards; one that does not is not ours any more.
         handle.violated(f"a result that may not be passed on: {error}")
         return ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation")
-    if reply.result_type != "complete":
+    if reply.result_type == INPUT_REQUIRED and asker.answerer is None:
         return ProtocolFault(
             FaultKind.TOOL_ERROR,
             f"the server answered {reply.result_type!r} instead of a result",
-            code="input_required",
+            code=INPUT_REQUIRED,
             delivery=Delivery.ANSWERED,
         )
-    return WireResult(body, reply.era, members.get("isError") == _TRUE, members)
+    handle.linked.note(body)
+    return WireResult(body, reply.era, members.get("isError") == _TRUE, reply.result_type, members)
 
 
-# The list of tools
-
-
-class ToolList:
-    """The last list of one endpoint's server.
-
-    Attributes:
-        tools: the same tuple until they change.
-        has_come: whether any list has come: before it, having no tools means nothing.
-    """
-
-    def __init__(self, config: ServerConfig, *, is_wanted: Callable[[], bool], on_change: Callable[[], None]) -> None:
-        """Nothing is listed yet.
-
-        Args:
-            config: of the server.
-            is_wanted: whether its list is still of use to anybody.
-            on_change: called after each list with other tools than the one before.
-        """
-        self.tools: tuple[RemoteTool, ...] = ()
-        self.has_come = False
-        self._config = config
-        self._is_wanted = is_wanted
-        self._on_change = on_change
-        self._digest = b""
-        self._toolset = Toolset((), ())
-        self._refresh: asyncio.TimerHandle | None = None
-        self._refreshed_at = -inf
-
-    def follow(self, other: "ToolList") -> None:
-        """Know what another generation of the same server has listed: the same bytes are the same tools."""
-        self._digest, self._toolset = other._digest, other._toolset  # noqa: SLF001 - of its own kind
-
-    async def fetch(self, handle: WorkerHandle) -> None:
-        """List the tools.
-
-        Raises:
-            ProtocolFault: `protocol` or `timeout`.
-        """
-        try:
-            body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
-            toolset = await self._read(body)
-        except ToolsetError as error:
-            raise ProtocolFault(FaultKind.PROTOCOL, str(error), error, code="bad_output") from error
-        except ProtocolFault as fault:
-            if fault.kind is not FaultKind.TIMEOUT:
-                fault.kind = FaultKind.PROTOCOL
-            raise
-        for warning in toolset.warnings:
-            _log.warning("%s", warning)
-        self.has_come = True
-        if toolset.tools is not self.tools and toolset.tools != self.tools:
-            self.tools = toolset.tools
-            self._on_change()
-
-    async def _read(self, body: bytes) -> Toolset:
-        """The tools of a list; those of the last one, when that had the same bytes."""
-        digest = hashlib.blake2b(body, digest_size=32).digest()
-        if digest == self._digest:
-            return self._toolset
-        if len(body) > DECODE_IN_THREAD_BYTES:
-            until = time.monotonic() + self._config.list_timeout_s
-            # A thread cannot be called off, and would keep a process that ends.
-            toolset = await asyncio.to_thread(
-                parse_tools, self._config, body, lambda: self._is_wanted() and time.monotonic() < until
-            )
-        else:
-            toolset = parse_tools(self._config, body)
-        self._digest, self._toolset = digest, toolset
-        return toolset
-
-    def refresh_soon(self, refresh: Callable[[], None]) -> None:
-        """Call `refresh`, which is to `fetch`, once for all asks within `REFRESH_S`."""
-        if self._refresh is None:
-            delay_s = max(0.0, self._refreshed_at + REFRESH_S - time.monotonic())
-            self._refresh = asyncio.get_running_loop().call_later(delay_s, self._refresh_now, refresh)
-
-    def stop(self) -> None:
-        """Refresh no more."""
-        if self._refresh is not None:
-            self._refresh.cancel()
-            self._refresh = None
-
-    def _refresh_now(self, refresh: Callable[[], None]) -> None:
-        self._refresh = None
-        if self._is_wanted():
-            self._refreshed_at = time.monotonic()
-            refresh()
+def _deliver_completion(deliver: Deliver, end: CallEnd) -> None:
+    if isinstance(end, WireResult) and (bounded := bounded_completion(end.body)) is not end.body:
+        end = WireResult(bounded, end.era, end.is_error, end.result_type)
+    deliver(end)

@@ -6,7 +6,7 @@ restarts what dies.  They share the row's private home, as those do that one cli
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -19,6 +19,7 @@ from quarterdeck_protocol.tools import Client
 
 from .call_queue import CallQueue
 from .endpoint import ServerEndpointImpl
+from .exchange.news import NewsWatchers, TakeNews
 from .fleet import ServerFleetImpl
 
 MAX_EACH: Final = 16
@@ -45,13 +46,13 @@ class SessionServer:
     """One server of one session.
 
     Attributes:
-        checked: of each tool that was compared with the approved one, both lists that it stood in.
+        checked: of each thing that was compared with the approved one, both lists that it stood in.
     """
 
     def __init__(self, config: ServerConfig, client: Client, fleet: ServerFleetImpl) -> None:
         self.config: Final = config
         self.client: Final = client
-        self.checked: Final[dict[str, tuple[object, object]]] = {}
+        self.checked: Final[dict[Hashable, tuple[object, object]]] = {}
         self.used_at = monotonic()
         self._fleet = fleet
         self._beginning = asyncio.create_task(fleet.begin_start(BridgeConfig(servers=(config,))))
@@ -80,6 +81,10 @@ class SessionServer:
         """Call `callback` after each change; returns what unregisters it."""
         return self._fleet.watch_each(lambda _: callback())
 
+    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
+        """See `SupervisedFleet`."""
+        return self._fleet.watch_news(callback)
+
     async def end(self) -> None:
         """Stop it."""
         await asyncio.gather(self._beginning, return_exceptions=True)
@@ -99,6 +104,11 @@ class SessionServers:
         self._ending: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._news = NewsWatchers()
+
+    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
+        """Call `callback` with all that these servers say unasked; returns what unregisters it."""
+        return self._news.watch(callback)
 
     def opened(self, session: str) -> None:
         """This session will say when it ends; what any other has ends when it was idle for a while."""
@@ -124,6 +134,7 @@ class SessionServers:
             if (refused := self._refused(config, client)) is not None:
                 return refused
             server = self._servers[key] = SessionServer(config, client, self._make_fleet())
+            server.watch_news(self._news.tell)
             if client.key not in self._open:
                 self._look_again()
         server.used_at = monotonic()

@@ -21,6 +21,7 @@ from quarterdeck_protocol.faults import ProtocolFault
 from .call_queue import CallQueue
 from .core.supervision import MAX_STARTING, SLOT_HOLD_S
 from .endpoint import ServerEndpointImpl
+from .exchange.news import TakeNews
 from .fleet import ServerFleetImpl
 
 REPLACE_S: Final = 2.0
@@ -125,6 +126,10 @@ class SharedServer:
     def watch_each(self, callback: Told) -> Callable[[], None]:
         """See `SupervisedFleet`."""
         return self._fleet.watch_each(callback)
+
+    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
+        """See `SupervisedFleet`."""
+        return self._fleet.watch_news(callback)
 
     async def restart(self) -> None:
         """Restart it, for all who share it; one that has not begun yet is about to start."""

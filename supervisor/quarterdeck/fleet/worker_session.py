@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, server
 from quarterdeck.config.places.trusted_files import trusted_files, with_announced
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck_protocol.configs import (
+    AskMode,
     Revision,
     ServerConfig,
     SseServerConfig,
@@ -148,11 +150,13 @@ class WorkerSession(Session):
     def order(self) -> OpenOrder:
         """See `Session`."""
         assert self._runtime is not None
-        era = self._runtime.eras.get(self._key(), "")
+        era = self._runtime.eras.get(self._key, "")
         config = self._config
         agreed = (config.protocol, config.max_result_bytes)
         if not isinstance(config, StdioServerConfig):
-            return OpenOrder(_remote(config), *agreed, era=era, secrets=self._withheld())
+            return OpenOrder(
+                _remote(config), *agreed, era=era, secrets=self._withheld(), capabilities=_told_capabilities(config)
+            )
         try:
             self._claim(config.id)
             paths = server_paths(self._digest or self._runtime.directory.digest, config.id).create()
@@ -174,6 +178,7 @@ class WorkerSession(Session):
             allow_unsandboxed=self._allow_unsandboxed,
             open_port=self._open_port,
             secrets=self._withheld(env),
+            capabilities=_told_capabilities(config),
         )
 
     async def prepare(self, order: OpenOrder) -> OpenOrder:
@@ -184,12 +189,12 @@ class WorkerSession(Session):
     def remember_era(self, era: str) -> None:
         """See `Session`: the next start of the same program need not probe."""
         assert self._runtime is not None
-        self._runtime.eras[self._key()] = era
+        self._runtime.eras[self._key] = era
 
     def try_older_era(self) -> bool:
         """See `Session`."""
         assert self._runtime is not None
-        key = self._key()
+        key = self._key
         is_new = key not in self._runtime.doubted
         self._runtime.doubted.add(key)
         if is_new:
@@ -225,8 +230,20 @@ class WorkerSession(Session):
         """What no message may repeat of what the server is given."""
         return tuple(sorted(self._secrets | secrets_of(self._config, env)))
 
+    @cached_property
     def _key(self) -> str:
         return self._config.model_dump_json()
+
+
+ALL_CAPABILITIES: Final = (
+    '{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{"listChanged":true}}'
+)
+"""What some caller or other can be asked."""
+
+
+def _told_capabilities(config: ServerConfig) -> str:
+    """What a server is told, once, that its callers can be asked."""
+    return "{}" if config.ask is AskMode.DENY else ALL_CAPABILITIES
 
 
 def _remote(config: SseServerConfig | StreamableHttpServerConfig) -> RemoteServer:

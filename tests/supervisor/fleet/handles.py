@@ -9,7 +9,7 @@ from support.waiting import PATIENCE_S
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.events import LinkTerms, Refusal
-from quarterdeck_protocol.link.frames import Call, Failed, Log, Reply, ServerStart
+from quarterdeck_protocol.link.frames import Asked, AskEnded, Call, Failed, Log, Note, Reply, ServerStart, Updated
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_sandbox.policy.promises import Receipt
 
@@ -23,13 +23,21 @@ class Owner:
 
     heard: list[object] = field(default_factory=list)
 
-    def on_tools_changed(self) -> None:
+    def on_list_changed(self, kind: str) -> None:
         """See `Listener`."""
-        self.heard.append("tools")
+        self.heard.append(kind)
 
-    def on_log(self, line: Log) -> None:
+    def on_news(self, news: Log | Note | Updated, body: bytes) -> None:
         """See `Listener`."""
-        self.heard.append(line)
+        self.heard.append((news, body))
+
+    def on_asked(self, asked: Asked, params: bytes) -> None:
+        """See `Listener`."""
+        self.heard.append((asked, params))
+
+    def on_ask_ended(self, ask_id: int) -> None:
+        """See `Listener`."""
+        self.heard.append(AskEnded(ask_id))
 
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
         """See `Listener`."""

@@ -27,12 +27,7 @@ class PretendRuntime:
     """A runtime that starts nothing; notes its users."""
 
     users: int = 0
-    warmed: int = 0
     most: int = 0
-
-    def warm_up(self) -> None:
-        """See `Runtime`."""
-        self.warmed += 1
 
     async def acquire(self) -> "PretendRuntime":
         """See `Runtime`."""

@@ -3,22 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
 from mcp.client.session import ClientSession
-from support.servers.greetings import INITIALIZED, LEGACY, Answer, JsonObject
+from support.servers.greetings import INITIALIZED, LEGACY, METHOD_NOT_FOUND, Answer, JsonObject
 from support.servers.scripted_session import PATIENCE_S, ScriptedServer, scripted_session
 from support.waiting import turns
 
 from quarterdeck.fleet import embedded as embedded_module
 from quarterdeck.fleet.embedded import EmbeddedSession, MemoryWay, SessionFactory
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
+from quarterdeck.fleet.requests import ended
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
+from quarterdeck_protocol.offers import Listing, RawRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -29,6 +32,10 @@ ANSWERS: dict[str, Answer] = {
 }
 
 
+ABLE: JsonObject = {"result": {**INITIALIZED["result"], "capabilities": {"tools": {}, "prompts": {}, "resources": {}}}}
+"""A greeting of a server that says it has prompts and resources, too."""
+
+
 class Stage:
     """An endpoint whose session's server is a script; notes when its session was entered and left."""
 
@@ -36,6 +43,7 @@ class Stage:
         self.answers = answers
         self.noted: list[tuple[str, asyncio.Task[Any] | None]] = []
         self.server: ScriptedServer | None = None
+        self.greeting = INITIALIZED
         self.endpoint: ServerEndpointImpl = create_server_endpoint(config, self.session)
 
     @asynccontextmanager
@@ -43,16 +51,18 @@ class Stage:
         """The factory: an adopted session."""
         self.noted.append(("entered", asyncio.current_task()))
         try:
-            async with scripted_session(self.answers, LEGACY) as (session, self.server):
+            async with scripted_session(self.answers) as (session, self.server):
+                session.adopt(types.InitializeResult.model_validate(self.greeting["result"]))
                 yield session
         finally:
             self.noted.append(("left", asyncio.current_task()))
 
 
 @asynccontextmanager
-async def stage(answers: dict[str, Answer] | None = None) -> AsyncIterator[Stage]:
+async def stage(answers: dict[str, Answer] | None = None, greeting: JsonObject = INITIALIZED) -> AsyncIterator[Stage]:
     """An opened endpoint, closed at the end."""
     made = Stage(ANSWERS if answers is None else answers)
+    made.greeting = greeting
     with anyio.fail_after(PATIENCE_S):
         await made.endpoint.open()
         yield made
@@ -280,3 +290,31 @@ async def test_a_message_in_memory_arrives_in_the_loops_next_turn() -> None:
     assert heard == []
     await turns(1)
     assert heard == [[b"x"]]
+
+
+async def test_a_session_of_this_process_has_prompts_and_resources_like_any_server() -> None:
+    """An embedding program's own server would offer its tools alone."""
+    refused: Answer = {"error": {"code": -32002, "message": "none", "data": {"uri": "f:2"}}}
+    answers: dict[str, Answer] = {
+        **ANSWERS,
+        "prompts/list": {"result": {"prompts": [{"name": "p", "x-own": 1}]}},
+        "resources/list": {"result": {"resources": []}},
+        "resources/templates/list": METHOD_NOT_FOUND,
+        "prompts/get": lambda params: {"result": {"messages": [], "told": params}},
+        "resources/read": refused,
+    }
+    async with stage(answers, ABLE) as made:
+        await made.endpoint.list_tools()
+        [prompt] = made.endpoint.offers(Listing.PROMPTS)
+        assert (prompt.key, b'"x-own":1' in prompt.definition) == ("p", True)
+        assert made.endpoint.has_come(Listing.TEMPLATES)
+        request = RawRequest("prompts/get", b'{"name":"p"}', b'{"m":1}')
+        result = await ended(partial(made.endpoint.forward, request))
+        assert result is not None
+        assert result.value == {"messages": [], "told": {"name": "p", "_meta": {"m": 1}}}
+        with pytest.raises(ProtocolFault) as caught:
+            await ended(partial(made.endpoint.forward, RawRequest("resources/read", b'{"uri":"f:2"}')))
+        assert caught.value.reply == ReplyError(-32002, "none", b'{"uri":"f:2"}')
+        made.endpoint.tell("notifications/roots/list_changed")
+        assert made.server is not None
+        await made.server.until("notifications/roots/list_changed")

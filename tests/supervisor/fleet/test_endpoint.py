@@ -4,16 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from support.fleet.workers import CARD, closes, lists
-from support.waiting import turns
-
-from quarterdeck.fleet.endpoint import create_server_endpoint
-from quarterdeck.fleet.worker_session import WorkerSession
-from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Close, List, Lost
-
-from .endpoints import (
+from support.fleet.endpoints import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -25,6 +16,14 @@ from .endpoints import (
     assert_not_connected,
     stage,
 )
+from support.fleet.workers import CARD, closes, lists
+from support.waiting import turns
+
+from quarterdeck.fleet.endpoint import create_server_endpoint
+from quarterdeck.fleet.worker_session import WorkerSession
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.link.frames import Close, List, Lost
 
 pytestmark = pytest.mark.anyio
 

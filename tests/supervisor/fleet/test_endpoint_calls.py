@@ -5,16 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from support.fleet.workers import CARD, PlayedWorker
-from support.waiting import turns
-
-from quarterdeck_protocol.configs import Revision, ServerConfig
-from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Call, Open, Progress
-from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
-
-from .endpoints import (
+from support.fleet.endpoints import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -25,6 +16,14 @@ from .endpoints import (
     assert_not_connected,
     stage,
 )
+from support.fleet.workers import CARD, PlayedWorker
+from support.waiting import turns
+
+from quarterdeck_protocol.configs import Revision, ServerConfig
+from quarterdeck_protocol.contract import EndpointPhase
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.link.frames import Call, Open, Progress
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
 

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from support.fleet.endpoints import CONNECTING, EXITED, FAULTED, IDLE, REMOTE, STDIO, stage
 from support.fleet.workers import CARD
 from support.waiting import turns
 
@@ -9,8 +10,6 @@ from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.events import Silent
 from quarterdeck_protocol.link.frames import Lost, Open
-
-from .endpoints import CONNECTING, EXITED, FAULTED, IDLE, REMOTE, STDIO, stage
 
 pytestmark = pytest.mark.anyio
 

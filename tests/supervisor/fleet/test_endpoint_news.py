@@ -4,21 +4,20 @@ import logging
 from typing import Any
 
 import pytest
+from support.fleet.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
 from support.fleet.workers import lists
 from support.waiting import turns
 
-from quarterdeck.fleet import requests
+from quarterdeck.fleet.exchange import lists as server_lists
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.link.frames import List, ListChanged, Log
-
-from .endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would call tools that are gone, and never see new ones."""
-    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
+    monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
         before = await played.endpoint.list_tools()
@@ -31,7 +30,7 @@ async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.Monke
 
 async def test_a_list_that_did_not_change_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would be told to list again for nothing."""
-    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
+    monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     listed: list[int] = []
     async with stage() as played:
         played.worker.rules[List] = lists("one")
@@ -62,13 +61,13 @@ async def test_a_storm_of_changes_costs_one_list_at_a_time() -> None:
 
         played.worker.rules[List] = again
         for _ in range(50):
-            played.endpoint.on_tools_changed()
+            played.endpoint.on_list_changed("tools")
         await played.until(lambda: bool(listed))
         for _ in range(50):
-            played.endpoint.on_tools_changed()
+            played.endpoint.on_list_changed("tools")
         await turns()
         assert len(listed) == 1, "the first is taken at once, the next list waits for its second"
-        timer = played.endpoint._list._refresh
+        timer = played.endpoint._lists._tools._refresh
         assert timer is not None
         await played.endpoint.close()
         assert timer.cancelled()
@@ -78,7 +77,7 @@ async def test_a_refresh_that_fails_keeps_the_old_list(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server's bad moment would empty every client's list."""
-    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
+    monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
         before = await played.endpoint.list_tools()
@@ -92,18 +91,18 @@ async def test_a_refresh_that_fails_keeps_the_old_list(
 async def test_changes_told_at_a_wrong_time_start_nothing(phase: EndpointPhase) -> None:
     """A timer would outlive its endpoint."""
     async with stage(phase) as played:
-        played.endpoint.on_tools_changed()
-        assert played.endpoint._list._refresh is None
+        played.endpoint.on_list_changed("tools")
+        assert played.endpoint._lists._tools._refresh is None
 
 
 async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dead server would be asked."""
-    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
+    monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
-        played.endpoint.on_tools_changed()
+        played.endpoint.on_list_changed("tools")
         played.worker.dies()
         await turns()
-        assert "refresh" not in played.endpoint._tasks
+        assert "refresh tools" not in played.endpoint._tasks
 
 
 @pytest.mark.parametrize(("level", "shown"), [("error", logging.WARNING), ("info", logging.DEBUG)])
@@ -113,7 +112,7 @@ async def test_a_servers_log_lines_are_ours_at_a_lower_voice(
     """A chatty server would fill the user's terminal, or its errors would be silent."""
     caplog.set_level(logging.DEBUG)
     async with stage() as played:
-        played.worker.says(Log(level, "db", "hm"))
+        played.worker.says(Log(level, "db"), b'"hm"')
         await turns()
         [record] = [record for record in caplog.records if "fs says: hm" in record.getMessage()]
         assert record.levelno == shown
@@ -123,7 +122,7 @@ async def test_a_refresh_that_a_close_ends_warns_of_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each end of `quarterdeck tools` could print a warning about a server that did nothing wrong."""
-    monkeypatch.setattr(requests, "REFRESH_S", 0.0)
+    monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     asked: list[List] = []
     async with stage() as played:
         played.worker.rules[List] = lambda worker, request, _: asked.append(request)
@@ -131,6 +130,6 @@ async def test_a_refresh_that_a_close_ends_warns_of_nothing(
         await played.until(lambda: bool(asked))
         played.endpoint.phase = EndpointPhase.CLOSING
         played.worker.fail(asked[0], EXITED)
-        await played.until(lambda: "refresh" not in played.endpoint._tasks)
+        await played.until(lambda: "refresh tools" not in played.endpoint._tasks)
         played.endpoint.phase = EndpointPhase.READY
     assert "does not list them" not in caplog.text

@@ -10,9 +10,9 @@ from support.fleet.workers import CARD, PlayedSession, lists
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet import fleet as fleet_module
-from quarterdeck.fleet import requests
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.exchange import lists as server_lists
 from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
@@ -56,13 +56,13 @@ async def test_the_next_generation_lists_the_same_tools_without_reading_them_aga
 ) -> None:
     """All lists would be parsed, hashed and judged anew whenever the zygote dies."""
     read: list[str] = []
-    parse = requests.parse_tools
+    parse = server_lists.parse_tools
 
     def counted(config: ServerConfig, body: bytes, *rest: Any) -> Any:
         read.append(config.id)
         return parse(config, body, *rest)
 
-    monkeypatch.setattr(requests, "parse_tools", counted)
+    monkeypatch.setattr(server_lists, "parse_tools", counted)
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         first = made.fleet.endpoint("a")
@@ -161,7 +161,7 @@ async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime:
 
 async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would not learn of new tools, or of servers that came and went."""
-    monkeypatch.setattr("quarterdeck.fleet.requests.REFRESH_S", 0.0)
+    monkeypatch.setattr("quarterdeck.fleet.exchange.lists.REFRESH_S", 0.0)
     seen: list[tuple[EndpointPhase, int]] = []
     async with played_fleet(runtime) as made:
 

@@ -4,7 +4,18 @@ import pytest
 from support.waiting import turns
 
 from quarterdeck_protocol.link.events import LinkMisuseError, Refusal
-from quarterdeck_protocol.link.frames import Answer, Call, Failed, ListChanged, Log, Progress
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    Asked,
+    AskEnded,
+    Call,
+    Failed,
+    ListChanged,
+    Log,
+    Note,
+    Progress,
+    Updated,
+)
 from quarterdeck_protocol.tools import ProgressNote
 
 from .handles import EXITED, REFUSED, Desk, greeted
@@ -30,10 +41,22 @@ async def test_news_reach_the_owner_in_order() -> None:
     """Changes of tools or log lines would be lost."""
     desk = await greeted()
     desk.worker.says(ListChanged())
-    desk.worker.says(Log("info", "", "hm"))
-    desk.worker.says(ListChanged())
+    desk.worker.says(Log("info", ""), b'"hm"')
+    desk.worker.says(Note("notifications/x"), b"{}")
+    desk.worker.says(Updated("file:///a"))
+    desk.worker.says(Asked(1, "roots/list"), b"{}")
+    desk.worker.says(AskEnded(1))
+    desk.worker.says(ListChanged("prompts"))
     await turns()
-    assert desk.owner.heard == ["tools", Log("info", "", "hm"), "tools"]
+    assert desk.owner.heard == [
+        "tools",
+        (Log("info", ""), b'"hm"'),
+        (Note("notifications/x"), b"{}"),
+        (Updated("file:///a"), b""),
+        (Asked(1, "roots/list"), b"{}"),
+        AskEnded(1),
+        "prompts",
+    ]
     desk.worker.leaves()
 
 

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 import pytest
 from support.fleet.played_zygote import ORDER, PlayedInterpreter, PlayedZygote, Stage, stage
-from support.processes.running import pid_of_nobody
+from support.processes.running import a_process, pid_of_nobody
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import PATIENCE_S, turns
 
@@ -23,14 +23,9 @@ from quarterdeck.fleet import placement as placement_module
 from quarterdeck.fleet.placement import (
     INHERITED,
     NEEDED,
-    SILENT_LOOKS,
     SPAWN_VARIABLE,
-    START_LOOKS,
-    STOPPED_LOOKS,
     FreshPlacement,
-    PidHandle,
     ZygotePlacement,
-    ZygoteSilence,
     isolated,
     start_zygote_early,
 )
@@ -188,11 +183,6 @@ async def test_a_zygote_is_waited_for_even_when_the_wait_is_given_up(monkeypatch
     played.zygote.dies()
 
 
-async def a_process() -> "asyncio.subprocess.Process":
-    """One that waits until its standard input closes."""
-    return await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "input()", stdin=subprocess.PIPE)
-
-
 async def test_a_zygote_that_is_stopped_is_killed_and_its_orders_fail(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -307,52 +297,6 @@ async def test_a_dead_worker_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch
         gc.enable()
 
 
-@pytest.mark.parametrize("has_descriptors", [True, False])
-async def test_a_handle_kills_its_process_and_nothing_after_it(
-    has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A hung worker would live on, or whoever has its process id later would die."""
-    if not has_descriptors:
-        monkeypatch.delattr(os, "pidfd_open", raising=False)
-    process = await a_process()
-    ends: list[None] = []
-    handle = PidHandle(process.pid, lambda: ends.append(None))
-    handle.kill()
-    assert await process.wait() == -signal.SIGKILL
-    while has_descriptors and not ends:
-        await turns(1)
-    handle.close()
-    handle.close()
-    handle.kill()
-    PidHandle(process.pid, lambda: ends.append(None)).close()
-    assert len(ends) == has_descriptors
-
-
-def looks_until_given_up(*, is_ready: bool, is_stopped: bool) -> int:
-    """How often a zygote that says nothing is looked at."""
-    silence = ZygoteSilence()
-    looks = 1
-    while not silence.look(is_ready=is_ready, is_stopped=is_stopped):
-        looks += 1
-    return looks
-
-
-def test_silence_is_short_with_who_cannot_run_and_long_with_who_is_slow() -> None:
-    """An overloaded machine would have its servers killed, or one that hangs would hold up every start."""
-    assert looks_until_given_up(is_ready=True, is_stopped=True) == STOPPED_LOOKS
-    assert looks_until_given_up(is_ready=True, is_stopped=False) == SILENT_LOOKS
-    assert looks_until_given_up(is_ready=False, is_stopped=False) == START_LOOKS
-    silence = ZygoteSilence()
-    for _ in range(SILENT_LOOKS - 1):
-        assert not silence.look(is_ready=True, is_stopped=False)
-    silence.answered()
-    assert not silence.look(is_ready=True, is_stopped=False)
-    for _ in range(STOPPED_LOOKS - 1):
-        assert not silence.look(is_ready=True, is_stopped=True)
-    assert not silence.look(is_ready=True, is_stopped=False)  # it goes on
-    assert not silence.look(is_ready=True, is_stopped=True)
-
-
 @pytest.mark.parametrize("how", ["ends", "closed"])
 async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where fork does not serve nothing would start, or be left behind."""
@@ -416,6 +360,7 @@ async def test_a_zygote_that_was_started_early_is_taken_by_the_first_placement(m
 
     monkeypatch.setattr(placement_module, "isolated", isolated)
     monkeypatch.delenv(SPAWN_VARIABLE, raising=False)
+    start_zygote_early()
     start_zygote_early()
     assert started == [("quarterdeck_worker.zygote", "stdio")]
     placements = []

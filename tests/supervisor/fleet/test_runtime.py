@@ -21,7 +21,6 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Protoc
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import LinkTerms, Side
-from quarterdeck_protocol.link.frames import Log
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind
 from quarterdeck_worker.main import Dealer
@@ -35,10 +34,16 @@ class Owner:
     def __init__(self) -> None:
         self.losses: list[FaultRecord] = []
 
-    def on_tools_changed(self) -> None:
+    def on_list_changed(self, kind: str) -> None:
         """See `WorkerListener`."""
 
-    def on_log(self, line: Log) -> None:
+    def on_news(self, news: object, body: bytes) -> None:
+        """See `WorkerListener`."""
+
+    def on_asked(self, asked: object, params: bytes) -> None:
+        """See `WorkerListener`."""
+
+    def on_ask_ended(self, ask_id: int) -> None:
         """See `WorkerListener`."""
 
     def on_started(self, start: object, receipt: object) -> None:

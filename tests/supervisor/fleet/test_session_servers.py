@@ -11,6 +11,7 @@ from quarterdeck.fleet import session_servers
 from quarterdeck.fleet.session_servers import SessionServer, SessionServers
 from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.offers import LogLine, News
 from quarterdeck_protocol.tools import Client
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +37,11 @@ class PlayedFleet:
 
     def watch_each(self, _: Callable[[str], None]) -> Callable[[], None]:
         """Nothing changes."""
+        return lambda: None
+
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """What is said is said by the test."""
+        self.say = callback
         return lambda: None
 
 
@@ -139,4 +145,17 @@ async def test_a_client_without_sessions_keeps_its_own_while_it_calls() -> None:
     assert lab.ended == [False, False]
     queue.leave(call)
     await until(lambda: lab.ended == [False, True])
+    await lab.servers.close()
+
+
+async def test_what_a_sessions_server_says_is_told_to_who_watches_them_all() -> None:
+    """Its log would end with us."""
+    lab, heard = Lab(), list[News]()
+    unwatch = lab.servers.watch_news(heard.append)
+    lab.servers.get(row(), client())
+    line = LogLine("s", "info", "", b"1")
+    lab.fleets[0].say(line)
+    unwatch()
+    lab.fleets[0].say(line)
+    assert heard == [line]
     await lab.servers.close()

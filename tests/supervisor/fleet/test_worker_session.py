@@ -77,10 +77,16 @@ class PretendRuntime:
 class Owner:
     """Hears nothing."""
 
-    def on_tools_changed(self) -> None:
+    def on_list_changed(self, kind: str) -> None:
         """See `WorkerListener`."""
 
-    def on_log(self, line: object) -> None:
+    def on_news(self, news: object, body: bytes) -> None:
+        """See `WorkerListener`."""
+
+    def on_asked(self, asked: object, params: bytes) -> None:
+        """See `WorkerListener`."""
+
+    def on_ask_ended(self, ask_id: int) -> None:
         """See `WorkerListener`."""
 
     def on_started(self, start: object, receipt: object) -> None:

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.fleet.endpoints import EXITED, FAULTED, stage
 from support.waiting import turns
 
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.link.frames import Lost, ServerStart, Started
 from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.policy.promises import Receipt
-
-from .endpoints import EXITED, FAULTED, stage
 
 pytestmark = pytest.mark.anyio
 

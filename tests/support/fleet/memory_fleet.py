@@ -17,6 +17,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
+from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, ToolDescriptor, WireResult
 
 Answer = Callable[[str, object], Awaitable[RemoteCallResult]]
@@ -63,11 +64,36 @@ class FakeEndpoint:
         self.card = None
         self.has_listed = True
         self.begun: list[RawCall] = []
+        self.forwarded: list[RawRequest] = []
+        self.missing: set[Listing] = set()
+        self._offers: dict[Listing, tuple[Offered, ...]] = {}
         self.offer(*names)
 
     def offer(self, *names: str) -> None:
         """Have a new tool list."""
         self._tools = tuple(remote_tool(self.config.id, name) for name in names)
+
+    def have(self, listing: Listing, *definitions: Mapping[str, object]) -> None:
+        """Have another list of these; each is known by its `uri`, `uriTemplate` or `name`."""
+
+        def offered(definition: Mapping[str, object]) -> Offered:
+            key = str(definition.get("uri") or definition.get("uriTemplate") or definition["name"])
+            return Offered(self.config.id, listing, key, msgspec.json.encode(definition), key)
+
+        self._offers[listing] = tuple(map(offered, definitions))
+
+    def offers(self, listing: Listing) -> tuple[Offered, ...]:
+        return self._offers.get(listing, ())
+
+    def has_come(self, listing: Listing) -> bool:
+        return listing not in self.missing
+
+    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        self.forwarded.append(request)
+        return FakeCall(partial(self.answer, request.method, None), deliver)
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        return self.forward(request, deliver)
 
     def tools(self) -> tuple[RemoteTool, ...]:
         return self._tools
@@ -161,6 +187,9 @@ class FakeFleet:
 
     def watch_each(self, callback: Told) -> Callable[[], None]:
         return self._watchers.watch_each(callback)
+
+    def watch_news(self, _: Callable[[News], None]) -> Callable[[], None]:
+        return lambda: None
 
     def tell(self, *servers: str) -> None:
         """Tell the watchers that these have changed, or any."""

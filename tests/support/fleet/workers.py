@@ -18,10 +18,10 @@ from support.waiting import PATIENCE_S
 
 TOKEN: Final = b"a token of a test's"
 
-CARD: Final = frames.ServerCard("2025-11-25", pid=4711, name="played", announces_tools=True)
+CARD: Final = frames.ServerCard("2025-11-25", pid=4711, name="played", announces=("tools",))
 """What a played server says of itself."""
 
-Asked = TypeVar("Asked", frames.Open, frames.List, frames.Call, frames.Close)
+Asked = TypeVar("Asked", frames.Open, frames.List, frames.Call, frames.Forward, frames.Close)
 
 Rule = Callable[["PlayedWorker", Any, bytes], None]
 """Answers one kind of request: the worker, the request, its body."""
@@ -35,6 +35,7 @@ class PlayedWorker:
         self.asked: asyncio.Queue[tuple[frames.Request, bytes]] = asyncio.Queue()
         self.cancelled: asyncio.Queue[frames.Cancel] = asyncio.Queue()
         self.condemned: asyncio.Queue[frames.Condemn] = asyncio.Queue()
+        self.told: asyncio.Queue[tuple[frames.Told, bytes]] = asyncio.Queue()
         self.greeted = asyncio.Event()
         self.kills = 0
         self.terms = terms
@@ -89,6 +90,11 @@ class PlayedWorker:
         assert isinstance(frame, kind), f"asked {frame} instead"
         return frame, body
 
+    async def next_told(self) -> tuple[frames.Told, bytes]:
+        """The next of what has no reply."""
+        with anyio.fail_after(PATIENCE_S):
+            return await self.told.get()
+
     async def next_cancel(self) -> frames.Cancel:
         """The next request that was given up."""
         with anyio.fail_after(PATIENCE_S):
@@ -118,6 +124,8 @@ class PlayedWorker:
                 self.cancelled.put_nowait(cancel)
             case Arrived(frame=frames.Condemn() as order):
                 self.condemned.put_nowait(order)
+            case Arrived(frame=frames.AskAnswer() | frames.Tell() | frames.Listen() as told, body=body):
+                self.told.put_nowait((told, body))
             case Arrived(frame=frame, body=body):
                 assert isinstance(frame, frames.Request)
                 rule = self.rules.get(type(frame))
@@ -133,6 +141,24 @@ def opens(worker: PlayedWorker, request: frames.Open, body: bytes) -> None:
     """A rule: the server is greeted."""
     msgspec.json.decode(body, type=frames.OpenOrder)
     worker.answer(request, msgspec.json.encode(CARD), era=CARD.era)
+
+
+def opens_as(card: frames.ServerCard) -> Rule:
+    """A rule: the server is greeted, and says this of itself."""
+
+    def rule(worker: PlayedWorker, request: frames.Open, _: bytes) -> None:
+        worker.answer(request, msgspec.json.encode(card), era=card.era)
+
+    return rule
+
+
+def lists_of(**items: list[dict[str, object]]) -> Rule:
+    """A rule: these items of each kind, none of the others."""
+
+    def rule(worker: PlayedWorker, request: frames.List, _: bytes) -> None:
+        worker.answer(request, msgspec.json.encode(items.get(request.kind, [])))
+
+    return rule
 
 
 def lists(*names: str) -> Rule:

@@ -4,8 +4,9 @@ A tool that cannot be shown is left out with a warning; the others are none the 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -77,6 +78,10 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
     """The tool of one object, or why it cannot be shown."""
     if len(row) > MAX_DEFINITION_BYTES:
         return f"its definition has {len(row):,} bytes", None
+    if (known := _known.get(row)) is not None:
+        # The servers of one program list the same, and share what came of reading it.
+        ref = RemoteToolRef(server, known.ref.name)
+        return "", RemoteTool(ref, replace(known.descriptor, name=qualify_tool_name(ref)))
     try:
         row.decode()
         check_depth(row, MAX_DEFINITION_DEPTH)
@@ -93,7 +98,11 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
         parameters=portable_schema(definition.inputSchema),
         definition=row,
     )
-    return "", RemoteTool(ref, descriptor)
+    tool = _known[row] = RemoteTool(ref, descriptor)
+    return "", tool
 
+
+_known: Final[WeakValueDictionary[bytes, RemoteTool]] = WeakValueDictionary()
+"""Tools that somebody still has, by their definitions."""
 
 _rows: Final = msgspec.json.Decoder(list[msgspec.Raw])

@@ -138,6 +138,7 @@ class Turns(Generic[T]):
         self._places: dict[T, Hashable] = {}
         self._lines: dict[Hashable, _Line[T]] = {}
         self._round: deque[Hashable] = deque()
+        self._is_exclusive = False
 
     @property
     def given(self) -> int:
@@ -166,8 +167,7 @@ class Turns(Generic[T]):
         line = self._lines.get(client)
         if line is None:
             line = self._lines[client] = _Line()
-        # Behind its client's own calls; and, but for a client's only one, behind all others that wait.
-        if not line.waiting and (not line.given or (not self._places and len(self._given) < self._pace.width)):
+        if not line.waiting and self._has_room_for(line):
             line.given += 1
             self._given[call] = client
             self._pace.gave(client)
@@ -204,6 +204,8 @@ class Turns(Generic[T]):
 
     def give(self) -> list[T]:
         """The calls that are the server's from now on, in this order."""
+        if self._is_exclusive:
+            return self._give_to_one()
         given = [self._give_next(client) for client in tuple(self._round) if not self._lines[client].given]
         while self._round and len(self._given) < self._pace.width:
             given.append(self._give_next(self._round[0]))
@@ -220,6 +222,29 @@ class Turns(Generic[T]):
     def expires_at(self) -> float:
         """When the next call will have waited for too long; `inf` without any.  Looks at each that waits."""
         return min((told.until for line in self._lines.values() for told in line.waiting.values()), default=inf)
+
+    def be_exclusive(self) -> None:
+        """From now on have calls of one client at a time: the server asks back, and nobody could tell whom."""
+        self._is_exclusive = True
+
+    def _has_room_for(self, line: _Line[T]) -> bool:
+        """Whether a call of a client none of whose calls waits is given at once."""
+        if self._is_exclusive:
+            is_alone = line.given == len(self._given)
+            return is_alone and not self._places and len(self._given) < self._pace.width
+        # But for a client's only one, it goes behind all others that wait.
+        return not line.given or (not self._places and len(self._given) < self._pace.width)
+
+    def _give_to_one(self) -> list[T]:
+        """Calls of one client, when the server has none of another."""
+        given: list[T] = []
+        if self._given or not self._round:
+            return given
+        client = self._round[0]
+        line = self._lines[client]
+        while line.waiting and len(given) < self._pace.width:
+            given.append(self._give_next(client))
+        return given
 
     def _give_next(self, client: Hashable) -> T:
         line = self._lines[client]

@@ -1,9 +1,13 @@
 """A server's list as tools: what is shown, what is left out, and that one bad tool costs no other."""
 
+import gc
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarterdeck.fleet.core import toolset
 from quarterdeck.fleet.core.toolset import MAX_DEFINITION_BYTES, Toolset, ToolsetError, parse_tools
 from quarterdeck_protocol.configs import StdioServerConfig, ToolFilter
 from quarterdeck_protocol.names import RemoteToolRef
@@ -39,6 +43,29 @@ def test_a_tool_is_shown_under_its_servers_name_with_its_definition_untouched() 
     assert tool.descriptor.description == "reads ä"
     assert tool.descriptor.definition == row
     assert tool.descriptor.parameters["type"] == "object"
+
+
+def test_servers_that_list_the_same_share_what_came_of_reading_it() -> None:
+    """Forty servers of one program would each cost the reading of the same schemas, and the memory."""
+    row = b'{"name":"shared","description":"reads","inputSchema":{"type":"object","properties":{"a":{"$ref":"#"}}}}'
+    [one], [other] = (
+        parse_tools(StdioServerConfig(id=server, command="x"), b"[" + row + b"]").tools for server in ("a", "b")
+    )
+    assert (one.ref, other.ref) == (RemoteToolRef("a", "shared"), RemoteToolRef("b", "shared"))
+    assert (one.descriptor.name, other.descriptor.name) == ("a__shared", "b__shared")
+    assert other.descriptor == replace(one.descriptor, name="b__shared")
+    assert other.descriptor.parameters is one.descriptor.parameters
+    assert other.descriptor.definition is one.descriptor.definition
+
+
+def test_what_nobody_lists_any_more_is_not_kept() -> None:
+    """A server could have us keep what each of its lists unfolds to."""
+    row = b'{"name":"once"}'
+    kept = parsed(row).tools
+    assert row in toolset._known
+    del kept
+    gc.collect()
+    assert row not in toolset._known
 
 
 @pytest.mark.parametrize(

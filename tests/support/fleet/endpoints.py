@@ -7,14 +7,14 @@ from typing import Any
 
 import anyio
 import pytest
-from support.fleet.workers import PlayedSession, closes
-from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig, ToolFilter
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Call, Close, Open
+from quarterdeck_protocol.link.frames import Call, Close, Open, ServerCard
+from support.fleet.workers import PlayedSession, closes, opens_as
+from support.waiting import PATIENCE_S, turns
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 
@@ -88,10 +88,16 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    phase: EndpointPhase = READY, config: ServerConfig = STDIO, *, session_fault: ProtocolFault | None = None
+    phase: EndpointPhase = READY,
+    config: ServerConfig = STDIO,
+    *,
+    session_fault: ProtocolFault | None = None,
+    card: ServerCard | None = None,
 ) -> AsyncIterator[Stage]:
-    """An endpoint in some phase; it is closed at the end."""
+    """An endpoint in some phase, whose server says this of itself; it is closed at the end."""
     played = Stage(config, session_fault=session_fault)
+    if card is not None:
+        played.worker.rules[Open] = opens_as(card)
     with anyio.fail_after(PATIENCE_S):
         await played.bring_to(phase)
         yield played

@@ -1,0 +1,88 @@
+"""Decide whose a question is that a server of an older era asks, and how many it may ask.  Pure.
+
+Such a question names no request.  It can only be of a client that has one under way, and where several have, nobody
+can tell whose.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from msgspec import Struct
+
+MAX_OPEN: Final = 16
+"""Questions at once during one request: a person answers them one by one."""
+
+MAX_ASKED: Final = 100
+"""During the whole of one request."""
+
+
+class Refused(Enum):
+    """Why a question is put to nobody, in the words that the server is told."""
+
+    NOBODY = "nobody is there to be asked: no request of a client is under way"
+    SEVERAL = "requests of several clients are under way, and nothing says whose question this is: try again"
+    UNABLE = "the client whose request is under way cannot be asked this"
+    TOO_MANY = "too many questions during one request"
+
+
+class UnderWay(Struct, frozen=True):
+    """A request: its number, whose it is, and what that client can be asked meanwhile."""
+
+    request_id: int
+    client: str
+    askable: frozenset[str]
+
+
+class Asks:
+    """The questions of one server that have no answer yet, and how many each request has had."""
+
+    def __init__(self) -> None:
+        """None is open."""
+        self._of: dict[int, int] = {}
+        self._open: Counter[int] = Counter()
+        self._asked: Counter[int] = Counter()
+
+    def begin(self, ask_id: int, method: str, under_way: Iterable[UnderWay]) -> int | Refused:
+        """The request that a new question is put to, or why to none.
+
+        Args:
+            ask_id: the question's number, never used twice.
+            method: what it asks.
+            under_way: all requests of clients, the oldest first.
+        """
+        requests = tuple(under_way)
+        if not requests:
+            return Refused.NOBODY
+        if len({each.client for each in requests}) > 1:
+            return Refused.SEVERAL
+        able = [each.request_id for each in requests if method in each.askable]
+        if not able:
+            return Refused.UNABLE
+        # The one that has waited longest without a question is the likeliest to ask one.
+        request_id = min(able, key=lambda each: self._open[each])
+        if self._open[request_id] >= MAX_OPEN or self._asked[request_id] >= MAX_ASKED:
+            return Refused.TOO_MANY
+        self._of[ask_id] = request_id
+        self._open[request_id] += 1
+        self._asked[request_id] += 1
+        return request_id
+
+    def end(self, ask_id: int) -> bool:
+        """A question needs no answer any more; whether it did."""
+        request_id = self._of.pop(ask_id, None)
+        if request_id is None:
+            return False
+        self._open[request_id] -= 1
+        return True
+
+    def forget(self, request_id: int) -> list[int]:
+        """A request has ended; its questions that are open, which end with it."""
+        if request_id not in self._asked:
+            return []
+        ended = [ask_id for ask_id, whose in self._of.items() if whose == request_id]
+        for ask_id in ended:
+            del self._of[ask_id]
+        del self._asked[request_id], self._open[request_id]
+        return ended

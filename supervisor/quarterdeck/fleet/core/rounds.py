@@ -1,0 +1,101 @@
+"""Read what a server of 2026-07-28 wants to know before it gives a result, and make the request that tells it.  Pure.
+
+Source: the 2026-07-28 specification, "Multi Round-Trip Requests" (SEP-2322).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object, params_without_envelope
+from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.questions import CAPABILITY_OF, Question
+
+INPUT_REQUIRED: Final = "input_required"
+"""The type of a result that asks."""
+
+MAX_ROUNDS: Final = 10
+"""Of one request; what the SDKs allow."""
+
+MAX_QUESTIONS: Final = 16
+"""In one round: a person answers them one by one."""
+
+MAX_STATE_BYTES: Final = 1024 * 1024
+"""Of what the server wants to be told again."""
+
+PAUSE_S: Final = 0.25
+"""Before a request is made again of a server that asked nothing, and only wants to be told its state."""
+
+
+class RoundError(ValueError):
+    """It asks in a way that cannot be answered."""
+
+
+class Round(msgspec.Struct, frozen=True):
+    """What one result asks.
+
+    Attributes:
+        questions: each with the server's own name for it; none where it only wants its state back.
+        state: what it is to be told again, a JSON text; empty for nothing.
+    """
+
+    questions: tuple[Question, ...]
+    state: bytes
+
+
+class _Entry(msgspec.Struct):
+    method: str
+    params: Raw = Raw(b"{}")
+
+
+def read_round(server: str, members: Mapping[str, Raw]) -> Round:
+    """What a result with these members asks.
+
+    Raises:
+        RoundError: it is too much, or nothing that anybody could answer.
+    """
+    state = bytes(members.get("requestState", b""))
+    if len(state) > MAX_STATE_BYTES:
+        raise RoundError(f"its state has {len(state):,} bytes")
+    wanted = members.get("inputRequests", _NULL)
+    try:
+        if state:
+            _text.decode(state)
+        entries = _entries.decode(wanted) or {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RoundError("its questions cannot be read") from None
+    if not entries and not state:
+        raise RoundError("it asks nothing")
+    if len(entries) > MAX_QUESTIONS:
+        raise RoundError(f"it asks {len(entries):,} questions at once")
+    return Round(tuple(_question(server, key, entry) for key, entry in entries.items()), state)
+
+
+def _question(server: str, key: str, entry: _Entry) -> Question:
+    if entry.method not in CAPABILITY_OF:
+        raise RoundError(f"it asks for {entry.method[:64]!r}, which nobody can answer")
+    try:
+        params = bytes(entry.params)
+        check_object(params, max_bytes=MAX_ASK_BYTES)
+        return Question(server, entry.method, params_without_envelope(params), key)
+    except BodyError as error:
+        raise RoundError(f"a question cannot be passed on: {error}") from None
+
+
+def next_params(params: bytes, answers: Mapping[str, bytes], state: bytes) -> bytes:
+    """The params of the same request with the answers, by the server's names for its questions, and its state."""
+    members = {key: value for key, value in _members.decode(params).items() if key not in _OWN}
+    if answers:
+        members["inputResponses"] = Raw(msgspec.json.encode({key: Raw(each) for key, each in answers.items()}))
+    if state:
+        members["requestState"] = Raw(state)
+    return msgspec.json.encode(members)
+
+
+_OWN: Final = frozenset({"inputResponses", "requestState"})
+_NULL: Final = Raw(b"null")
+_text: Final = msgspec.json.Decoder(str)
+_entries: Final = msgspec.json.Decoder(dict[str, _Entry] | None)
+_members: Final = msgspec.json.Decoder(dict[str, Raw])

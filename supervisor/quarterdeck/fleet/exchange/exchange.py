@@ -1,0 +1,213 @@
+"""What passes between clients and one greeted server: calls and requests, its news, and what it asks back.
+
+Above it the endpoint, which says when the server is there; below it one worker.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from quarterdeck.fleet.core.subscriptions import Subscriptions
+from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.requests import as_request, begin_call, begin_forward, refuse
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, ServerCard, Tell, Updated
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.mcp.relay import is_modern
+from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.offers import LogLine, RawRequest, ResourceUpdated
+from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
+
+from .news import TakeNews, news_of, shown
+from .questions import DrivenRequest, OpenQuestions
+from .standing import Standing
+
+SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
+"""Log levels of MCP that our own log shows by default."""
+
+OWN_METHODS: Final = frozenset(
+    {
+        "initialize",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "server/discover",
+        "subscriptions/listen",
+    }
+)
+"""Requests that are of the connection, which many clients share: none is passed on for one of them."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+class Exchange:
+    """See the module.
+
+    Attributes:
+        tell_news: takes what the server says unasked.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        """Nothing passes yet."""
+        self._config = config
+        self._handle: WorkerHandle | None = None
+        self._is_modern = False
+        self._questions = OpenQuestions(config.id)
+        self._standing = Standing(config)
+        self.tell_news: TakeNews = lambda _: None
+
+    @property
+    def wishes(self) -> Subscriptions:
+        """What clients want beyond a request; kept over the server's restarts."""
+        return self._standing.wishes
+
+    def follow(self, earlier: "Exchange") -> None:
+        """Be the next generation's: what is wanted is wanted still."""
+        self._standing.wishes = earlier.wishes
+
+    def hear(self, tell_news: TakeNews, on_conflict: Callable[[], None]) -> None:
+        """Tell news, and when the server asks something and nobody can tell whom."""
+        self.tell_news = tell_news
+        self._questions.on_conflict = on_conflict
+
+    def greeted(self, handle: WorkerHandle, card: ServerCard) -> None:
+        """The server is there."""
+        self._handle = handle
+        self._is_modern = is_modern(card.era)
+        self._standing.greeted(handle, card)
+
+    async def renew(self) -> None:
+        """Ask the server for what is wanted still."""
+        await self._standing.renew(self.tell_news)
+
+    def stop(self) -> None:
+        """Ask nothing more of the server, nor of anybody for it."""
+        self._standing.stop()
+        self._questions.withdraw_all()
+
+    # What clients want; of a greeted server
+
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
+        """Start a call."""
+        handle = self._greeted
+        if not self._is_modern:
+            return begin_call(handle, self._config, call, self._questions, deliver)
+        if call.answerer is None or not call.answerer.bridges:
+            return begin_call(handle, self._config, call, None, deliver)
+        driven = DrivenRequest(self._config, as_request(call), self._begin_round, deliver)
+        return driven.start(partial(begin_call, handle, self._config, call, None))
+
+    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """Start any other request; see `LiveEndpoint`."""
+        if (problem := self._problem(request)) is not None:
+            return refuse(deliver, problem)
+        if not self._is_modern:
+            return begin_forward(self._greeted, self._config, request, self._questions, deliver)
+        if request.answerer is None or not request.answerer.bridges:
+            return self._begin_round(request, deliver)
+        driven = DrivenRequest(self._config, request, self._begin_round, deliver)
+        return driven.start(partial(self._begin_round, request))
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`."""
+        return self._standing.subscribe(request, deliver)
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `LiveEndpoint`; at any time."""
+        self._standing.unsubscribe(client, uri)
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `LiveEndpoint`; at any time."""
+        self._standing.set_level(client, level)
+
+    def leave(self, client: Client) -> None:
+        """See `LiveEndpoint`; at any time."""
+        self._standing.leave(client)
+
+    def tell(self, method: str, params: bytes) -> None:
+        """See `LiveEndpoint`."""
+        if not self._is_modern:
+            self._greeted.post(Tell(method), params)
+
+    # What the server says
+
+    def on_news(self, news: Log | Note | Updated | Listening, body: bytes) -> None:
+        """See `WorkerListener`."""
+        if self._handle is None:
+            return
+        if isinstance(news, Listening):
+            self._standing.listening(news.count)
+            return
+        try:
+            told = news_of(self._config.id, news, body, self._whose(self._handle, news))
+        except BodyError as error:
+            self._handle.violated(f"news that may not be passed on: {error}")
+            return
+        if isinstance(told, LogLine):
+            level = logging.WARNING if told.level in SERIOUS else logging.DEBUG
+            if _log.isEnabledFor(level):
+                _log.log(level, "%s says: %s", self._config.id, shown(told))
+        if not isinstance(told, ResourceUpdated) or told.clients:
+            self.tell_news(told)
+
+    def on_asked(self, asked: Asked, params: bytes) -> None:
+        """See `WorkerListener`."""
+        if self._handle is None:
+            return
+        try:
+            check_object(params, max_bytes=MAX_ASK_BYTES)
+        except BodyError as error:
+            self._handle.violated(f"a question that may not be passed on: {error}")
+            return
+        self._questions.ask(self._handle, asked.ask_id, asked.method, params)
+
+    def on_ask_ended(self, ask_id: int) -> None:
+        """See `WorkerListener`."""
+        self._questions.end(ask_id)
+
+    # Helpers
+
+    @property
+    def _greeted(self) -> WorkerHandle:
+        assert self._handle is not None
+        return self._handle
+
+    def _begin_round(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        return begin_forward(self._greeted, self._config, request, None, deliver)
+
+    def _whose(self, handle: WorkerHandle, news: Log | Note | Updated) -> frozenset[str]:
+        """The clients that it may be meant for."""
+        if isinstance(news, Updated):
+            return self.wishes.holders_of(news.uri)
+        return frozenset(asker.client.key for _, asker in handle.under_way())
+
+    def _problem(self, request: RawRequest) -> ProtocolFault | None:
+        """Why a request may not be passed on; None when it may."""
+        server = self._config.id
+        if request.method in OWN_METHODS:
+            why, code = f"{request.method} is not passed on to {server}, which others use, too", "bad_arguments"
+        elif request.method == "tools/call" and not self._config.tools.admits(tool := _tool_of(request.params)):
+            why, code = f"{tool[:200]} is not offered: the configuration's tool filter hides it", "unknown_tool"
+        else:
+            return None
+        fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
+        fault.server = server
+        return fault
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+_named: Final = msgspec.json.Decoder(_Named)
+
+
+def _tool_of(params: bytes) -> str:
+    try:
+        return _named.decode(params).name
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""

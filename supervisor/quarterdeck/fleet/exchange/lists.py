@@ -1,0 +1,266 @@
+"""The lists of one endpoint's server as they last came: asked for once, and again when the server says so."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from math import inf
+from typing import Final, Generic, Protocol, TypeVar
+
+from quarterdeck.fleet.core.offerset import has_capability, parse_offers, promised
+from quarterdeck.fleet.core.toolset import ToolsetError, parse_tools
+from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.requests import ask
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.link.frames import List
+from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
+from quarterdeck_protocol.offers import Listing, Offered
+
+REFRESH_S: Final = 1.0
+"""Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
+
+DECODE_IN_THREAD_BYTES: Final = 256 * 1024
+"""Larger lists are decoded beside the loop."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Read = tuple[tuple[T, ...], tuple[str, ...]]
+"""Items, and warnings of those that were left out."""
+
+
+class Parse(Protocol[T_co]):
+    """Makes items of a list's bytes; raises `ToolsetError`."""
+
+    def __call__(self, body: bytes, is_wanted: Callable[[], bool]) -> Read[T_co]:
+        """Parse it, while it is wanted."""
+
+
+class ServerList(Generic[T]):
+    """One list.
+
+    Attributes:
+        items: the same tuple until they change.
+        has_come: whether any list has come: before it, having no items means nothing.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        listing: Listing,
+        parse: Parse[T],
+        *,
+        is_wanted: Callable[[], bool],
+        on_change: Callable[[], None],
+    ) -> None:
+        """Nothing is listed yet.
+
+        Args:
+            config: of the server.
+            listing: which list.
+            parse: makes its items.
+            is_wanted: whether its list is still of use to anybody.
+            on_change: called after each list with other items than the one before.
+        """
+        self.items: tuple[T, ...] = ()
+        self.has_come = False
+        self._config = config
+        self._listing = listing
+        self._parse = parse
+        self._is_wanted = is_wanted
+        self._on_change = on_change
+        self._digest = b""
+        self._read: Read[T] = ((), ())
+        self._refresh: asyncio.TimerHandle | None = None
+        self._refreshed_at = -inf
+
+    def follow(self, other: "ServerList[T]") -> None:
+        """Know what another generation of the same server has listed: the same bytes are the same items."""
+        self._digest, self._read = other._digest, other._read  # noqa: SLF001 - of its own kind
+
+    async def fetch(self, handle: WorkerHandle) -> None:
+        """Take the list.
+
+        Raises:
+            ProtocolFault: `protocol` or `timeout`.
+        """
+        try:
+            frame = List(handle.next_id(), self._config.list_timeout_s, self._listing.value)
+            items, warnings = await self._parsed(await ask(handle, frame))
+        except ToolsetError as error:
+            raise ProtocolFault(FaultKind.PROTOCOL, str(error), error, code="bad_output") from error
+        except ProtocolFault as fault:
+            if fault.kind is not FaultKind.TIMEOUT:
+                fault.kind = FaultKind.PROTOCOL
+            raise
+        for warning in warnings:
+            _log.warning("%s", warning)
+        self.come(items)
+
+    def come(self, items: tuple[T, ...]) -> None:
+        """These are its items now."""
+        self.has_come = True
+        if items is not self.items and items != self.items:
+            self.items = items
+            self._on_change()
+
+    async def _parsed(self, body: bytes) -> Read[T]:
+        """What a list holds; that of the last one, when that had the same bytes."""
+        digest = hashlib.blake2b(body, digest_size=32).digest()
+        if digest == self._digest:
+            return self._read
+        if len(body) > DECODE_IN_THREAD_BYTES:
+            until = time.monotonic() + self._config.list_timeout_s
+            # A thread cannot be called off, and would keep a process that ends.
+            read = await asyncio.to_thread(self._parse, body, lambda: self._is_wanted() and time.monotonic() < until)
+        else:
+            read = self._parse(body, lambda: True)
+        self._digest, self._read = digest, read
+        return read
+
+    def refresh_soon(self, refresh: Callable[[], None]) -> None:
+        """Call `refresh`, which is to `fetch`, once for all asks within `REFRESH_S`."""
+        if self._refresh is None:
+            delay_s = max(0.0, self._refreshed_at + REFRESH_S - time.monotonic())
+            self._refresh = asyncio.get_running_loop().call_later(delay_s, self._refresh_now, refresh)
+
+    def stop(self) -> None:
+        """Refresh no more."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+            self._refresh = None
+
+    def _refresh_now(self, refresh: Callable[[], None]) -> None:
+        self._refresh = None
+        if self._is_wanted():
+            self._refreshed_at = time.monotonic()
+            refresh()
+
+
+class ServerLists:
+    """All lists of one server.  That of its tools is asked for always, the others where it says that it has them.
+
+    Attributes:
+        version: another after each change.
+    """
+
+    def __init__(self, config: ServerConfig, *, is_wanted: Callable[[], bool], on_change: Callable[[], None]) -> None:
+        """Nothing is listed yet; for the arguments see `ServerList`."""
+        self._config = config
+        self._is_wanted = is_wanted
+        self._notify = on_change
+        self.version = 0
+        self._tools = ServerList(config, Listing.TOOLS, self._parse_tools, is_wanted=is_wanted, on_change=self._changed)
+        self._others: dict[Listing, ServerList[Offered]] = {}
+        self._earlier: dict[Listing, ServerList[Offered]] = {}
+        self._has_tools = True
+
+    def promise(self, capabilities: bytes) -> None:
+        """The server was greeted, and says that it can do this."""
+        self._has_tools = has_capability(capabilities, "tools")
+        for listing in sorted(promised(capabilities)):
+            each = self._others[listing] = ServerList(
+                self._config,
+                listing,
+                lambda body, is_wanted, listing=listing: self._parse_offers(listing, body, is_wanted),
+                is_wanted=self._is_wanted,
+                on_change=self._changed,
+            )
+            if (earlier := self._earlier.pop(listing, None)) is not None:
+                each.follow(earlier)
+
+    def follow(self, other: "ServerLists") -> None:
+        """See `ServerList.follow`; before `promise`."""
+        self._tools.follow(other._tools)  # noqa: SLF001 - of its own kind
+        self._earlier = dict(other._others)  # noqa: SLF001
+
+    @property
+    def tools(self) -> tuple[RemoteTool, ...]:
+        """The cached list; the same tuple until it changes."""
+        return self._tools.items
+
+    @property
+    def has_tools_come(self) -> bool:
+        """Whether any list of tools has come."""
+        return self._tools.has_come
+
+    def offers(self, listing: Listing) -> tuple[Offered, ...]:
+        """Any other list likewise."""
+        found = self._others.get(listing)
+        return found.items if found is not None else ()
+
+    def has_come(self, listing: Listing) -> bool:
+        """Whether this list has come, or the server says that it has none."""
+        return self._tools.has_come if listing is Listing.TOOLS else self._has(listing)
+
+    def _has(self, listing: Listing) -> bool:
+        found = self._others.get(listing)
+        return found is None or found.has_come
+
+    async def fetch_tools(self, handle: WorkerHandle) -> None:
+        """List the tools; none of a server that has none, and refuses.
+
+        Raises:
+            ProtocolFault: `protocol` or `timeout`.
+        """
+        try:
+            await self._tools.fetch(handle)
+        except ProtocolFault as fault:
+            if self._has_tools or fault.reply is None or fault.reply.code != METHOD_NOT_FOUND:
+                raise
+            self._tools.come(())
+
+    async def fetch_others(self, handle: WorkerHandle) -> None:
+        """Take the other lists; one that fails is a warning, and stays as it was.
+
+        Whoever watches is told at the end: it may wait for lists that are empty.
+        """
+        for listing, each in self._others.items():
+            await self._fetch(listing, each, handle)
+        if self._others and self._is_wanted():
+            self._changed()
+
+    async def refetch(self, listing: Listing, handle: WorkerHandle) -> None:
+        """Take this list anew, as far as the server has it; see `fetch_tools`, `fetch_others`."""
+        if listing is Listing.TOOLS:
+            await self.fetch_tools(handle)
+        elif (found := self._others.get(listing)) is not None:
+            await self._fetch(listing, found, handle)
+
+    def refresh_soon(self, listing: Listing, refresh: Callable[[], None]) -> None:
+        """See `ServerList.refresh_soon`; nothing where the server said that it has no such list."""
+        each = self._tools if listing is Listing.TOOLS else self._others.get(listing)
+        if each is not None:
+            each.refresh_soon(refresh)
+
+    def stop(self) -> None:
+        """Refresh no more."""
+        self._tools.stop()
+        for each in self._others.values():
+            each.stop()
+
+    async def _fetch(self, listing: Listing, each: ServerList[Offered], handle: WorkerHandle) -> None:
+        try:
+            await each.fetch(handle)
+        except ProtocolFault as fault:
+            if fault.reply is not None and fault.reply.code == METHOD_NOT_FOUND:
+                each.come(())  # many have resources, and no word for templates
+            elif self._is_wanted():
+                _log.warning("%s does not list its %s: %s", self._config.id, listing.noun, fault)
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._notify()
+
+    def _parse_tools(self, body: bytes, is_wanted: Callable[[], bool]) -> Read[RemoteTool]:
+        found = parse_tools(self._config, body, is_wanted)
+        return found.tools, found.warnings
+
+    def _parse_offers(self, listing: Listing, body: bytes, is_wanted: Callable[[], bool]) -> Read[Offered]:
+        found = parse_offers(self._config, listing, body, is_wanted)
+        return found.offers, found.warnings

@@ -1,0 +1,74 @@
+"""What a server says unasked, checked once more and made into what clients are told; and who watches it.
+
+Its worker has bounded it; a worker that has not is not ours any more.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.link.frames import Log, Note, Updated
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.mcp.relay.notes import MAX_NOTE_BYTES
+from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
+
+MAX_SHOWN_CHARS: Final = 8_192
+"""Of a log line in our own log."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+TakeNews = Callable[[News], None]
+
+
+class NewsWatchers:
+    """Who is told what servers say; one that fails is logged, and holds up no other."""
+
+    def __init__(self) -> None:
+        self._callbacks: dict[object, TakeNews] = {}
+
+    def watch(self, callback: TakeNews) -> Callable[[], None]:
+        """Call `callback` with each piece of news; returns what unregisters it, which may be repeated."""
+        key = object()
+        self._callbacks[key] = callback
+        return lambda: (self._callbacks.pop(key, None), None)[1]
+
+    def tell(self, news: News) -> None:
+        """A server said this."""
+        for callback in (*self._callbacks.values(),):
+            try:
+                callback(news)
+            except Exception:
+                _log.exception("a watcher of what %s says failed", news.server)
+
+
+def news_of(server: str, said: Log | Note | Updated, body: bytes, clients: frozenset[str]) -> News:
+    """What is told of it; `clients` are the keys of those whom it may be meant for.
+
+    Raises:
+        BodyError: it may not be passed on.
+    """
+    match said:
+        case Log(level=level, logger=logger):
+            return LogLine(server, level, logger, _checked_value(body), clients)
+        case Note(method=method):
+            if body:
+                check_object(body, max_bytes=MAX_NOTE_BYTES)
+            return ServerNote(server, method, body, clients)
+        case Updated(uri=uri):
+            return ResourceUpdated(server, uri, clients)
+
+
+def shown(line: LogLine) -> str:
+    """A log line's data as text for our own log."""
+    is_text = line.data.lstrip().startswith(b'"')
+    text = msgspec.json.decode(line.data, type=str) if is_text else line.data.decode()
+    return text[:MAX_SHOWN_CHARS]
+
+
+def _checked_value(body: bytes) -> bytes:
+    members = check_object(b'{"data":%s}' % body, max_bytes=MAX_NOTE_BYTES)
+    if bytes(members["data"]).strip() != body.strip():
+        raise BodyError("not one JSON value")
+    return body

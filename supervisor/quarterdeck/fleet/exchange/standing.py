@@ -1,0 +1,223 @@
+"""What clients want of one server beyond a request: news of resources, and its log from a level on.
+
+It is kept over the server's restarts, and told each generation anew.  Servers of older eras are asked by requests; one
+of 2026-07-28 listens for all resources at once, and is told the level with each request.
+"""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from quarterdeck.fleet.core.offerset import has_capability, subscribes, uri_problem
+from quarterdeck.fleet.core.subscriptions import Subscriptions
+from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.requests import ask, begin_forward, refuse
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
+from quarterdeck_protocol.link.frames import Forward, Listen, Reply, ServerCard
+from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
+from quarterdeck_protocol.mcp.relay import is_modern
+from quarterdeck_protocol.offers import RawRequest, ResourceUpdated
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
+
+from .news import TakeNews
+
+LISTEN_AGAIN_S: Final = 1.0
+"""Before a worker that takes no more is told again what to listen for."""
+
+LISTENING_S: Final = 5.0
+"""How long a server of 2026-07-28 may take to say that it listens; a client's subscription stands then all the same."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+class Standing:
+    """What is wanted of one generation of a server.
+
+    Attributes:
+        wishes: what clients want; the same object in the next generation.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        """Nobody wants anything."""
+        self._config = config
+        self.wishes = Subscriptions()
+        self._handle: WorkerHandle | None = None
+        self._card = ServerCard(era="")
+        self._listen: asyncio.Handle | None = None
+        self._fresh: list[_Awaited] = []
+        self._asked: list[_Awaited] = []
+        self._count = 0
+
+    def greeted(self, handle: WorkerHandle, card: ServerCard) -> None:
+        """The server is there."""
+        self._handle, self._card = handle, card
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`; of a greeted server."""
+        handle, server = self._handle, self._config.id
+        assert handle is not None
+        try:
+            uri = _params.decode(request.params).uri
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return refuse(deliver, _refused(server, "the params name no URI", "bad_arguments"))
+        if problem := uri_problem(uri):
+            return refuse(deliver, _refused(server, problem, "bad_arguments"))
+        if is_modern(self._card.era) and not subscribes(self._card.capabilities):
+            return refuse(deliver, _unable(server))
+        if problem := self.wishes.add(request.client.key, uri):
+            return refuse(deliver, _refused(server, problem, "busy"))
+        if is_modern(self._card.era):
+            awaited = _Awaited(deliver, WireResult(b"{}", self._card.era))
+            self._fresh.append(awaited)
+            self._listen_soon()
+            return awaited
+        asked = msgspec.structs.replace(request, method="resources/subscribe")
+        return begin_forward(handle, self._config, asked, None, partial(self._subscribed, request.client, uri, deliver))
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `LiveEndpoint`."""
+        if self.wishes.remove(client.key, uri):
+            self._let_go(uri)
+
+    def leave(self, client: Client) -> None:
+        """See `LiveEndpoint`."""
+        for uri in self.wishes.leave(client.key):
+            self._let_go(uri)
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `LiveEndpoint`."""
+        lowest = self.wishes.set_level(client.key, level)
+        if lowest is not None and self._takes_level:
+            self._tell("logging/setLevel", {"level": lowest})
+
+    async def renew(self, tell: TakeNews) -> None:
+        """Ask a server that has started for what is wanted still; what changed meanwhile nobody has told."""
+        handle, uris = self._handle, self.wishes.uris
+        if handle is None:
+            return
+        if self.wishes.level and self._takes_level:
+            self._tell("logging/setLevel", {"level": self.wishes.level})
+        if is_modern(self._card.era):
+            if uris:
+                self._listen_now()
+        else:
+            for uri in uris:
+                body = msgspec.json.encode({"uri": uri})
+                try:
+                    await ask(handle, Forward(handle.next_id(), self._config.call_timeout_s, _SUBSCRIBE), body)
+                except ProtocolFault as fault:
+                    _log.info("%s does not tell any more when %s changes: %s", self._config.id, uri[:200], fault)
+        for uri in uris:
+            if holders := self.wishes.holders_of(uri):
+                tell(ResourceUpdated(self._config.id, uri, holders))
+
+    def listening(self, count: int) -> None:
+        """The server has taken up what it was to listen for, so many resources: who subscribed them is told so."""
+        if count == self._count:
+            taken, self._asked = self._asked, []
+            for awaited in taken:
+                awaited.end()
+
+    def stop(self) -> None:
+        """The server is asked no more."""
+        self._handle = None
+        for awaited in (*self._fresh, *self._asked):
+            awaited.end()
+        self._fresh, self._asked = [], []
+        if self._listen is not None:
+            self._listen.cancel()
+            self._listen = None
+
+    @property
+    def _takes_level(self) -> bool:
+        return not is_modern(self._card.era) and has_capability(self._card.capabilities, "logging")
+
+    def _subscribed(self, client: Client, uri: str, deliver: Deliver, end: CallEnd) -> None:
+        if isinstance(end, ProtocolFault):
+            self.wishes.remove(client.key, uri)
+        deliver(end)
+
+    def _let_go(self, uri: str) -> None:
+        if is_modern(self._card.era):
+            self._listen_soon()
+        else:
+            self._tell("resources/unsubscribe", {"uri": uri})
+
+    def _tell(self, method: str, params: dict[str, str]) -> None:
+        """Ask for what no client waits for."""
+        handle = self._handle
+        if handle is not None:
+            frame = Forward(handle.next_id(), self._config.call_timeout_s, method)
+            handle.ask(frame, msgspec.json.encode(params), _ignore)
+
+    def _listen_soon(self, after_s: float = 0.0) -> None:
+        """Once for all that is wanted in this turn of the loop."""
+        if self._listen is None and self._handle is not None:
+            self._listen = asyncio.get_running_loop().call_later(after_s, self._listen_now)
+
+    def _listen_now(self) -> None:
+        self._listen = None
+        if self._handle is None:
+            return
+        uris = self.wishes.uris
+        if self._handle.post(Listen(), msgspec.json.encode(uris)):
+            self._count, self._asked, self._fresh = len(uris), self._asked + self._fresh, []
+        else:
+            self._listen_soon(LISTEN_AGAIN_S)
+
+
+class _Awaited:
+    """A subscription that stands when its server says that it listens, or has had time enough to; see `PendingCall`."""
+
+    def __init__(self, deliver: Deliver, end: CallEnd) -> None:
+        self._deliver: Deliver | None = deliver
+        self._end = end
+        self._deadline = asyncio.get_running_loop().call_later(LISTENING_S, self.end)
+
+    def end(self) -> None:
+        """It stands."""
+        self._deadline.cancel()
+        deliver, self._deliver = self._deliver, None
+        if deliver is not None:
+            deliver(self._end)
+
+    def cancel(self, reason: str = "") -> Delivery:  # noqa: ARG002 - the server listens for all its clients at once
+        """See `PendingCall`."""
+        self._deadline.cancel()
+        self._deliver = None
+        return Delivery.UNKNOWN
+
+
+def _ignore(_: Reply, __: bytes) -> None:
+    """Nobody waits for it."""
+
+
+def _refused(server: str, why: str, code: str) -> ProtocolFault:
+    fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
+    fault.server = server
+    return fault
+
+
+def _unable(server: str) -> ProtocolFault:
+    why = f"{server} does not tell when a resource changes"
+    fault = ProtocolFault(
+        FaultKind.TOOL_ERROR,
+        why,
+        code="reply_error",
+        delivery=Delivery.NOT_SENT,
+        reply=ReplyError(METHOD_NOT_FOUND, why),
+    )
+    fault.server = server
+    return fault
+
+
+class _Uri(msgspec.Struct):
+    uri: str
+
+
+_SUBSCRIBE: Final = "resources/subscribe"
+_params: Final = msgspec.json.Decoder(_Uri)

@@ -1,0 +1,91 @@
+"""Whose a question is that a server of an older era asks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_OPEN, Asks, Refused, UnderWay
+
+ROOTS = "roots/list"
+ALL = frozenset({ROOTS, "elicitation/create"})
+
+
+def of(request_id: int, client: str = "a", askable: frozenset[str] = ALL) -> UnderWay:
+    """A request under way."""
+    return UnderWay(request_id, client, askable)
+
+
+@pytest.mark.parametrize(
+    ("requests", "whose"),
+    [
+        ([], Refused.NOBODY),
+        ([of(1)], 1),
+        ([of(1), of(2)], 1),
+        ([of(1, "a"), of(2, "b")], Refused.SEVERAL),
+        ([of(1, "a"), of(2, "b", frozenset())], Refused.SEVERAL),
+        ([of(1, "a", frozenset())], Refused.UNABLE),
+        ([of(1, "a", frozenset({"elicitation/create"}))], Refused.UNABLE),
+        ([of(1, "a", frozenset()), of(2, "a")], 2),
+    ],
+)
+def test_a_question_is_of_the_one_client_that_has_a_request_under_way(
+    requests: list[UnderWay], whose: int | Refused
+) -> None:
+    """Another client's user would be asked, or shown what is not theirs."""
+    assert Asks().begin(1, ROOTS, requests) == whose
+
+
+def test_questions_at_once_are_of_different_requests_where_there_are_some() -> None:
+    """All would be put to one call, and the other's would look like nobody's."""
+    asks = Asks()
+    assert [asks.begin(ask_id, ROOTS, [of(1), of(2)]) for ask_id in (1, 2, 3)] == [1, 2, 1]
+
+
+def test_a_request_is_asked_so_much_at_once_and_so_much_in_its_life() -> None:
+    """A server could ask its user a thousand times."""
+    asks = Asks()
+    whose = [asks.begin(ask_id, ROOTS, [of(1)]) for ask_id in range(MAX_OPEN + 1)]
+    assert whose == [1] * MAX_OPEN + [Refused.TOO_MANY]
+    for ask_id in range(MAX_OPEN):
+        assert asks.end(ask_id)
+    whose = []
+    for ask_id in range(100, 200):
+        whose.append(asks.begin(ask_id, ROOTS, [of(1)]))
+        asks.end(ask_id)
+    assert whose == [1] * (MAX_ASKED - MAX_OPEN) + [Refused.TOO_MANY] * MAX_OPEN
+    assert asks.forget(1) == []
+    assert asks.begin(900, ROOTS, [of(1)]) == 1
+
+
+def test_questions_end_once_and_with_their_request() -> None:
+    """An answer would be sent to a question that is over."""
+    asks = Asks()
+    for ask_id in (1, 2, 3):
+        asks.begin(ask_id, ROOTS, [of(7)])
+    assert asks.end(2)
+    assert not asks.end(2)
+    assert asks.forget(7) == [1, 3]
+    assert not asks.end(1)
+    assert asks.forget(7) == []
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["begin", "end", "forget"]), st.integers(0, 20), st.integers(0, 3)), max_size=60)
+)
+def test_what_is_open_is_bounded_and_ends_exactly_once(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever a server does, each question is open at most once, and none without its request."""
+    asks, used, is_open = Asks(), set[int](), dict[int, int]()
+    for what, ask_id, request_id in steps:
+        match what:
+            case "begin" if ask_id not in used:
+                used.add(ask_id)
+                if asks.begin(ask_id, ROOTS, [of(request_id)]) == request_id:
+                    is_open[ask_id] = request_id
+            case "end":
+                assert asks.end(ask_id) == (is_open.pop(ask_id, None) is not None)
+            case "forget":
+                ended = sorted(asks.forget(request_id))
+                assert ended == sorted(key for key, whose in is_open.items() if whose == request_id)
+                for key in ended:
+                    del is_open[key]
+        assert all(list(is_open.values()).count(whose) <= MAX_OPEN for whose in is_open.values())

@@ -1,0 +1,330 @@
+"""What passes between clients and a server: any request, its own errors, its news, its log's level, subscriptions."""
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+from support.fleet.answers import ME, OTHER, Answering, Waiter
+from support.fleet.endpoints import CLOSED, READY, STDIO, Stage, stage
+from support.waiting import turns
+
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.exchange import standing
+from quarterdeck_protocol.contract import EndpointPhase
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault, ReplyError
+from quarterdeck_protocol.link.frames import Call, Forward, Listen, Log, Note, ServerCard, Tell, Updated
+from quarterdeck_protocol.offers import LogLine, News, RawRequest, ResourceUpdated, ServerNote
+from quarterdeck_protocol.tools import RawCall, WireResult
+
+pytestmark = pytest.mark.anyio
+
+CAN = b'{"tools":{},"resources":{"subscribe":true},"logging":{}}'
+OLDER = ServerCard("2025-11-25", capabilities=CAN)
+NEWER = ServerCard("2026-07-28", capabilities=CAN)
+
+READ = RawRequest("resources/read", b'{"uri":"file:///a"}', client=ME)
+
+
+@asynccontextmanager
+async def ready(card: ServerCard = OLDER) -> AsyncIterator[tuple[Stage, ServerEndpointImpl, list[News]]]:
+    """A ready endpoint, and the news that it tells."""
+    async with stage(READY, card=card) as played:
+        news: list[News] = []
+        played.endpoint.exchange.tell_news = news.append
+        yield played, played.endpoint, news
+
+
+async def ended(waiter: Waiter) -> Any:
+    """How it ended."""
+    return await waiter.ended
+
+
+def uri(name: str) -> bytes:
+    """Params of a subscription."""
+    return msgspec.json.encode({"uri": name})
+
+
+async def test_a_request_goes_as_it_is_and_its_result_comes_back_whole() -> None:
+    """Whatever we do not know of a request or a result would be lost."""
+    async with ready() as (played, endpoint, _):
+        request = RawRequest("tasks/of-tomorrow", b'{"x":[1.0]}', b'{"m":1}', 7.5, lambda _: None, ME)
+        waiter = Waiter(partial(endpoint.forward, request))
+        frame, body = await played.worker.next(Forward)
+        assert frame == Forward(frame.request_id, 7.5, "tasks/of-tomorrow", progress=True, meta=b'{"m":1}')
+        assert body == b'{"x":[1.0]}'
+        played.worker.answer(frame, b'{"content":7}', era="2025-11-25", result_type="task")
+        assert await ended(waiter) == WireResult(b'{"content":7}', "2025-11-25", result_type="task")
+
+
+async def test_a_servers_error_comes_back_as_it_said_it() -> None:
+    """A client branches on codes and data that would be buried in our words."""
+    async with ready() as (played, endpoint, _):
+        waiter = Waiter(partial(endpoint.forward, READ))
+        frame, _ = await played.worker.next(Forward)
+        reply = ReplyError(-32002, "Resource not found", b'{"uri":"file:///a"}')
+        played.worker.fail(
+            frame, FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED, reply=reply)
+        )
+        fault = await ended(waiter)
+        assert isinstance(fault, ProtocolFault)
+        assert (fault.reply, fault.server, fault.code) == (reply, "fs", "reply_error")
+
+
+async def test_a_newer_server_is_told_what_this_very_caller_can_be_asked() -> None:
+    """It would ask one who cannot answer, or refuse one who can."""
+    async with ready(NEWER) as (played, endpoint, _):
+        asker = Answering(b'{"roots":{}}', bridges=False)
+        endpoint.forward(RawRequest("prompts/get", b"{}", client=ME, answerer=asker, log_level="error"), lambda _: None)
+        frame, _ = await played.worker.next(Forward)
+        assert (frame.capabilities, frame.log_level) == (b'{"roots":{}}', "error")
+        endpoint.begin(RawCall("t", b"{}", client=ME, answerer=asker), lambda _: None)
+        call, _ = await played.worker.next(Call)
+        assert (call.capabilities, call.log_level) == (b'{"roots":{}}', "")
+
+
+@pytest.mark.parametrize("card", [OLDER, NEWER])
+async def test_a_plain_call_carries_nothing_more_than_it_did(card: ServerCard) -> None:
+    """Calls of plain tools would cost more."""
+    async with ready(card) as (played, endpoint, _):
+        endpoint.begin(RawCall("t", b"{}", client=ME), lambda _: None)
+        call, _ = await played.worker.next(Call)
+        assert call == Call(call.request_id, 20.0, "t")
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("initialize", b"{}", "bad_arguments"),
+        ("logging/setLevel", b"{}", "bad_arguments"),
+        ("resources/subscribe", b"{}", "bad_arguments"),
+        ("subscriptions/listen", b"{}", "bad_arguments"),
+        ("tools/call", b'{"name":"secret-one"}', "unknown_tool"),
+    ],
+)
+async def test_what_is_of_the_connection_or_hidden_is_not_passed_on(method: str, params: bytes, code: str) -> None:
+    """One client would silence the log of all, or call a tool that the configuration hides."""
+    async with ready() as (played, endpoint, _):
+        fault = await ended(Waiter(partial(endpoint.forward, RawRequest(method, params, client=ME))))
+        assert (fault.code, fault.delivery) == (code, Delivery.NOT_SENT)
+        assert played.worker.asked.empty()
+
+
+async def test_nothing_is_asked_of_a_server_that_is_not_there() -> None:
+    """A request would wait for an answer that never comes."""
+    async with stage(CLOSED) as played:
+        for begin in (played.endpoint.forward, played.endpoint.subscribe):
+            assert (await ended(Waiter(partial(begin, READ)))).code == "not_connected"
+        played.endpoint.tell("notifications/roots/list_changed")
+        played.endpoint.unsubscribe(ME, "file:///a")
+        played.endpoint.set_level(ME, "debug")
+        played.endpoint.leave(ME)
+
+
+async def test_a_completion_is_as_long_as_the_protocol_allows() -> None:
+    """Strict clients would refuse the answer."""
+    async with ready() as (played, endpoint, _):
+        waiter = Waiter(partial(endpoint.forward, RawRequest("completion/complete", b"{}", client=ME)))
+        frame, _ = await played.worker.next(Forward)
+        played.worker.answer(frame, json.dumps({"completion": {"values": ["x"] * 10_000}}).encode())
+        assert len(json.loads((await ended(waiter)).body)["completion"]["values"]) == 100
+
+
+# News
+
+
+async def test_news_are_told_with_those_whom_they_may_be_meant_for(caplog: pytest.LogCaptureFixture) -> None:
+    """A client would be shown the log lines of another's call, or none."""
+    caplog.set_level(logging.DEBUG)
+    async with ready() as (played, endpoint, news):
+        played.worker.says(Log("error", "db"), b'"free"')
+        await turns()
+        endpoint.begin(RawCall("t", b"{}", client=ME), lambda _: None)
+        await played.worker.next(Call)
+        played.worker.says(Log("info", ""), b'{"a":[1]}')
+        played.worker.says(Note("notifications/tasks/status"), b'{"taskId":"1"}')
+        played.worker.says(Note("notifications/bare"))
+        await turns()
+        assert news == [
+            LogLine("fs", "error", "db", b'"free"'),
+            LogLine("fs", "info", "", b'{"a":[1]}', frozenset({"door-1"})),
+            ServerNote("fs", "notifications/tasks/status", b'{"taskId":"1"}', frozenset({"door-1"})),
+            ServerNote("fs", "notifications/bare", b"", frozenset({"door-1"})),
+        ]
+        assert 'fs says: {"a":[1]}' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("frame", "body"),
+    [
+        (Log("info", ""), b""),
+        (Log("info", ""), b'1,"x":2'),
+        (Log("info", ""), b'"a\nb"'),
+        (Log("info", ""), b"\xff"),
+        (Note("x"), b"[]"),
+        (Note("x"), b"{}\n"),
+        (Note("x"), b'{"x":"' + b"y" * 2_000_000 + b'"}'),
+    ],
+)
+async def test_a_worker_that_passes_on_what_it_must_not_is_killed(frame: Log | Note, body: bytes) -> None:
+    """A hostile worker would write into every client's stream."""
+    async with ready() as (played, endpoint, news):
+        played.worker.says(frame, body)
+        await played.until(lambda: endpoint.phase is EndpointPhase.FAULTED)
+        assert (endpoint.fault is not None and endpoint.fault.code, news) == ("protocol_violation", [])
+
+
+async def test_an_older_server_is_told_what_clients_say_and_a_newer_one_is_not() -> None:
+    """A server would work with the roots of yesterday; the newer era knows no such word."""
+    for card, count in ((OLDER, 1), (NEWER, 0)):
+        async with ready(card) as (played, endpoint, _):
+            endpoint.tell("notifications/roots/list_changed")
+            await turns()
+            assert played.worker.told.qsize() == count
+            if count:
+                assert await played.worker.next_told() == (Tell("notifications/roots/list_changed"), b"{}")
+
+
+# Subscriptions and levels
+
+
+async def subscribed(played: Stage, name: str, client: Any = ME, fault: FaultRecord | None = None) -> Any:
+    """Subscribe at an older server, which says yes, or this."""
+    request = RawRequest("resources/subscribe", uri(name), client=client)
+    waiter = Waiter(partial(played.endpoint.subscribe, request))
+    frame, body = await played.worker.next(Forward)
+    assert (frame.method, body) == ("resources/subscribe", uri(name))
+    if fault is None:
+        played.worker.answer(frame, b"{}")
+    else:
+        played.worker.fail(frame, fault)
+    return await ended(waiter)
+
+
+async def test_a_changed_resource_is_told_to_those_who_subscribed_it_until_the_last_leaves() -> None:
+    """Others would be told, or the server go on for nobody."""
+    async with ready() as (played, endpoint, news):
+        await subscribed(played, "file:///a")
+        await subscribed(played, "file:///a", OTHER)
+        for name in ("file:///a", "file:///b"):
+            played.worker.says(Updated(name))
+        await turns()
+        assert news == [ResourceUpdated("fs", "file:///a", frozenset({"door-1", "door-2"}))]
+        endpoint.unsubscribe(ME, "file:///a")
+        await turns()
+        assert played.worker.asked.empty()
+        endpoint.leave(OTHER)
+        frame, body = await played.worker.next(Forward)
+        assert (frame.method, body) == ("resources/unsubscribe", uri("file:///a"))
+        played.worker.answer(frame, b"{}")
+        played.worker.says(Updated("file:///a"))
+        await turns()
+        assert len(news) == 1
+
+
+async def test_a_subscription_that_the_server_refuses_is_none() -> None:
+    """A client would wait for news that never come."""
+    async with ready() as (played, endpoint, news):
+        fault = await subscribed(played, "file:///a", fault=FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error"))
+        assert isinstance(fault, ProtocolFault)
+        played.worker.says(Updated("file:///a"))
+        await turns()
+        assert (news, endpoint.exchange.wishes.uris) == ([], ())
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"uri":7}', b"[]", b'{"uri":"no uri"}'])
+async def test_a_subscription_of_nothing_is_refused(params: bytes) -> None:
+    """The server would be asked for nonsense in our name, and we would keep it."""
+    async with ready() as (played, endpoint, _):
+        fault = await ended(Waiter(partial(endpoint.subscribe, RawRequest("resources/subscribe", params, client=ME))))
+        assert fault.code == "bad_arguments"
+        assert played.worker.asked.empty()
+
+
+async def test_a_newer_server_is_listened_to_for_all_that_is_wanted_at_once() -> None:
+    """Each client's wish would end the others' news for a moment."""
+    async with ready(NEWER) as (played, endpoint, news):
+        waiters = [
+            Waiter(partial(endpoint.subscribe, RawRequest("resources/subscribe", uri(name), client=client)))
+            for name, client in (("file:///a", ME), ("file:///b", OTHER))
+        ]
+        assert [await ended(waiter) for waiter in waiters] == [WireResult(b"{}", "2026-07-28")] * 2
+        told, body = await played.worker.next_told()
+        assert (told, json.loads(body)) == (Listen(), ["file:///a", "file:///b"])
+        endpoint.leave(OTHER)
+        assert await played.worker.next_told() == (Listen(), b'["file:///a"]')
+        played.worker.says(Updated("file:///a/below"))
+        await turns()
+        assert news == [ResourceUpdated("fs", "file:///a/below", frozenset({"door-1"}))]
+
+
+async def test_a_worker_that_takes_no_more_is_told_again_what_to_listen_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would wait for news that never come, because of another's flood."""
+    monkeypatch.setattr(standing, "LISTEN_AGAIN_S", 0.0)
+    async with ready(NEWER) as (played, endpoint, _):
+        taken = [False, False]
+        post = played.worker.handle.post
+        monkeypatch.setattr(played.worker.handle, "post", lambda *told: taken.pop() if taken else post(*told))
+        endpoint.subscribe(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
+        assert await played.worker.next_told() == (Listen(), b'["file:///a"]')
+        assert taken == []
+
+
+async def test_a_newer_server_that_tells_no_changes_says_so() -> None:
+    """A client would wait for news that never come."""
+    async with ready(ServerCard("2026-07-28", capabilities=b'{"resources":{}}')) as (played, endpoint, _):
+        request = RawRequest("resources/subscribe", uri("file:///a"), client=ME)
+        fault = await ended(Waiter(partial(endpoint.subscribe, request)))
+        assert fault.reply is not None
+        assert fault.reply.code == -32601
+        assert played.worker.told.empty()
+
+
+async def test_the_server_is_told_the_lowest_level_that_anybody_wants() -> None:
+    """One client's wish would silence the log of another."""
+    async with ready() as (played, endpoint, _):
+        for client, level in ((ME, "warning"), (OTHER, "error"), (OTHER, "debug")):
+            endpoint.set_level(client, level)
+        for level in ("warning", "debug"):
+            frame, body = await played.worker.next(Forward)
+            assert (frame.method, json.loads(body)) == ("logging/setLevel", {"level": level})
+        assert played.worker.asked.empty()
+
+
+async def test_a_level_is_not_told_to_a_server_that_has_no_log() -> None:
+    """It would answer with an error that nobody reads."""
+    async with ready(ServerCard("2025-11-25")) as (played, endpoint, _):
+        endpoint.set_level(ME, "debug")
+        await turns()
+        assert played.worker.asked.empty()
+
+
+@pytest.mark.parametrize("card", [OLDER, NEWER])
+async def test_the_next_generation_is_asked_for_what_is_wanted_still(card: ServerCard) -> None:
+    """After a crash a client would never hear of its resources again."""
+    async with ready(card) as (played, endpoint, _):
+        if card is OLDER:
+            await subscribed(played, "file:///a")
+        else:
+            endpoint.subscribe(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
+            await played.worker.next_told()
+        endpoint.set_level(ME, "error")
+        async with stage(EndpointPhase.IDLE, STDIO, card=card) as second:
+            news: list[News] = []
+            second.endpoint.exchange.tell_news = news.append
+            second.endpoint.follow(endpoint)
+            await second.endpoint.open()
+            if card is OLDER:
+                frame, _ = await second.worker.next(Forward)
+                assert frame.method == "logging/setLevel"
+                frame, body = await second.worker.next(Forward)
+                assert (frame.method, body) == ("resources/subscribe", uri("file:///a"))
+                second.worker.answer(frame, b"{}")
+            else:
+                assert await second.worker.next_told() == (Listen(), b'["file:///a"]')
+            await second.until(lambda: bool(news))
+            assert news == [ResourceUpdated("fs", "file:///a", frozenset({"door-1"}))]

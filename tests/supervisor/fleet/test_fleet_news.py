@@ -1,0 +1,169 @@
+"""What servers say unasked and what they ask, through fleets of every kind."""
+
+import pytest
+from support.fleet.answers import ME, OTHER, Answering
+from support.fleet.workers import PlayedSession, lists_of, opens_as
+from support.waiting import turns, until
+
+from quarterdeck.fleet.exchange.news import NewsWatchers
+from quarterdeck_protocol.link.frames import AskAnswer, Asked, Forward, List, ListChanged, Log, Open, ServerCard
+from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
+from quarterdeck_protocol.tools import RawCall
+
+from .played_fleets import READY, PretendRuntime, config, played_fleet
+from .test_shared_servers import deck_name, played_decks, ready
+
+pytestmark = pytest.mark.anyio
+
+LINE = LogLine("a", "info", "", b'"hm"')
+CARD = ServerCard("2025-11-25", capabilities=b'{"tools":{},"prompts":{},"resources":{"subscribe":true}}')
+
+
+class Entry:
+    """See `QueuedCall`."""
+
+    def __init__(self) -> None:
+        self.started = False
+
+    def start(self) -> None:
+        """It has its turn."""
+        self.started = True
+
+    def fail(self, fault: object) -> None:
+        """It has none."""
+        raise AssertionError(fault)
+
+
+def with_prompts(session: PlayedSession) -> None:
+    """Prepare a server that has a prompt."""
+    session.worker.rules[Open] = opens_as(CARD)
+    session.worker.rules[List] = lists_of(prompts=[{"name": "p"}])
+
+
+async def test_news_are_told_until_nobody_watches_and_by_the_next_generation_too(runtime: PretendRuntime) -> None:
+    """After a restart a server's log would end with us."""
+    heard: list[News] = []
+    async with played_fleet(runtime) as made:
+        unwatch = made.fleet.watch_news(heard.append)
+        await made.fleet.start(config("a"))
+        made.sessions["a"][0].worker.says(Log("info", ""), b'"hm"')
+        await turns()
+        assert heard == [LINE]
+        made.sessions["a"][0].worker.dies()
+        await made.until(lambda: len(made.sessions["a"]) == 2 and made.phases()["a"] is READY)
+        made.sessions["a"][1].worker.says(Log("info", ""), b'"hm"')
+        await turns()
+        unwatch()
+        unwatch()
+        made.sessions["a"][1].worker.says(Log("info", ""), b'"hm"')
+        await turns()
+        assert heard == [LINE, LINE]
+
+
+async def test_a_watcher_of_news_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """One client's trouble would silence all."""
+    heard: list[News] = []
+    watchers = NewsWatchers()
+
+    def fails(_: News) -> None:
+        raise RuntimeError("its own trouble")
+
+    watchers.watch(fails)
+    watchers.watch(heard.append)
+    watchers.tell(LINE)
+    assert heard == [LINE]
+    assert "a watcher of what a says failed" in caplog.text
+
+
+async def test_a_shared_servers_news_are_told_to_all_who_hold_it_each_in_its_own_context(
+    runtime: PretendRuntime,
+) -> None:
+    """One window's log would show the words of another's servers, or none of those that it shares."""
+    heard: list[tuple[str, News]] = []
+    async with played_decks(runtime) as at:
+        decks = [at.deck("one"), at.deck("two")]
+        for deck in decks:
+            deck.watch_news(lambda news: heard.append((deck_name.get(), news)))
+            await deck.reconfigure(config("a", "own"))
+            await ready(deck, "a", "own")
+        at.shared[0].sessions["a"][0].worker.says(Log("info", ""), b'"hm"')
+        await turns()
+        assert heard == [("one", LINE), ("two", LINE)]
+        heard.clear()
+        at.owns[1].sessions["own"][0].worker.says(Log("info", ""), b'"hm"')
+        await turns()
+        assert [name for name, _ in heard] == ["two"]
+        await decks[0].tear_down()
+        heard.clear()
+        at.shared[0].sessions["a"][0].worker.says(Log("info", ""), b'"hm"')
+        await turns()
+        assert [name for name, _ in heard] == ["two"]
+        await decks[1].tear_down()
+
+
+async def test_a_change_of_any_list_is_told(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would not be told of new prompts."""
+    monkeypatch.setattr("quarterdeck.fleet.exchange.lists.REFRESH_S", 0.0)
+    told: list[str] = []
+    async with played_fleet(runtime) as made:
+        made.prepare["a"] = with_prompts
+        await made.fleet.start(config("a"))
+        endpoint = made.fleet.endpoint("a")
+        assert endpoint is not None
+        assert [each.key for each in endpoint.offers(Listing.PROMPTS)] == ["p"]
+        made.fleet.watch_each(told.append)
+        worker = made.sessions["a"][0].worker
+        worker.rules[List] = lists_of(prompts=[{"name": "q"}])
+        worker.says(ListChanged("prompts"))
+        await made.until(lambda: bool(told))
+        assert [each.key for each in endpoint.offers(Listing.PROMPTS)] == ["q"]
+
+
+async def test_subscriptions_are_made_again_after_a_crash(runtime: PretendRuntime) -> None:
+    """A client would never hear of its resource again."""
+    async with played_fleet(runtime) as made:
+        made.prepare["a"] = with_prompts
+        await made.fleet.start(config("a"))
+        endpoint = made.fleet.endpoint("a")
+        assert endpoint is not None
+        endpoint.subscribe(RawRequest("resources/subscribe", b'{"uri":"f:1"}', client=ME), lambda _: None)
+        first = made.sessions["a"][0].worker
+        frame, _ = await first.next(Forward)
+        first.answer(frame, b"{}")
+        await turns()
+        first.dies()
+        await made.until(lambda: len(made.sessions["a"]) == 2)
+        frame, body = await made.sessions["a"][1].worker.next(Forward)
+        assert (frame.method, body) == ("resources/subscribe", b'{"uri":"f:1"}')
+
+
+async def test_a_server_whose_question_may_be_of_two_clients_has_one_at_a_time_from_then_on(
+    runtime: PretendRuntime,
+) -> None:
+    """Each second call beside another's would fail, or ask the wrong user."""
+    async with played_fleet(runtime) as made:
+        await made.fleet.start(config("a"))
+        endpoint, worker = made.fleet.endpoint("a"), made.sessions["a"][0].worker
+        assert endpoint is not None
+        asker = Answering()
+        for client in (ME, OTHER):
+            endpoint.begin(RawCall("t", b"{}", client=client, answerer=asker), lambda _: None)
+        queue = made.fleet.queue("a")
+        before = [Entry(), Entry()]
+        for client, entry in zip((ME, OTHER), before, strict=True):
+            queue.add(client.key, entry, 0, float("inf"))
+        assert [entry.started for entry in before] == [True, True]
+        worker.says(Asked(1, "roots/list"), b"{}")
+        told, _ = await worker.next_told()
+        assert isinstance(told, AskAnswer)
+        assert (told.code != 0, asker.asked) == (True, [])
+        for entry in before:
+            queue.leave(entry)
+        await turns()
+        mine, theirs = Entry(), Entry()
+        for client, entry in ((ME, mine), (OTHER, theirs)):
+            queue.add(client.key, entry, 0, float("inf"))
+        assert (mine.started, theirs.started) == (True, False)
+        queue.leave(mine)
+        await until(lambda: theirs.started)
+        queue.leave(theirs)

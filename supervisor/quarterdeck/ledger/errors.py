@@ -94,7 +94,7 @@ class OlderLedgerError(LedgerError):
     def __init__(self, path: Path, schema: int) -> None:
         super().__init__(
             f"{path} has schema {schema}, made by an older Quarterdeck",
-            "start `quarterdeck serve` once, which brings it up to date",
+            "`quarterdeck up --replace` brings it up to date",
         )
 
 

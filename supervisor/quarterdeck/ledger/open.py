@@ -28,7 +28,15 @@ from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError, read_holder, take_lease
+from quarterdeck.ledger.store.lease import (
+    DAEMON,
+    Holder,
+    Lease,
+    LeaseHeldError,
+    ledger_dir,
+    read_holder,
+    take_lease,
+)
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.rewrite import needs_compaction
@@ -40,8 +48,6 @@ from .errors import LedgerError, LedgerWriteError, MissingLedgerError
 
 MAX_QUEUED: Final = 64
 """Requests that wait for the disk; who makes more waits before they are accepted."""
-
-DIRECTORY: Final = "ledger"
 
 KEY_NAME: Final = "key"
 
@@ -149,11 +155,6 @@ def _close_opened(opening: Future[LedgerStore]) -> None:
         opening.result().close()
 
 
-def ledger_dir(state: Path) -> Path:
-    """Where the ledger of a state directory is."""
-    return state / DIRECTORY
-
-
 def secrets_key(state: Path) -> bytes:
     """The key of stand-ins for secrets, made where there is none; empty where none can be kept.
 
@@ -213,7 +214,7 @@ async def open_recorder(
         if must_write:
             raise
         _log.info("what this command finds is not recorded: %s", error)
-        async with _visiting(directory) as visitor:
+        async with visiting(state) as visitor:
             yield visitor
         return
     with taken as lease:
@@ -222,6 +223,24 @@ async def open_recorder(
             if must_write and await writer.run(needs_compaction):
                 _log.warning("the ledger is large: when this has ended, run `quarterdeck ledger compact`")
             yield writer
+
+
+@asynccontextmanager
+async def visiting(state: Path) -> AsyncIterator[VisitingRecorder]:
+    """Read the ledger below the directory `state`, whoever writes it or nobody; what is found is kept in memory.
+
+    Raises:
+        LedgerError: the ledger cannot be used.
+    """
+    try:
+        store = await asyncio.to_thread(LedgerReader.open, ledger_dir(state))
+    except MissingLedgerError:
+        yield VisitingRecorder(None)
+        return
+    try:
+        yield VisitingRecorder(store)
+    finally:
+        store.close()
 
 
 async def _take(directory: Path, holder: Holder, wait_s: float) -> Lease:
@@ -242,19 +261,6 @@ def _as_written(hash_: str, body: bytes | None) -> bytes | None:
         "the document %s of the ledger was changed after it was written: see `quarterdeck ledger verify`", hash_[:12]
     )
     return None
-
-
-@asynccontextmanager
-async def _visiting(directory: Path) -> AsyncIterator[VisitingRecorder]:
-    try:
-        store = await asyncio.to_thread(LedgerReader.open, directory)
-    except MissingLedgerError:
-        yield VisitingRecorder(None)
-        return
-    try:
-        yield VisitingRecorder(store)
-    finally:
-        store.close()
 
 
 FLUSH_S: Final = 1.0

@@ -6,6 +6,7 @@ list; what could not be recorded is tried again.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +23,8 @@ from quarterdeck_protocol.faults import ProtocolFault
 
 from .common_record import CommonRecord
 from .judge.documents import read_native, value_of
-from .judge.offers import NOTHING, Offer, last_held, last_verdict, native_held, tool_held, withdrawal, without
+from .judge.offers import NOTHING, Offer, item_held, last_held, last_verdict, native_held, withdrawal, without
+from .judge.requests import Wish, refused
 from .judge.server_rows import NativeRow, ServerRow, loosens, loosens_native
 from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
 from .list_review import ListReview, held_log
@@ -185,7 +187,7 @@ class Approvals:
     def is_provisional(self, server: str) -> bool:
         """Whether the offer is what was approved last time, before the server itself was asked."""
         state = self._states.get(server)
-        return state is not None and state.judged is None and bool(state.offer.tools)
+        return state is not None and state.judged is None and not state.offer.is_empty
 
     def admits(self, server: str, tool: str, endpoint: ServerEndpointImpl) -> bool:
         """Whether a call of this tool on this endpoint may be made: the offer is of this endpoint, and has it."""
@@ -206,10 +208,25 @@ class Approvals:
             return None
         if not state.is_admitted:
             return state.launch_fault
-        verdict = state.offer.held.get(ItemKey(Subject.TOOL, tool), Verdict.ADMITTED)
+        key = ItemKey(Subject.TOOL, tool)
+        verdict = state.offer.held.get(key, Verdict.ADMITTED)
         if state.judged is None and tool not in state.offer.names:
-            verdict = last_verdict(self.book.entry(state.row.scope, server), tool)
-        return tool_held(state.row, tool, verdict) if verdict is not Verdict.ADMITTED else None
+            verdict = last_verdict(self.book.entry(state.row.scope, server), key)
+        return item_held(state.row, key, verdict) if verdict is not Verdict.ADMITTED else None
+
+    def refuses(self, server: str, wish: Wish) -> ProtocolFault | None:
+        """Why a request for something beside a tool is not made; None for one that may be."""
+        state = self._states.get(server)
+        if state is None:
+            return None
+        if not state.is_admitted:
+            return state.launch_fault
+        return refused(wish, state.row, state.offer, self.book.entry(state.row.scope, server))
+
+    def is_of(self, server: str, endpoint: ServerEndpointImpl) -> bool:
+        """Whether the offer is of this endpoint's lists."""
+        state = self._states.get(server)
+        return state is not None and state.judged is not None and state.judged[0] is endpoint
 
     def is_judged(self, server: str) -> bool:
         """Whether nothing that a server listed waits to be judged."""
@@ -226,12 +243,12 @@ class Approvals:
         return MappingProxyType({server: state.offer for server, state in self._states.items() if state.offer.held})
 
     @property
-    def held_counts(self) -> Mapping[str, int]:
-        """How many tools of each server are held; of one that was not asked yet, how many were at last."""
+    def held_counts(self) -> Mapping[str, Counter[Subject]]:
+        """How much of what each server lists is held; of one that was not asked yet, how much was at last."""
         counts = {}
         for server, state in self._states.items():
             if state.judged is not None:
-                counts[server] = state.offer.held_tools
+                counts[server] = state.offer.waiting
             elif state.is_admitted:
                 counts[server] = last_held(self.book.entry(state.row.scope, server))
         return MappingProxyType(counts)
@@ -332,7 +349,10 @@ class Approvals:
         endpoint = self._fleet.endpoint(state.row.id)
         if endpoint is None:
             return False
-        return self._running.has_events(endpoint) or state.has_list(endpoint)
+        return self._running.has_events(endpoint) or self._has_lists(state, endpoint)
+
+    def _has_lists(self, state: ServerState, endpoint: ServerEndpointImpl) -> bool:
+        return state.has_lists(endpoint, is_starting=self._fleet.is_coming(state.row.id))
 
     async def _work(self, state: ServerState) -> None:
         loop = asyncio.get_running_loop()
@@ -340,7 +360,8 @@ class Approvals:
             endpoint = self._fleet.endpoint(state.row.id)
             if endpoint is not None:
                 await self._record_quietly(await self._running.events_of(state.row, endpoint))
-                await self._lists.review(state, endpoint)
+                if self._has_lists(state, endpoint):
+                    await self._lists.review(state, endpoint)
         except Exception:
             _log.exception("what %s offers could not be judged", state.row.id)
             state.postpone()

@@ -24,11 +24,13 @@ from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.places.paths import make_private_dir, state_dir, state_dir_words
 from quarterdeck.config.settings import Settings
-from quarterdeck.ledger.open import ledger_dir, secrets_key
+from quarterdeck.ledger.open import secrets_key
+from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import ancestors, follow, is_within_any, open_regular
 
-from .judge.documents import launch_of, native_document
+from .judge.documents import native_document
+from .judge.launches import launch_of
 from .judge.server_rows import COMMAND_SCOPE, PROGRAM_SCOPE, USER_SCOPE, Locks, NativeRow, OtherForm, Rules, ServerRow
 
 FILE_NAME: Final = "exposed"

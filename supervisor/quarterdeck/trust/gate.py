@@ -4,19 +4,17 @@ Between the fleet and the box over it.  While a server starts, for the first tim
 offered, and a call of one waits for it.  Every call goes one way, `begin`, whether it waits or not.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Final
-
-import msgspec
 
 from quarterdeck.common.watchers import Told, wait_until
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
 from quarterdeck.fleet.requests import arguments_json, ended, refuse
+from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (
@@ -29,11 +27,14 @@ from quarterdeck_protocol.contract import (
     RemoteTool,
     is_usable_phase,
 )
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
+from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.tools import ANONYMOUS, CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
 from .approvals import Approvals
+from .gated_calls import GatedCall, GatedRequest, WaitingCall
+from .judge.requests import Wish, wish_of
 
 WAIT_S: Final = 10.0
 """How long a call waits for a server that is being started."""
@@ -84,6 +85,10 @@ class GatedFleet(LiveFleet):
     def watch_each(self, callback: Told) -> Callable[[], None]:
         """Call `callback` after each change of a phase, of tools, or of what of them is trusted, with its server."""
         return self._approvals.watch_each(callback)
+
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """Call `callback` with what servers say unasked; returns what unregisters it."""
+        return self._fleet.watch_news(callback)
 
     @property
     def _gates(self) -> "dict[str, GatedEndpoint]":
@@ -145,7 +150,7 @@ class GatedEndpoint(LiveEndpoint):
 
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
-        found = self._find(tool)
+        found = self.find(tool)
         return self.with_words(found) if isinstance(found, ProtocolFault) else None
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
@@ -153,35 +158,99 @@ class GatedEndpoint(LiveEndpoint):
 
         One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
         """
-        gated = GatedCall(self, self.queue_of(call.client), call, deliver)
+        return self._queued(
+            GatedCall(self, self.queue_of(call.client), call, deliver), call.timeout_s, len(call.arguments)
+        )
+
+    def _queued(self, call: GatedCall, wish_s: float | None, size_bytes: int) -> PendingCall:
         limit_s = self._config.call_timeout_s
-        if call.timeout_s is not None:
-            limit_s = min(limit_s, call.timeout_s)
-        refused = gated.queue.add(call.client.key, gated, len(call.arguments), gated.asked_at + limit_s)
-        return refuse(gated.tell, refused) if refused is not None else gated
+        if wish_s is not None:
+            limit_s = min(limit_s, wish_s)
+        refused = call.queue.add(call.caller.key, call, size_bytes, call.asked_at + limit_s)
+        return refuse(call.tell, refused) if refused is not None else call
+
+    def offers(self, listing: Listing) -> tuple[Offered, ...]:
+        """See `LiveEndpoint`: what is trusted, of a server that is ready, or is being started."""
+        is_there = is_usable_phase(self.phase) or self._is_coming
+        return self._approvals.offer(self._config.id).offers.get(listing, ()) if is_there else ()
+
+    def has_linked(self, uri: str) -> bool:
+        """See `LiveEndpoint`."""
+        endpoint = self._endpoint
+        return endpoint is not None and endpoint.has_linked(uri)
+
+    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`; each waits for its turn and for its server as a call does."""
+        return self._request(request, deliver)
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`."""
+        return self._request(request, deliver, is_subscription=True)
+
+    def _request(self, request: RawRequest, deliver: Deliver, *, is_subscription: bool = False) -> PendingCall:
+        wish = wish_of(request)
+        if isinstance(wish, ProtocolFault):
+            return refuse(deliver, self.with_words(wish))
+        gated = GatedRequest(
+            self,
+            self.queue_of(request.client),
+            request,
+            wish,
+            deliver,
+            noted=self._noted(request, wish),
+            is_subscription=is_subscription,
+        )
+        return self._queued(gated, request.timeout_s, len(request.params))
+
+    def _noted(self, request: RawRequest, wish: Wish) -> str:
+        """What the table of calls has of a request: a URI only if the ledger knows it anyway."""
+        if wish.key is None or wish.key.subject is Subject.TOOL:
+            return wish.key.name if wish.key is not None else request.method
+        is_known = wish.key in self._approvals.offer(self._config.id).keys
+        return f"{request.method} {wish.key.name}" if is_known else request.method
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `LiveEndpoint`."""
+        if (endpoint := self._endpoint) is not None:
+            endpoint.unsubscribe(client, uri)
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `LiveEndpoint`."""
+        if (endpoint := self._endpoint) is not None:
+            endpoint.set_level(client, level)
+
+    def leave(self, client: Client) -> None:
+        """See `LiveEndpoint`."""
+        if (endpoint := self._endpoint) is not None:
+            endpoint.leave(client)
+
+    def tell(self, method: str, params: bytes = b"{}") -> None:
+        """See `LiveEndpoint`."""
+        if (endpoint := self._endpoint) is not None:
+            endpoint.tell(method, params)
 
     def queue_of(self, client: Client) -> CallQueue:  # noqa: ARG002 - where each has its own
         """In which queue a call of this client waits for its turn."""
         return self._fleet.queue(self._config.id)
 
-    def start(self, call: "GatedCall") -> PendingCall:
+    def start(self, call: GatedCall) -> PendingCall:
         """Begin a call that has its turn, on the endpoint of this moment."""
-        match self._find(call.tool):
+        match call.find():
             case ProtocolFault() as fault:
                 return refuse(call.settle, fault)
             case None:
                 wait_s = WAIT_S if call.left_s is None else min(WAIT_S, call.left_s)
-                return WaitingCall(partial(self._awaited, call.tool, wait_s), partial(self.start_on, call=call), call)
+                return WaitingCall(partial(self._awaited, call, wait_s), partial(self.start_on, call=call), call)
             case endpoint:
                 return self.start_on(endpoint, call)
 
-    def start_on(self, endpoint: ServerEndpointImpl, call: "GatedCall") -> PendingCall:
+    def start_on(self, endpoint: ServerEndpointImpl, call: GatedCall) -> PendingCall:
         """Begin a call on this endpoint; how long it takes is noted."""
         call.began = monotonic()
-        pending = endpoint.begin(call.due(), call.settle)
+        pending = call.begin_on(endpoint)
         return pending if pending is not None else refuse(call.settle, self._unknown_tool(call.tool))
 
-    def ended(self, call: "GatedCall", end: CallEnd | None) -> None:
+    def ended(self, call: GatedCall, end: CallEnd | None) -> None:
         """A call has ended, or was given up."""
         now = monotonic()
         call.queue.leave(call, now if isinstance(end, WireResult) else None)
@@ -245,7 +314,7 @@ class GatedEndpoint(LiveEndpoint):
             return False
         return self._fleet.is_coming(self._config.id) or self.phase in _BEFORE_READY
 
-    def _find(self, tool: str) -> ServerEndpointImpl | ProtocolFault | None:
+    def find(self, tool: str) -> ServerEndpointImpl | ProtocolFault | None:
         """Where this tool may be called at this moment, or why not; None while that is not known yet, but will be."""
         server, endpoint = self._config.id, self._endpoint
         if (held := self._approvals.launch_fault(server)) is not None:
@@ -262,10 +331,24 @@ class GatedEndpoint(LiveEndpoint):
             return refused
         return self._unknown_tool(tool)
 
-    async def _awaited(self, tool: str, wait_s: float) -> ServerEndpointImpl | ProtocolFault:
-        """What `_find` finds when it is known, or that it took too long."""
-        await self._until(lambda: self._find(tool) is not None, wait_s)
-        return self._find(tool) or self._not_ready()
+    def find_for(self, wish: Wish) -> ServerEndpointImpl | ProtocolFault | None:
+        """The same for what is wished beside plain calls."""
+        server, endpoint = self._config.id, self._endpoint
+        if (held := self._approvals.launch_fault(server)) is not None:
+            return held
+        if endpoint is None or not is_usable_phase(endpoint.phase):
+            return None if self._is_coming else self._not_ready()
+        if not self._approvals.is_of(server, endpoint):
+            return None
+        refused = self._approvals.refuses(server, wish)
+        if refused is None:
+            return endpoint
+        return refused if self._approvals.is_judged(server) else None  # a person may just have approved it
+
+    async def _awaited(self, call: GatedCall, wait_s: float) -> ServerEndpointImpl | ProtocolFault:
+        """Where a call may be made when that is known, or that it took too long."""
+        await self._until(lambda: call.find() is not None, wait_s)
+        return call.find() or self._not_ready()
 
     async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:
         await wait_until(partial(self._approvals.watch_one, self._config.id), is_so, within_s)
@@ -293,98 +376,3 @@ class GatedEndpoint(LiveEndpoint):
 
 
 MakeGate = Callable[[ServerConfig, SupervisedFleet, Approvals, Note], GatedEndpoint]
-
-
-class GatedCall:
-    """A call from its asking to its end.
-
-    Attributes:
-        tool: the server's own name for it.
-        client: who asked.
-        queue: the one that it is in.
-        asked_at: monotonic, seconds.
-        began: when an endpoint took it; None before that and once it has been noted.
-    """
-
-    __slots__ = ("_call", "_deliver", "_gate", "_pending", "asked_at", "began", "client", "queue", "tool")
-
-    def __init__(self, gate: GatedEndpoint, queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
-        self._gate = gate
-        self._call = call
-        self._deliver = deliver
-        self._pending: PendingCall | None = None
-        self.tool = call.tool
-        self.client = call.client.name
-        self.queue = queue
-        self.asked_at = monotonic()
-        self.began: float | None = None
-
-    @property
-    def caller(self) -> Client:
-        """Who asked, in which session."""
-        return self._call.client
-
-    @property
-    def left_s(self) -> float | None:
-        """How long its caller still wishes to wait; None for no wish."""
-        wish_s = self._call.timeout_s
-        return None if wish_s is None else wish_s - (monotonic() - self.asked_at)
-
-    def due(self) -> RawCall:
-        """The call for an endpoint, whose deadline counts from now."""
-        left_s = self.left_s
-        return self._call if left_s is None else msgspec.structs.replace(self._call, timeout_s=left_s)
-
-    def start(self) -> None:
-        """See `QueuedCall`."""
-        self._pending = self._gate.start(self)
-
-    def fail(self, fault: ProtocolFault) -> None:
-        """See `QueuedCall`."""
-        self.settle(fault)
-
-    def settle(self, end: CallEnd) -> None:
-        """It has ended."""
-        self._gate.ended(self, end)
-        self.tell(end)
-
-    def tell(self, end: CallEnd) -> None:
-        """Deliver its end."""
-        self._deliver(self._gate.with_words(end) if isinstance(end, ProtocolFault) else end)
-
-    def cancel(self, reason: str = "") -> Delivery:
-        """See `PendingCall`."""
-        self._gate.ended(self, None)
-        return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
-
-
-class WaitingCall:
-    """A call whose server is being started: it waits in a task of its own, and then begins as any other."""
-
-    __slots__ = ("_call", "_pending", "_start", "_waiting")
-
-    def __init__(
-        self,
-        find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
-        start: Callable[[ServerEndpointImpl], PendingCall],
-        call: GatedCall,
-    ) -> None:
-        self._start = start
-        self._call = call
-        self._pending: PendingCall | None = None
-        # Held by this, and this by whoever began the call; the wait has an end in any case.
-        self._waiting = asyncio.get_running_loop().create_task(self._wait(find))
-
-    def cancel(self, reason: str = "") -> Delivery:
-        """See `PendingCall`."""
-        if self._pending is not None:
-            return self._pending.cancel(reason)
-        self._waiting.cancel()
-        return Delivery.NOT_SENT
-
-    async def _wait(self, find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]]) -> None:
-        found = await find()
-        if isinstance(found, ProtocolFault):
-            self._call.settle(found)
-        else:
-            self._pending = self._start(found)

@@ -13,13 +13,12 @@ from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import LedgerEvent
-from quarterdeck.ledger.events.fold import ServerKey
-from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck.ledger.events.events import LedgerEvent, Subject
+from quarterdeck.ledger.events.fold import Entry, Item, ServerKey
 from quarterdeck_protocol.link.credit import TokenBucket
 
 from .common_record import CommonRecord
-from .judge.documents import Document, instructions_document, tool_document
+from .judge.documents import Document, ServerLists, documents_of, value_of
 from .judge.offers import (
     NOTHING,
     describe_held,
@@ -29,25 +28,17 @@ from .judge.offers import (
     snapshot_offer,
     without_news,
 )
-from .judge.scans import ListScan, ScanCache, bodies_of, scan_list
+from .judge.scans import ListScan, ScanCache, bodies_of, names_found, scan_list
 from .judge.server_rows import ServerRow
-from .judge.verdicts import judge_listing
-from .scan.tool_names import (
-    NameIndex,
-    NamesByServer,
-    changed_names,
-    may_mention,
-    names_by_server,
-    names_of_servers,
-    skeleton,
-)
-from .server_state import Recorder, ServerState
+from .judge.verdicts import CAPABILITIES, judge_listing
+from .scan.name_changes import BookNames, NameChanges, NamesInList
+from .server_state import Recorder, ServerState, lists_of
 
 SCAN_S: Final = 0.5
 """After a list was judged it is scanned, when so long no other was and none starts: what a start costs comes first."""
 
-LONGEST_S: Final = 5.0
-"""How long a list may wait for that."""
+LONGEST_S: Final = 15.0
+"""How long a list may wait for that: hundreds of servers take so long to start."""
 
 INLINE_BYTES: Final = 16 * 1024
 """A longer list is hashed in a thread."""
@@ -86,8 +77,7 @@ class ListReview:
         self._common = common
         self._is_starting = is_starting
         self._known: dict[ServerKey, _KnownList] = {}
-        self._names: NamesByServer = {}
-        self._index = NameIndex({})
+        self._names = BookNames()
         self._unscanned: dict[ServerKey, None] = {}
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -96,29 +86,26 @@ class ListReview:
         self._scans: set[asyncio.Task[None]] = set()
 
     async def review(self, state: ServerState, endpoint: ServerEndpointImpl) -> None:
-        """Have the state offer what its server has listed, if that was not judged yet; it is scanned soon."""
-        if not state.has_list(endpoint):
-            return
-        row, listed = state.row, endpoint.tools()
-        known = await self._take(row, listed, endpoint.card.instructions if endpoint.card is not None else "")
+        """Have the state offer what its server has listed; it is scanned soon."""
+        row, listed = state.row, lists_of(endpoint)
+        known = await self._take(row, listed)
         async with self._common.recording:
             if self._states().get(row.id) is state:  # else another row is there, with rules of its own
                 await self._judge(state, endpoint, listed, known.documents)
         if not known.is_scanned:
             self._scan_soon(ServerKey(row.scope, row.id))
 
-    async def _take(self, row: ServerRow, listed: tuple[RemoteTool, ...], instructions: str) -> "_KnownList":
-        """The documents of a list, hashed once."""
+    async def _take(self, row: ServerRow, listed: ServerLists) -> "_KnownList":
+        """The documents of what is listed, hashed once."""
         key = ServerKey(row.scope, row.id)
         known = self._known.get(key)
-        if known is None or known.tools is not listed or known.instructions != instructions:
-            size = sum(len(tool.descriptor.definition or b"") for tool in listed)
-            if size > INLINE_BYTES:
-                documents = await asyncio.to_thread(documents_of, listed, instructions)
+        if known is None or not known.lists.is_as(listed):
+            if listed.size_bytes > INLINE_BYTES:
+                documents = await asyncio.to_thread(documents_of, listed)
             else:
-                documents = documents_of(listed, instructions)
+                documents = documents_of(listed)
             cache = known.cache if known is not None else ScanCache()
-            known = self._known[key] = _KnownList(listed, instructions, documents, cache)
+            known = self._known[key] = _KnownList(listed, documents, cache)
         return known
 
     async def take_snapshot(self, state: ServerState) -> None:
@@ -126,8 +113,8 @@ class ListReview:
         wanted = snapshot_hashes(state.row, self._recorder.book.entry(state.row.scope, state.row.id))
         if wanted == state.snapshot:
             return
-        bodies = [(name, hash_, await self._recorder.document(hash_)) for name, hash_ in wanted.items()]
-        documents = [(name, hash_, body) for name, hash_, body in bodies if body is not None]
+        bodies = [(key, hash_, await self._recorder.document(hash_)) for key, hash_ in wanted.items()]
+        documents = [Document(key, hash_, body) for key, hash_, body in bodies if body is not None]
         offer = await asyncio.to_thread(snapshot_offer, state.row, documents) if documents else NOTHING
         if state.judged is None:
             state.snapshot, state.offer = wanted, offer
@@ -179,10 +166,8 @@ class ListReview:
         async with self._scanning:
             waiting, self._unscanned = self._unscanned, {}
             try:
-                names = names_by_server(self._recorder.book)
-                changed = changed_names(self._names, names)
-                if changed:
-                    self._names, self._index = names, await asyncio.to_thread(names_of_servers, names)
+                news = self._names.news(self._recorder.book)
+                changed = await asyncio.to_thread(self._names.take, news) if news else NameChanges({})
                 states = {ServerKey(state.row.scope, state.row.id): state for state in self._states().values()}
                 lists = {key: known for key in states if (known := self._known.get(key)) is not None}
                 beside = {key: known for key, known in lists.items() if key not in waiting} if changed else {}
@@ -205,7 +190,8 @@ class ListReview:
 
     def _look_through(self, row: ServerRow, known: "_KnownList") -> ListScan:
         """In a thread: it takes time of a server's choosing."""
-        around = self._index.around(row.id, own=known.own, native=self._native_names)
+        known.learn()
+        around = self._names.index.around(row.id, own=known.own, native=self._native_names)
         return scan_list(row, known.documents, around, self._recorder.book.findings.get, known.cache)
 
     async def _record_findings(self, row: ServerRow, scan: ListScan) -> None:
@@ -222,14 +208,15 @@ class ListReview:
         self,
         state: ServerState,
         endpoint: ServerEndpointImpl,
-        listed: tuple[RemoteTool, ...],
+        listed: ServerLists,
         documents: Sequence[Document],
     ) -> None:
         row = state.row
         entry = self._recorder.book.entry(row.scope, row.id)
-        judgement = judge_listing(row, entry, documents)
-        offer = offer_of(listed, judgement.verdicts)
-        hashes = {document.key.name: document.hash for document in documents if document.key.name}
+        said = await self._said(entry, documents)
+        judgement = judge_listing(row, entry, documents, said=said, unknown=listed.unknown)
+        offer = offer_of(listed, judgement.verdicts, said=said, before=state.offer)
+        hashes = {document.key.name: document.hash for document in documents if document.key.subject is Subject.TOOL}
         events = [*judgement.events, *enrolments(row, entry, offer, hashes)]
         bodies = bodies_of(documents, events)
         was_unrecorded = state.is_unrecorded
@@ -239,16 +226,26 @@ class ListReview:
         except LedgerWriteError as error:
             if not was_unrecorded:
                 _log.error("what %s offers is not recorded, and anything new is held: %s", row.id, error)
-            offer = offer_of(listed, without_news(judgement.verdicts, entry, documents))
+            verdicts = without_news(judgement.verdicts, entry, documents)
+            offer = offer_of(listed, verdicts, said=said, before=state.offer)
             state.postpone()
             state.judged, state.is_unrecorded = (endpoint, None), True
         else:
             if was_unrecorded:
                 _log.info("what %s offers is recorded again", row.id)
             state.judged, state.is_unrecorded = (endpoint, listed), False
-        if offer.held != state.offer.held and offer.held_tools:
+        if offer.held != state.offer.held and offer.waiting:
             held_log.warning("%s", describe_held(state.row, offer.held))
         state.offer = offer
+
+    async def _said(self, entry: Entry, documents: Sequence[Document]) -> object:
+        """The capabilities that were approved last, as a JSON value; None for none."""
+        approved = entry.items.get(CAPABILITIES, Item()).approved
+        if not approved:
+            return None
+        body = next((each.body for each in documents if each.hash == approved), None)
+        body = body if body is not None else await self._recorder.document(approved)
+        return value_of(body) if body is not None else None
 
     def _spend(self, row: ServerRow, events: Sequence[LedgerEvent], bodies: Mapping[str, bytes]) -> None:
         """Take the price of a record from its server's limit.
@@ -270,41 +267,32 @@ class ListReview:
 
 @dataclass(slots=True)
 class _KnownList:
-    """The last list of a server.
+    """The last lists of a server.
 
     Attributes:
-        tools: as they were listed; another list has another tuple.
-        cache: what was found in it, and in lists before.
-        is_scanned: whether it was looked through since it came.
+        cache: what was found in them, and in lists before.
+        is_scanned: whether they were looked through since they came.
+        found: what in them could have to do with other servers' names; None before `learn`.
     """
 
-    tools: tuple[RemoteTool, ...]
-    instructions: str
+    lists: ServerLists
     documents: tuple[Document, ...]
     cache: ScanCache
     is_scanned: bool = False
+    found: NamesInList | None = None
 
     @property
     def own(self) -> list[str]:
         """The names of its tools."""
-        return [tool.ref.name for tool in self.tools]
+        return [tool.ref.name for tool in self.lists.tools]
 
-    def may_name(self, changed: Mapping[str, frozenset[str]], *, but: str) -> bool:
-        """Whether the scan could find something else now that these names came or went, of servers but one."""
-        names = {name for server, found in changed.items() if server != but for name in found}
-        if not names:
-            return False
-        shapes = {skeleton(name) for name in self.own}
-        return any(skeleton(name) in shapes for name in names) or any(
-            may_mention(document.body, names) for document in self.documents
-        )
+    def learn(self) -> NamesInList:
+        """`found`, looked for once; in a thread."""
+        if self.found is None:
+            self.found = names_found(self.own, self.documents)
+        return self.found
 
 
-def _touched(lists: Mapping[ServerKey, _KnownList], changed: Mapping[str, frozenset[str]]) -> set[ServerKey]:
+def _touched(lists: Mapping[ServerKey, _KnownList], changed: NameChanges) -> set[ServerKey]:
     """Whose lists could have to do with names that came or went."""
-    return {key for key, known in lists.items() if known.may_name(changed, but=key.server)}
-
-
-def documents_of(listed: Sequence[RemoteTool], instructions: str) -> tuple[Document, ...]:
-    """What of a list can be approved, hashed."""
-    return (instructions_document(instructions), *map(tool_document, listed))
+    return {key for key, known in lists.items() if changed.concern(key.server, known.learn())}

@@ -11,12 +11,14 @@ from typing import Final, Protocol
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
-from quarterdeck.ledger.events.fold import Book
+from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_protocol.contract import EndpointPhase, RemoteTool, is_terminal_phase
+from quarterdeck_protocol.contract import EndpointPhase, is_terminal_phase
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.offers import Listing, Offered
 
 from .common_record import StartRegister
+from .judge.documents import OTHERS, ServerLists
 from .judge.offers import NOTHING, Offer, launch_held
 from .judge.server_rows import ServerRow
 from .judge.verdicts import Verdict
@@ -73,9 +75,9 @@ class ServerState:
     Attributes:
         verdict: of its launch.
         loosened: by what it asks for more than before, where it came while a `serve` ran.
-        judged: the endpoint whose list the offer is of, and that list, or None when it is to be judged again; None
-            before the first of this process.
-        snapshot: by tool, the hashes of what was offered before the first list.
+        judged: the endpoint whose lists the offer is of, and those lists, or None when they are to be judged again;
+            None before the first of this process.
+        snapshot: the hashes of what was offered before the first list.
         retry_at: loop time before which it is not judged again.
         is_unrecorded: whether the last list that was judged could not be recorded.
     """
@@ -84,8 +86,8 @@ class ServerState:
     verdict: Verdict
     loosened: tuple[str, ...] = ()
     offer: Offer = NOTHING
-    judged: tuple[ServerEndpointImpl, tuple[RemoteTool, ...] | None] | None = None
-    snapshot: Mapping[str, str] = field(default_factory=dict)
+    judged: tuple[ServerEndpointImpl, ServerLists | None] | None = None
+    snapshot: Mapping[ItemKey, str] = field(default_factory=dict)
     retry_at: float = 0.0
     is_unrecorded: bool = False
     work: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -100,16 +102,32 @@ class ServerState:
         """Whether the server may be started."""
         return self.verdict is Verdict.ADMITTED
 
-    def has_list(self, endpoint: ServerEndpointImpl) -> bool:
-        """Whether a ready server, started as this row wants it, has listed what was not judged yet."""
-        if not self.is_admitted or endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
+    def has_lists(self, endpoint: ServerEndpointImpl, *, is_starting: bool) -> bool:
+        """Whether a ready server, started as this row wants it, has listed what was not judged yet.
+
+        While it is starting all its lists are waited for; once that is over, for that of its tools.
+        """
+        if not self.is_admitted or endpoint.phase is not EndpointPhase.READY:
             return False
-        is_new = self.judged is None or self.judged[0] is not endpoint or self.judged[1] is not endpoint.tools()
+        if not endpoint.has_listed and (is_starting or not endpoint.has_come(Listing.TOOLS)):
+            return False
+        judged = self.judged[1] if self.judged is not None and self.judged[0] is endpoint else None
+        is_new = judged is None or not judged.is_as(lists_of(endpoint))
         return is_new and endpoint.config == self.row.config
 
     def postpone(self) -> None:
         """Have it judged again, but not at once."""
         self.retry_at = asyncio.get_running_loop().time() + RETRY_S
+
+
+def lists_of(endpoint: ServerEndpointImpl) -> ServerLists:
+    """What a ready server has said and listed by now."""
+    card = endpoint.card
+    offers: dict[Listing, tuple[Offered, ...]] = {
+        listing: endpoint.offers(listing) for listing in OTHERS if endpoint.has_come(listing)
+    }
+    said = (card.instructions, card.capabilities) if card is not None else ("", b"{}")
+    return ServerLists(endpoint.tools(), offers, *said, is_whole=endpoint.has_listed)
 
 
 class RunningServers:

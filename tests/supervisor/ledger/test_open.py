@@ -10,8 +10,8 @@ import pytest
 from support.ledger.ledgers import AT, Clock, approved, digest_of, documents_of, enrolled, opened
 
 from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
-from quarterdeck.ledger.open import MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter
-from quarterdeck.ledger.store.lease import Lease
+from quarterdeck.ledger.open import MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter, visiting
+from quarterdeck.ledger.store.lease import Lease, ledger_dir
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.rewrite import compact
 from quarterdeck.ledger.store.store import LedgerStore
@@ -172,6 +172,19 @@ async def test_compaction_between_appends_leaves_the_book_whole(tmp_path: Path) 
     with opened(tmp_path / "l") as store:
         assert bytes(store.book.to_state()) == state
         assert store.start.count == 20
+
+
+async def test_a_visitor_writes_nothing_even_where_nobody_does(tmp_path: Path) -> None:
+    """A daemon could not start until the last visitor of the time before has left."""
+    async with visiting(tmp_path) as visitor:
+        await visitor.record((enrolled(1),), {})
+        assert visitor.book.last_seq == 1
+        assert not ledger_dir(tmp_path).exists()
+    async with writing(ledger_dir(tmp_path)) as writer:
+        await writer.append((enrolled(1),))
+        async with visiting(tmp_path) as visitor:
+            await visitor.record((enrolled(2),), {})
+            assert (visitor.book.last_seq, writer.book.last_seq) == (2, 1)
 
 
 async def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from support.trust.approvals import (
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Authority, Ended, Enrolled, Retired
+from quarterdeck.ledger.events.events import Authority, Ended, Enrolled, Retired, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import native_document
 from quarterdeck.trust.judge.server_rows import NativeRow
@@ -137,7 +137,7 @@ async def test_the_next_start_offers_what_was_approved_last_under_the_same_keys(
         at.replaces(endpoint)
         assert at.approvals.is_provisional("fs")
         assert (at.offered(), at.can_call("a")) == ([("a", "one")], False)
-        assert at.approvals.held_counts == {"fs": 1}
+        assert at.approvals.held_counts == {"fs": {Subject.TOOL: 1}}
         refused = at.approvals.refusal("fs", "b")
         assert refused is not None
         assert "quarterdeck trust approve fs b" in str(refused.remedy)
@@ -160,7 +160,7 @@ async def test_held_instructions_hold_everything_over_a_restart_and_are_counted(
     async with bench(await restarted(at.recorder)) as at:
         await at.approvals.set_rows([row(stdio())])
         assert at.approvals.offer("fs").tools == ()
-        assert at.approvals.held_counts == {"fs": 2}
+        assert at.approvals.held_counts == {"fs": {Subject.TOOL: 2}}
 
 
 @pytest.mark.parametrize("key", [tool_key("a"), INSTRUCTIONS])

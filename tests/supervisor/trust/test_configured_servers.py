@@ -13,7 +13,7 @@ from quarterdeck.config.load.origin import FileRead, Origin, Standing
 from quarterdeck.config.native_tools import NativeSettings, NativeWish
 from quarterdeck.config.places.paths import state_dir, workspace_paths
 from quarterdeck.config.settings import Settings
-from quarterdeck.ledger.open import ledger_dir
+from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck.trust.configured_servers import (
     FILE_NAME,
     MAX_BYTES,

@@ -21,7 +21,7 @@ from support.trust.approvals import (
 from support.waiting import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned
+from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned, Subject
 from quarterdeck.trust import list_review as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.list_review import CAPACITY_BYTES, REFILL_BYTES_PER_S
@@ -65,7 +65,7 @@ async def test_instructions_hold_all_tools_with_them() -> None:
         await at.judged()
         assert at.offered() == []
         assert at.held() == {"": "changed", "a": "under_instructions"}
-        assert at.approvals.held_counts == {"fs": 1}
+        assert at.approvals.held_counts == {"fs": {Subject.TOOL: 1}}
         await at.approve(INSTRUCTIONS)
         assert at.offered() == [("a", "one")]
 
@@ -196,10 +196,10 @@ async def test_a_failure_to_judge_leaves_the_offer_and_is_tried_again(
         await at.runs(ToldEndpoint(stdio(), a="one"))
         judge, failures = module.judge_listing, [ValueError("a rule failed")]
 
-        def fails_once(*arguments: Any) -> Any:
+        def fails_once(*arguments: Any, **options: Any) -> Any:
             if failures:
                 raise failures.pop()
-            return judge(*arguments)
+            return judge(*arguments, **options)
 
         monkeypatch.setattr(module, "judge_listing", fails_once)
         at.fleet.by_id["fs"].lists(a="one", b="new")

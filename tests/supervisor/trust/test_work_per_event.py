@@ -16,6 +16,9 @@ from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust import list_review
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.gate import GatedEndpoint
+from quarterdeck.trust.judge import documents
+from quarterdeck.trust.scan import name_changes
+from quarterdeck.trust.scan.tool_names import NameIndex
 from quarterdeck_protocol.configs import TrustMode
 
 pytestmark = pytest.mark.anyio
@@ -42,8 +45,11 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(GatedEndpoint, "offered")
     count(LiveBox, "_named")
     count(NameBudget, "fits")
-    for step in ("judge_listing", "tool_document", "scan_list"):
+    for step in ("judge_listing", "scan_list", "names_found"):
         count(list_review, step)
+    count(documents, "tool_document")
+    count(name_changes, "names_in")
+    count(NameIndex, "put")
     count(FakeEndpoint, "status")
     return counted
 

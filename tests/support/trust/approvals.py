@@ -20,6 +20,7 @@ from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
+from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import Surroundings, row_of
 from quarterdeck.trust.gate import GatedFleet
@@ -31,7 +32,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFi
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
-from quarterdeck_protocol.tools import RawCall, ToolDescriptor
+from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolDescriptor
 from support.fleet.memory_fleet import ERA, FakeEndpoint, FakeFleet
 from support.waiting import PATIENCE_S, until
 
@@ -41,6 +42,7 @@ FILE: Final = Path("/nonexistent/deck.json")
 """The file of a test's rows."""
 
 INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+CAPABILITIES: Final = ItemKey(Subject.CAPABILITIES)
 LAUNCH: Final = ItemKey(Subject.LAUNCH)
 
 
@@ -102,10 +104,14 @@ class MemoryRecorder:
 class ToldEndpoint(FakeEndpoint):
     """An endpoint whose definitions a test writes."""
 
-    def __init__(self, config: ServerConfig, *, instructions: str = "", **tools: str) -> None:
+    def __init__(
+        self, config: ServerConfig, *, instructions: str = "", capabilities: bytes = b'{"tools":{}}', **tools: str
+    ) -> None:
         super().__init__(config.id)
         self.config = config
-        self.card = ServerCard(ERA, name="told", version="1", instructions=instructions)  # type: ignore[assignment]
+        self.card = ServerCard(  # type: ignore[assignment]
+            ERA, name="told", version="1", instructions=instructions, capabilities=capabilities
+        )
         self.lists(**tools)
 
     def lists(self, **tools: str) -> None:
@@ -177,8 +183,9 @@ class Bench:
         return [(tool.ref.name, tool.descriptor.description) for tool in gate.offered()] if gate is not None else []
 
     def held(self, server: str = "fs") -> dict[str, str]:
-        """What is held, by name; the instructions have an empty one."""
-        return {key.name: verdict.value for key, verdict in self.approvals.offer(server).held.items()}
+        """What is held, by name; the instructions have an empty one, and capabilities are left out."""
+        held = self.approvals.offer(server).held.items()
+        return {key.name: verdict.value for key, verdict in held if key != CAPABILITIES}
 
     def can_call(self, tool: str, server: str = "fs") -> bool:
         """Whether a call of it goes to the server at once."""
@@ -188,6 +195,11 @@ class Bench:
         before = len(endpoint.begun)
         gate.begin(RawCall(tool, b"{}"), lambda _: None).cancel()
         return len(endpoint.begun) > before
+
+    async def run(self, name: str) -> tuple[object, bool]:
+        """A call that is run, not raw: its output, and whether that is an error."""
+        outcome = await LiveBox(self.gate).run(ToolCall("1", name, {}), CancelToken())
+        return outcome.output, outcome.is_error
 
     def entry(self, server: str = "fs", path: Path = FILE) -> Entry:
         """What the ledger knows."""
@@ -280,6 +292,12 @@ class TrustingApprovals:
 
     def refusal(self, *_: str) -> None:
         return None
+
+    def refuses(self, *_: object) -> None:
+        return None
+
+    def is_of(self, *_: object) -> bool:
+        return True
 
     def launch_fault(self, _: str) -> None:
         return None

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
-from quarterdeck.trust.judge.documents import Document, Launch, hash_of
+from quarterdeck.trust.judge.documents import Document, hash_of
+from quarterdeck.trust.judge.launches import Launch
 from quarterdeck.trust.judge.server_rows import OtherForm, Rules, ServerRow
 from quarterdeck.trust.judge.verdicts import Verdict, judge_launch, judge_listing
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode

@@ -40,15 +40,28 @@ def key_of_qualified(name: str, parameters: Mapping[str, object] | None) -> Brid
 
 
 class Subject(StrEnum):
-    """What can be approved of a server."""
+    """What can be approved of a server, in the order in which people are told."""
 
     LAUNCH = "launch"
     """How it is started or reached: command line, environment names, URL, policy."""
+    CAPABILITIES = "capabilities"
+    """What it says that it has: tools, prompts, resources, completion, extensions."""
     INSTRUCTIONS = "instructions"
     TOOL = "tool"
+    PROMPT = "prompt"
+    RESOURCE = "resource"
+    TEMPLATE = "template"
+    """Of resources, by its `uriTemplate`."""
 
     __hash__ = str.__hash__
     """An enumeration's own is written in Python; this one is asked for every event of a fold."""
+
+
+LISTED: Final = frozenset({Subject.TOOL, Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE})
+"""What a server lists: of these it may have many, told apart by name or URI."""
+
+ORDER: Final[Mapping[str, int]] = {subject.value: place for place, subject in enumerate(Subject)}
+"""Where people are told of a subject."""
 
 
 class Authority(StrEnum):

@@ -61,7 +61,7 @@ class LiveTool(msgspec.Struct, frozen=True):
 
 
 class ItemKey(NamedTuple):
-    """Which thing of a server; `name` is a tool's own, empty for the others."""
+    """Which thing of a server; `name` is the server's own for what it lists, a URI for some; empty for the others."""
 
     subject: Subject
     name: str = ""
@@ -89,6 +89,11 @@ class Entry(msgspec.Struct):
         """Whether any tool of it was ever seen: what comes later is no first sight."""
         return any(key.subject is Subject.TOOL and item.seen_at for key, item in self.items.items())
 
+    @property
+    def has_said(self) -> bool:
+        """Whether it was seen what it says that it has; versions before that did not look beyond tools."""
+        return bool(self.items.get(ItemKey(Subject.CAPABILITIES), Item()).seen_at)
+
 
 class ServerKey(NamedTuple):
     """Which server of which configuration file."""
@@ -110,6 +115,7 @@ class Book:
     def __init__(self) -> None:
         self.entries: Final[dict[ServerKey, Entry]] = {}
         self.findings: Final[dict[str, Scanned]] = {}
+        self._changed_at: dict[ServerKey, int] = {}
         self.last_seq = 0
         self.last_at = ""
 
@@ -125,6 +131,10 @@ class Book:
         """What is known of a server; an empty entry, not kept, for an unknown one."""
         return self.entries.get(ServerKey(scope, server)) or Entry()
 
+    def changed_since(self, seq: int) -> list[ServerKey]:
+        """The servers of which an event after this number told; some may have no entry any more."""
+        return [key for key, at in self._changed_at.items() if at > seq]
+
     def apply(self, stored: Stored) -> None:
         """Take one event more; one that it has already changes nothing."""
         if stored.seq <= self.last_seq:
@@ -133,20 +143,23 @@ class Book:
 
     def apply_rows(self, rows: Iterable[tuple[int, str, LedgerEvent]]) -> None:
         """Take many: number, time and event of each."""
-        entries = self.entries
+        entries, changed_at = self.entries, self._changed_at
         for seq, at, event in rows:
             take = _TAKE.get(type(event))
             if take is not None:
-                entry = entries.get((event.scope, event.server))  # type: ignore[call-overload]  # a key is a tuple
+                key = (event.scope, event.server)
+                entry = entries.get(key)  # type: ignore[call-overload]  # a key is a tuple
                 if entry is None:
-                    entry = entries[ServerKey(event.scope, event.server)] = Entry()
+                    key = ServerKey(*key)
+                    entry = entries[key] = Entry()
                 take(entry, event, at)
+                changed_at[key] = seq  # type: ignore[index]
             elif isinstance(event, Scanned):
                 self.findings.pop(event.hash, None)
                 if event.findings:
                     self.findings[event.hash] = event
             elif isinstance(event, Checkpoint):
-                self._restore(event)
+                self._restore(event, seq)
             self.last_seq, self.last_at = seq, at
 
     def documents(self) -> frozenset[str]:
@@ -163,7 +176,7 @@ class Book:
         rows = [_Row(key.scope, key.server, _flat(entry)) for key, entry in self.entries.items()]
         return msgspec.Raw(encode_json(_State(rows, list(self.findings.values()))))
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
+    def _restore(self, checkpoint: Checkpoint, seq: int) -> None:
         try:
             state = decode_json(bytes(checkpoint.state), _State)
         except msgspec.MsgspecError:
@@ -172,6 +185,7 @@ class Book:
         self.findings.clear()
         for row in state.rows:
             self.entries[ServerKey(row.scope, row.server)] = _deep(row.entry)
+        self._changed_at |= dict.fromkeys((*self._changed_at, *self.entries), seq)
         self.findings.update((scanned.hash, scanned) for scanned in state.findings)
 
 

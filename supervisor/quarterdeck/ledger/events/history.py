@@ -8,6 +8,8 @@ from itertools import groupby
 from typing import Final, NamedTuple, assert_never
 
 from .events import (
+    LISTED,
+    ORDER,
     Approved,
     Authority,
     Began,
@@ -65,7 +67,7 @@ class BookChange:
 
 
 NAMED: Final = 20
-"""Tools that one line names; of more it says how many."""
+"""Tools, or others, that one line names; of more it says how many."""
 
 
 class HistoryLine(NamedTuple):
@@ -208,7 +210,7 @@ def _named(told: Sequence[_Done]) -> str:
         return thing(*one.key) + (f" ({short(one.hash)})" if one.hash else "")
     names = [each.key.name for each in told]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{len(names)} tools: {', '.join(names[:NAMED])}{more}"
+    return f"{len(names)} {told[0].key.subject}s: {', '.join(names[:NAMED])}{more}"
 
 
 def _listed(verbs: Sequence[str]) -> str:
@@ -218,7 +220,7 @@ def _listed(verbs: Sequence[str]) -> str:
 
 def thing(subject: Subject, name: str) -> str:
     """What can be approved, for people."""
-    return f"tool {name}" if subject is Subject.TOOL else f"its {subject}"
+    return f"{subject} {name}" if subject in LISTED else f"its {subject}"
 
 
 def short(hash_: str) -> str:
@@ -253,7 +255,4 @@ def _decisions(place: ServerKey, old: Entry, new: Entry) -> Iterator[BookChange]
 
 
 def _order(key: ItemKey) -> tuple[int, str]:
-    return _SUBJECTS.index(key.subject), key.name
-
-
-_SUBJECTS: Final = (Subject.LAUNCH, Subject.INSTRUCTIONS, Subject.TOOL)
+    return ORDER[key.subject], key.name

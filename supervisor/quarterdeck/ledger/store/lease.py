@@ -20,6 +20,8 @@ from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import LedgerError, UnsafeLedgerError, UnusableLedgerError
 from quarterdeck.ledger.events.events import decode_json, encode_json
 
+DIRECTORY: Final = "ledger"
+
 LOCK_NAME: Final = "lock"
 
 DAEMON: Final = "daemon"
@@ -105,6 +107,11 @@ class Lease:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def ledger_dir(state: Path) -> Path:
+    """Where the ledger of a state directory is."""
+    return state / DIRECTORY
 
 
 def take_lease(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from quarterdeck.ledger.events.events import (
+    LISTED,
     Approved,
     Blocked,
     Enrolled,
@@ -18,7 +19,6 @@ from quarterdeck.ledger.events.events import (
     LedgerEvent,
     Retired,
     Seen,
-    Subject,
     decode_event,
 )
 
@@ -78,7 +78,11 @@ def add_clients(connection: sqlite3.Connection) -> None:
     _run(connection, "ALTER TABLE calls ADD COLUMN client TEXT NOT NULL DEFAULT ''")
 
 
-STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (add_lookups, add_clients)
+def add_offers(connection: sqlite3.Connection) -> None:
+    """Version 2 to 3: events may be of prompts, resources, templates and capabilities, which older readers refuse."""
+
+
+STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (add_lookups, add_clients, add_offers)
 """Step N leads from version N to N + 1.  Each runs inside the caller's transaction."""
 
 SCHEMA_VERSION: Final = len(STEPS)
@@ -100,11 +104,11 @@ def migrate(connection: sqlite3.Connection, version: int, made_by: str) -> None:
 
 
 def lookups(event: LedgerEvent) -> tuple[str, Column, Column, Column]:
-    """What an event is found by: kind, scope, server and tool."""
+    """What an event is found by: kind, scope, server and tool, or the name or URI of what else the server lists."""
     tool = ""
     if isinstance(event, Enrolled | Retired):
         tool = event.tool
-    elif isinstance(event, Seen | Gone | Approved | Blocked) and event.subject is Subject.TOOL:
+    elif isinstance(event, Seen | Gone | Approved | Blocked) and event.subject in LISTED:
         tool = event.name
     return type(event).__struct_config__.tag, column(event.scope), column(event.server), column(tool)  # type: ignore[return-value]  # a str, as each class says
 

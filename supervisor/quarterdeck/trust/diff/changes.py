@@ -12,11 +12,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 
+from .offer_differences import capability_differences, prompt_differences, resource_differences
 from .schema_differences import Side, schema_differences
-from .values import ABSENT, MAX_DEPTH, Difference, Path, Severity, cut_pair, is_same, member, quoted, shown, spelled
+from .values import ABSENT, Difference, Path, Severity, cut_pair, is_same, quoted, shown, spelled, value_differences
 
 MAX_CHANGES: Final = 200
 """More than anybody reads; the most severe are kept."""
@@ -44,7 +45,7 @@ class Change:
 
     Attributes:
         kind: of what the change is.
-        name: the tool's own name; empty for the others.
+        name: the server's own name for it, or a URI; empty for the others.
         what: what became of it.
         severity: what it may do to a client.
         place: JSON pointer into the document; empty for all of it.  Escaped.
@@ -67,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ServerDiff:
-    """All changes of one server: its launch first, then its instructions, then its tools by name.
+    """All changes of one server: its launch first, then its instructions, then what it lists, by name.
 
     Attributes:
         changes: at most `MAX_CHANGES`, the most severe.
@@ -97,7 +98,7 @@ def diff_server(old: Mapping[ItemKey, object], new: Mapping[ItemKey, object], *,
     """What changed from `old` to `new`: documents by what they are of, plain JSON values; `whole` for all of it."""
     kept: dict[Severity, list[tuple[int, ItemKey, Difference]]] = {severity: [] for severity in _WORST_FIRST}
     totals = Counter(dict.fromkeys(Severity, 0))
-    keys = sorted(old.keys() | new.keys(), key=lambda key: (_ORDER.get(key[0], len(_ORDER)), key[0], key[1]))
+    keys = sorted(old.keys() | new.keys(), key=lambda key: (ORDER.get(key[0], len(ORDER)), key[0], key[1]))
     for key in keys:
         before, after = old.get(key, ABSENT), new.get(key, ABSENT)
         for difference in () if is_same(before, after) else _differences(key, before, after):
@@ -112,17 +113,22 @@ def diff_server(old: Mapping[ItemKey, object], new: Mapping[ItemKey, object], *,
 
 
 _WORST_FIRST: Final = (Severity.BREAKING, Severity.ADDITIVE, Severity.TEXT)
-_ORDER: Final = {Subject.LAUNCH: 0, Subject.INSTRUCTIONS: 1, Subject.TOOL: 2}
 
 
 def _differences(key: ItemKey, old: object, new: object) -> Iterator[Difference]:
     match key[0]:
         case Subject.INSTRUCTIONS:
             yield from value_differences(old, new, Severity.TEXT)
-        case Subject.TOOL if old is ABSENT:
+        case Subject.CAPABILITIES:
+            yield from capability_differences(old, new)
+        case _ if old is ABSENT and key[0] in LISTED:
             yield Difference((), Severity.ADDITIVE, old, new, "")
         case Subject.TOOL if new is not ABSENT:
             yield from tool_differences(old, new)
+        case Subject.PROMPT if new is not ABSENT:
+            yield from prompt_differences(old, new)
+        case Subject.RESOURCE | Subject.TEMPLATE if new is not ABSENT:
+            yield from resource_differences(old, new)
         case _:
             if old is ABSENT or new is ABSENT:
                 yield Difference((), Severity.BREAKING, old, new, "")
@@ -139,7 +145,7 @@ def _change(key: ItemKey, difference: Difference, *, whole: bool) -> Change:
     what = ChangeKind.ADDED if before is None else ChangeKind.REMOVED if after is None else ChangeKind.CHANGED
     sentence = f"{_subject(kind, name, difference.noun)} {difference.verb or _VERBS[what]}."
     return Change(
-        Subject(kind) if kind in _ORDER else kind,
+        Subject(kind) if kind in ORDER else kind,
         name,
         what,
         difference.severity,
@@ -156,8 +162,11 @@ _VERBS: Final = {ChangeKind.ADDED: "is new", ChangeKind.REMOVED: "was removed", 
 
 def _subject(kind: str, name: str, noun: str) -> str:
     match kind:
-        case Subject.TOOL:
-            return f"Tool {quoted(name)}: {noun}" if noun else f"Tool {quoted(name)}"
+        case Subject.CAPABILITIES:
+            return f"What the server says it has: {noun}" if noun else "What the server says it has"
+        case _ if kind in LISTED:
+            what = f"{kind.capitalize()} {quoted(name)}"
+            return f"{what}: {noun}" if noun else what
         case Subject.INSTRUCTIONS:
             return "The text of the server's instructions"
         case Subject.LAUNCH:
@@ -202,18 +211,6 @@ def tool_differences(old: object, new: object) -> Iterator[Difference]:
             yield from _annotations(before, after)
         else:
             yield from value_differences(before, after, Severity.BREAKING, (key,))
-
-
-def value_differences(old: object, new: object, severity: Severity, path: Path = ()) -> Iterator[Difference]:
-    """How two JSON values differ, object by object; an array is one value, in its order."""
-    pairs = [(old, new, path)]
-    while pairs:
-        old, new, path = pairs.pop()
-        if isinstance(old, dict) and isinstance(new, dict) and len(path) < MAX_DEPTH:
-            keys = sorted(old.keys() | new.keys(), reverse=True)
-            pairs += [(old.get(key, ABSENT), new.get(key, ABSENT), (*path, key)) for key in keys]
-        elif not is_same(old, new):
-            yield Difference(path, severity, old, new, member(path) if path else "")
 
 
 def _schema(key: str, before: object, after: object) -> Iterator[Difference]:

@@ -73,6 +73,18 @@ def is_same(one: object, other: object) -> bool:
     return spelling(one) == spelling(other)
 
 
+def value_differences(old: object, new: object, severity: Severity, path: Path = ()) -> Iterator[Difference]:
+    """How two JSON values differ, object by object; an array is one value, in its order."""
+    pairs = [(old, new, path)]
+    while pairs:
+        old, new, path = pairs.pop()
+        if isinstance(old, dict) and isinstance(new, dict) and len(path) < MAX_DEPTH:
+            keys = sorted(old.keys() | new.keys(), reverse=True)
+            pairs += [(old.get(key, ABSENT), new.get(key, ABSENT), (*path, key)) for key in keys]
+        elif not is_same(old, new):
+            yield Difference(path, severity, old, new, member(path) if path else "")
+
+
 def spelling(value: object) -> bytes:
     """The one spelling of a JSON value, whatever the order of keys; fast for all that is not hostile."""
     try:

@@ -13,12 +13,13 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.ledger.events.events import Authority, Subject
+from quarterdeck.ledger.events.events import ORDER, Authority, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck.trust.diff.changes import ServerDiff, diff_server
 from quarterdeck.trust.diff.values import spelling
 
-from .documents import Launch, value_of
+from .documents import value_of
+from .launches import Launch
 from .server_rows import NativeRow, ServerRow
 from .verdicts import Verdict, judge_launch
 
@@ -72,7 +73,7 @@ class Matter:
 
 @dataclass(frozen=True, slots=True)
 class ServerMatters:
-    """All that can be approved of one server: its launch, its instructions, its tools.
+    """All that can be approved of one server: its launch, its capabilities, its instructions, what it lists.
 
     Attributes:
         package: what a package runner resolved when it last started; empty when that is not known.
@@ -148,8 +149,7 @@ def _survey_one(
     if launch is not None:
         item = items.get(launch.key, Item())
         items[launch.key] = _in_todays_form(item, row, read) if isinstance(row, ServerRow) else item
-    order = (Subject.LAUNCH, Subject.INSTRUCTIONS, Subject.TOOL)
-    for key, item in sorted(items.items(), key=lambda pair: order.index(pair[0].subject)):
+    for key, item in sorted(items.items(), key=lambda pair: ORDER[pair[0].subject]):
         is_present = launch is not None and key == launch.key
         seen = launch.hash if launch is not None and is_present else item.seen
         scanned = book.findings.get(seen)

@@ -1,6 +1,6 @@
 """Scan the definitions that a server lists, and those that the ledger holds: hashes, and what the rules find.  Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +9,8 @@ import msgspec
 from quarterdeck.ledger.events.events import Approved, Enrolled, LedgerEvent, Scanned, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.trust.scan import SCAN_VERSION, Finding, KnownNames, scan_definition
+from quarterdeck.trust.scan.name_changes import NamesInList
+from quarterdeck.trust.scan.texts import texts_of
 from quarterdeck.trust.scan.tool_names import names_by_server, names_of_servers
 
 from .documents import Document, value_of
@@ -21,12 +23,15 @@ MAX_WARNINGS: Final = 20
 MAX_SCANNED_BYTES: Final = 1024 * 1024
 """Of one list: a second's work, or two; what is beyond is found to be too much."""
 
-_UNREAD = Finding("too-much-text", "", "", "the tool list contains more text than the scan reads")
+MAX_NAME_CHARS: Final = 200
+"""Of a URI, in a warning."""
+
+_UNREAD = Finding("too-much-text", "", "", "the server's lists contain more text than the scan reads")
 
 
 @dataclass(frozen=True, slots=True)
 class ListScan:
-    """A server's instructions and tools; what was found in them and was not known; the same for people, a line each."""
+    """What a server says and lists; what was found in them and was not known; the same for people, a line each."""
 
     documents: tuple[Document, ...]
     scans: tuple[Scanned, ...] = ()
@@ -90,6 +95,17 @@ def scan_list(
         more = len(warnings) - MAX_WARNINGS
         warnings[MAX_WARNINGS:] = [f"{row.id}: {more} more findings: see quarterdeck trust list"]
     return ListScan(documents, tuple(scans), tuple(warnings))
+
+
+def names_found(own: Collection[str], documents: Iterable[Document]) -> NamesInList:
+    """What could have to do with other servers' names in a list with tools of these names, as far as it is scanned."""
+    room = MAX_SCANNED_BYTES
+    texts: list[str] = []
+    for document in documents:
+        room -= len(document.body)
+        if room >= 0:
+            texts += (text.text for text in texts_of(value_of(document.body)).texts)
+    return NamesInList.read(own, texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +173,7 @@ def _news(event: Scanned, before: Scanned | None) -> Scanned | None:
 
 
 def _warning(server: str, document: Document, finding: Finding) -> str:
-    what = document.key.name if document.key.subject is Subject.TOOL else document.key.subject
+    subject, name = document.key
+    what = name if subject is Subject.TOOL else f"{subject} {name[:MAX_NAME_CHARS]}".rstrip()
     place = finding.place or "the whole definition"
     return f"{server}: {what}: {finding.sentence} ({finding.rule} at {place}): {finding.excerpt}"

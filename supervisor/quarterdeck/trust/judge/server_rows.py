@@ -12,12 +12,13 @@ from typing import Final, Protocol
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
+from quarterdeck_protocol.configs import AskMode, ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Network, NetworkMode, Preset, Tier
 from quarterdeck_sandbox import is_within_any
 
-from .documents import Document, Launch
+from .documents import Document
+from .launches import Launch
 
 USER_SCOPE: Final = "user"
 """The user's own files, wherever they are found: what is decided of a server holds in all of them."""
@@ -166,6 +167,8 @@ _NETWORKS: Final = {
 
 _TIERS: Final = {Tier.BUBBLEWRAP: 0, Tier.LANDLOCK: 1, Tier.LIMITS: 2}
 
+_ASK: Final = {AskMode.DENY: 0, AskMode.LABEL: 1, AskMode.ALLOW: 2}
+
 _TRUST: Final = {TrustMode.STRICT: 0, TrustMode.BASELINE: 1, TrustMode.OPEN: 2}
 
 
@@ -188,6 +191,8 @@ def loosens_native(old: NativeSettings, new: NativeSettings) -> tuple[str, ...]:
 def _of_servers(old: ServerConfig | None, new: ServerConfig) -> Iterator[str]:
     if _TRUST[new.trust] > _TRUST[old.trust if old is not None else TrustMode.BASELINE]:
         yield "trust"
+    if _ASK[new.ask] > _ASK[old.ask if old is not None else AskMode.LABEL]:
+        yield "ask"
     if not isinstance(new, StdioServerConfig):
         return
     before = old if isinstance(old, StdioServerConfig) else None

@@ -8,11 +8,14 @@ The book's entry and what was seen go in; a verdict for each document, and the e
 
 Whatever the mode: what a person blocked stays out; and these wait for a person: the launch of a project's file, a new
 or changed launch from a file that a confined program could have written, and one that asks for more than before while a
-`serve` runs.  While a server's instructions are held, so are its tools: the instructions are part of what every tool
-tells a model.
+`serve` runs.  While a server's instructions are held, so is all else of it: they are part of what every tool tells a
+model.
+
+What a server offers beside tools is seen at first sight together with what it says that it has: once that is known, a
+prompt or a resource that was not there is new, also one of a server that had none.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -21,13 +24,17 @@ from typing import Final
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Subject, hash_of
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
+from quarterdeck.trust.diff.values import is_same
 from quarterdeck_protocol.configs import TrustMode
 
-from .documents import Document
+from .documents import Document, value_of
 from .server_rows import NativeRow, Rules, ServerRow
 
 INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
 """Of any server; it has one."""
+
+CAPABILITIES: Final = ItemKey(Subject.CAPABILITIES)
+"""Of any server, once all its lists have come; it has one."""
 
 
 class Verdict(StrEnum):
@@ -106,14 +113,27 @@ def judge_native(row: NativeRow, entry: Entry, loosened: Sequence[str], *, is_li
     return _judgement(row, entry, {row.launch: found})
 
 
-def judge_listing(row: ServerRow, entry: Entry, documents: Iterable[Document]) -> Judgement:
-    """Which of the tools that a server lists may be offered.
+def judge_listing(
+    row: ServerRow,
+    entry: Entry,
+    documents: Iterable[Document],
+    *,
+    said: object = None,
+    unknown: Collection[Subject] = frozenset(),
+) -> Judgement:
+    """Which of what a server lists may be offered.
 
-    What is not among `documents`, its instructions and all its tools, is not offered any more.
+    Args:
+        row: the server.
+        entry: what is known of it.
+        documents: its instructions, its capabilities, all that it lists; what is not among them is gone.
+        said: the capabilities that were approved last, as a JSON value: who says less needs no approval.
+        unknown: of what it has not answered yet: nothing is known to be gone.
     """
     judged: dict[Document, Authority | Verdict | None] = {}
-    lock, is_first = row.rules.lock, not entry.has_listed
+    lock = row.rules.lock
     for document in documents:
+        is_first = not (entry.has_said if document.key.subject in _SEEN_WITH_SAID else entry.has_listed)
         item = entry.items.get(document.key, Item())
         if item.is_blocked:
             judged[document] = Verdict.BLOCKED
@@ -121,10 +141,29 @@ def judge_listing(row: ServerRow, entry: Entry, documents: Iterable[Document]) -
             judged[document] = Verdict.DRIFTED
         elif item.approved == document.hash:
             judged[document] = None
+        elif document.key == CAPABILITIES and item.by is not None and is_within(value_of(document.body), said):
+            judged[document] = item.by
         else:
             authority = _list_authority(row.rules, is_first=is_first and not item.approved)
             judged[document] = authority or _unapproved(item)
-    return _judgement(row, entry, judged, is_listing=True)
+    return _judgement(row, entry, judged, unknown=unknown)
+
+
+_SEEN_WITH_SAID: Final = frozenset({Subject.CAPABILITIES, Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE})
+
+
+def is_within(one: object, other: object) -> bool:
+    """Whether a JSON value has nothing that the other has not, member by member; a list is one value."""
+    pairs = [(one, other)]
+    while pairs:
+        inner, outer = pairs.pop()
+        if isinstance(inner, dict) and isinstance(outer, dict):
+            if not inner.keys() <= outer.keys():
+                return False
+            pairs += [(member, outer[name]) for name, member in inner.items()]
+        elif not is_same(inner, outer):
+            return False
+    return True
 
 
 def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdict]:
@@ -172,9 +211,12 @@ def _judgement(
     entry: Entry,
     judged: Mapping[Document, Authority | Verdict | None],
     *,
-    is_listing: bool = False,
+    unknown: Collection[Subject] | None = None,
 ) -> Judgement:
-    """What follows for each document from who approves it now, None where it is approved, or from why it is held."""
+    """What follows for each document from who approves it now, None where it is approved, or from why it is held.
+
+    `unknown` is None for what is no list; see `judge_listing`.
+    """
     scope, server = row.scope, row.id
     events: list[LedgerEvent] = []
     verdicts: dict[ItemKey, Verdict] = {}
@@ -187,11 +229,11 @@ def _judgement(
             events.append(
                 Approved(scope=scope, server=server, subject=subject, name=name, hash=document.hash, by=found)
             )
-    if is_listing:
+    if unknown is not None:
         events += [
             Gone(scope=scope, server=server, subject=key.subject, name=key.name)
             for key, item in entry.items.items()
-            if item.seen and key.subject is not Subject.LAUNCH and key not in verdicts
+            if item.seen and key not in verdicts and key.subject is not Subject.LAUNCH and key.subject not in unknown
         ]
         verdicts = under_instructions(verdicts)
     return Judgement(MappingProxyType(verdicts), tuple(events))

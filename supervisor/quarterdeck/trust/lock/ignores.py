@@ -1,11 +1,14 @@
 """`lock.ignore`: what of a definition may differ between machines, and is left out of `deck.lock`'s hashes.  Pure.
 
-A line names a tool and a place in its definition, or a server's instructions as a whole:
+A line names a tool and a place in its definition, the same of a prompt, resource or template, or one kind of what a
+server has as a whole:
 
     # the description ends in the local time zone
     time/get_current_time /description
     time/*                /inputSchema/properties/timezone/description
+    time prompts/today    /description
     weather instructions
+    notes resources
 
 `*`, `?` and `[…]` in a server's or a tool's name match as in a shell; a `*` as a step of a place is any member or
 element.  A place that is not there is no error.  Whatever a line names, a server may change without being noticed.
@@ -35,7 +38,14 @@ IGNORED: Final = "ignored"
 ANY: Final = "*"
 """The step to every member or element."""
 
-INSTRUCTIONS_WORD: Final = "instructions"
+KINDS: Final = {
+    "capabilities": Subject.CAPABILITIES,
+    "instructions": Subject.INSTRUCTIONS,
+    "prompts": Subject.PROMPT,
+    "resources": Subject.RESOURCE,
+    "templates": Subject.TEMPLATE,
+}
+"""What a line can leave out as a whole, by its word; tools are what a lock is for."""
 
 MAX_INDEX_DIGITS: Final = 9
 """No list of ours is longer."""
@@ -47,22 +57,19 @@ class IgnoreError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """One line: globs, no tool for the instructions, and the steps of the pointer, none for all of it."""
+    """One line: globs, None for whatever name, and the steps of the pointer, none for all of it."""
 
     server: str
-    tool: str | None
+    subject: Subject
+    name: str | None = None
     place: tuple[str, ...] = ()
 
     def covers(self, server: str, document: Document) -> bool:
         """Whether the line is about this document of this server."""
-        if not fnmatchcase(server, self.server):
+        subject, name = document.key
+        if subject is not self.subject or not fnmatchcase(server, self.server):
             return False
-        match document.key.subject:
-            case Subject.TOOL:
-                return self.tool is not None and fnmatchcase(document.key.name, self.tool)
-            case Subject.INSTRUCTIONS:
-                return self.tool is None
-        return False
+        return self.name is None or fnmatchcase(name, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +115,24 @@ class Ignores:
 def _line(number: int, line: str) -> Ignore:
     what, *rest = line.split(None, 1)
     place = rest[0] if rest else ""
-    server, is_tool, tool = what.partition("/")
-    if not is_tool and place == INSTRUCTIONS_WORD and server:
-        return Ignore(server, None)
-    if not server or not tool or not place.startswith("/"):
+    server, parted, name = what.partition("/")
+    subject: Subject | None = Subject.TOOL
+    if not parted:
+        kind, parted, place = place.partition("/")
+        subject = KINDS.get(kind)
+        if subject is not None and server and not parted:
+            return Ignore(server, subject)
+        name, *rest = place.split(None, 1) or [""]
+        place = rest[0] if rest else ""
+    if subject is None or not server or not name or not place.startswith("/"):
         raise IgnoreError(
             f"line {number}: write SERVER/TOOL and a JSON pointer, such as time/now /description, "
-            "or SERVER instructions"
+            f"SERVER prompts/NAME and a pointer, or SERVER and one of {', '.join(KINDS)}"
         )
     steps = place.split("/")[1:]
     if any(step.replace("~0", "").replace("~1", "").count("~") for step in steps):
         raise IgnoreError(f"line {number}: in a JSON pointer ~ is written ~0, and / within a name ~1")
-    return Ignore(server, tool, tuple(step.replace("~1", "/").replace("~0", "~") for step in steps))
+    return Ignore(server, subject, name, tuple(step.replace("~1", "/").replace("~0", "~") for step in steps))
 
 
 def _remove(value: object, place: Sequence[str]) -> None:

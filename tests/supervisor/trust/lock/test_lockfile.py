@@ -26,7 +26,7 @@ from support.ledger.histories import (
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
-from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
+from quarterdeck.trust.judge.documents import Document, capabilities_document, hash_of, instructions_document
 from quarterdeck.trust.judge.overview import survey
 from quarterdeck.trust.lock.ignores import IGNORED, Ignores
 from quarterdeck.trust.lock.lockfile import (
@@ -73,7 +73,7 @@ def test_a_lock_looks_as_documented_and_sorted() -> None:
     text = render(LOCK)
     assert text.endswith("}\n")
     assert json.loads(text) == {
-        "version": 1,
+        "version": 2,
         "ledger": {"count": 42, "hash": "ab" * 32},
         "servers": {
             "fs": {"instructions": instructions_document("").hash, "tools": {"read": tool("read").hash}},
@@ -197,7 +197,7 @@ def edited(change: Callable[[Any], object]) -> str:
         ("{}", "'version' is missing"),
         ("[" * 100_000, "nested deeper"),
         ("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> theirs\n", "merge conflict"),
-        (edited(lambda lock: lock.update(version=2)), "its version is 2"),
+        (edited(lambda lock: lock.update(version=3)), "its version is 3"),
         (edited(lambda lock: lock.update(version=True)), "its version is true"),
         (edited(lambda lock: lock.update(server={})), "'server' is not known: did you mean 'servers'?"),
         (edited(lambda lock: lock.pop("ledger")), "'ledger' is missing"),
@@ -283,23 +283,23 @@ def test_what_is_approved_and_offered_is_locked() -> None:
 def test_what_is_held_is_locked_as_it_was_approved() -> None:
     """A rug pull would go into version control as if somebody had wanted it."""
     made = draft(*FIRST, seen(EVIL))
-    assert made.lock.servers["time"].tools == {"now": NOW.hash, "zone": ZONE.hash}
+    assert made.lock.servers["time"].forms_of(Subject.TOOL) == {"now": NOW.hash, "zone": ZONE.hash}
     assert made.partial == ("time",)
 
 
 def test_what_is_new_blocked_or_gone_is_not_locked() -> None:
     """A lock would admit what a person kept out; or fail on what is not there any more."""
     made = draft(*FIRST[:2], seen(NOW), *FIRST[4:], blocked(ZONE))
-    assert made.lock.servers["time"].tools == {}
+    assert made.lock.servers["time"].forms_of(Subject.TOOL) == {}
     assert made.partial == ("time",)
     made = draft(*FIRST, gone(ZONE))
-    assert made.lock.servers["time"].tools == {"now": NOW.hash}
+    assert made.lock.servers["time"].forms_of(Subject.TOOL) == {"now": NOW.hash}
     assert made.partial == ()
 
 
 def test_what_is_ignored_is_left_out_of_the_forms() -> None:
     """The lock of one machine would fail on the next."""
-    tools = draft(*FIRST, ignores="time/now /description").lock.servers["time"].tools
+    tools = draft(*FIRST, ignores="time/now /description").lock.servers["time"].forms_of(Subject.TOOL)
     assert tools["now"] != NOW.hash
     assert tools["zone"] == ZONE.hash
 
@@ -333,3 +333,34 @@ def test_what_a_server_lists_is_held_against_a_lock() -> None:
     assert drift(lock, {"time": listed_documents("Ask me for the time.", [NOW.body, ZONE.body])}) == ()
     documents = listed_documents("", [b'{"description": "no name"}', b"[]", b"\xff", NOW.body])
     assert documents == (instructions_document(""), NOW)
+
+
+PROMPT = Document(ItemKey(Subject.PROMPT, "plan"), hash_of(b'{"name":"plan"}'), b'{"name":"plan"}')
+SAID = capabilities_document(b'{"tools":{},"prompts":{}}')
+
+
+def test_prompts_and_capabilities_are_locked_and_read_again() -> None:
+    """A prompt could change under a lock."""
+    lock = lock_of({"time": (*TIME, SAID, PROMPT)}, Ignores(), HEAD)
+    assert parse_lock(render(lock)) == lock
+    assert lock.for_server("time").admits(PROMPT)
+    other = Document(PROMPT.key, "0" * 64, b"{}")
+    assert not lock.for_server("time").admits(other)
+    assert [(each.key, each.what) for each in drift(lock, {"time": (*TIME, SAID, other)})] == [(PROMPT.key, "changed")]
+
+
+def test_a_lock_of_an_older_version_stays_valid_for_what_it_names() -> None:
+    """After an update each locked deck would end; or offer what nobody locked."""
+    text = render(lock_of({"time": TIME}, Ignores(), HEAD)).replace('"version": 2', '"version": 1')
+    old = parse_lock(text)
+    assert drift(old, {"time": (*TIME, SAID, PROMPT)}) == ()
+    assert all(old.for_server("time").admits(document) for document in TIME)
+    assert not old.for_server("time").admits(PROMPT)
+
+
+def test_a_kind_that_is_ignored_is_left_out_of_the_lock_and_admitted() -> None:
+    """A server that lists data as prompts could not be locked."""
+    lock = lock_of({"time": (*TIME, SAID, PROMPT)}, Ignores.parse("time prompts"), HEAD)
+    assert PROMPT.key not in lock.servers["time"].forms
+    assert lock.for_server("time").admits(PROMPT)
+    assert drift(lock, {"time": (*TIME, SAID)}) == ()

@@ -10,7 +10,6 @@ from quarterdeck.trust.scan.tool_names import (
     NameIndex,
     NameOwner,
     is_telling,
-    may_mention,
     mixes_scripts,
     names_around,
     names_by_server,
@@ -134,21 +133,6 @@ def test_a_server_is_no_neighbour_of_itself() -> None:
     assert known.mistaken_for("send_emai1") == NameOwner("send_email", "another tool of the same server")
 
 
-@pytest.mark.parametrize(
-    ("document", "is_there"),
-    [
-        (b'{"description":"Call Send_Email first."}', True),
-        (b'{"description":"call send\\u005femail"}', True),
-        ('{"description":"é: mcp__mail__send_email"}'.encode(), True),
-        ('{"description":"é: sendet E-Mails \\u00e9"}'.encode(), False),
-        (b'{"description":"sends"}', False),
-    ],
-)
-def test_a_document_that_may_name_a_tool_is_told_from_others(document: bytes, is_there: bool) -> None:
-    """A lie about a tool that came later would not be looked for; or every list be scanned at each change of one."""
-    assert may_mention(document, ["send_email", "other_tool"]) is is_there
-
-
 def test_among_many_servers_of_one_name_each_has_a_neighbour() -> None:
     """A third server's tool would not be told apart from those of the first two."""
     index = NameIndex({server: ["send_email"] for server in ("a", "b", "c", "d")})
@@ -158,3 +142,24 @@ def test_among_many_servers_of_one_name_each_has_a_neighbour() -> None:
         assert [name for name, *_ in around.mentions("call send_email, or b__send_email")] == (
             ["send_email"] if server == "b" else ["send_email", "b__send_email"]
         )
+
+
+def test_an_index_that_was_changed_says_what_a_new_one_would() -> None:
+    """A tool that is gone would be warned of for ever, or a neighbour's with it that is still there."""
+    names = {"a": ["send_email", "Send-Email"], "b": ["send_email"], "c": ["other_tool"]}
+    index = NameIndex({**names, "d": ["send_email", "once_more"]})
+    index.put("d", ())
+    index.put("a", ["send_email"])
+    index.put("a", names["a"])
+    fresh = NameIndex(names)
+    said = "send_email, once_more, d__once_more, a__send_email, c_other_tool"
+    for server in ("a", "b", "c", "e"):
+        changed, new = (each.around(server, own=["send_emai1", "оnce_more"]) for each in (index, fresh))
+        assert list(changed.mentions(said)) == list(new.mentions(said))
+        assert (changed.mistaken_for("send_emai1") is None) is (new.mistaken_for("send_emai1") is None)
+        assert changed.mistaken_for("оnce_more") is None
+    assert index.version > fresh.version
+    index.put("a", ())
+    index.put("b", ())
+    index.put("c", ())
+    assert [*index._owners, *index._qualified, *index._plain, *index._names] == []

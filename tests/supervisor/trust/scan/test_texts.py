@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.trust.scan.rules import MAX_TEXT_CHARS, MAX_TEXTS, MAX_TOTAL_CHARS, texts_of
+from quarterdeck.trust.scan.texts import MAX_TEXT_CHARS, MAX_TEXTS, MAX_TOTAL_CHARS, texts_of
 
 
 def places(document: object) -> dict[tuple[str | int, ...], str]:

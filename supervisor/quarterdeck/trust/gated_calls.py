@@ -1,0 +1,184 @@
+"""Calls and requests behind a server's gate, from their asking to their end: they wait for a turn, and a server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.offers import RawRequest
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
+
+from .judge.questions import judge_input_required
+from .judge.requests import Wish
+from .questions import JudgedAnswerer
+
+if TYPE_CHECKING:
+    from .gate import GatedEndpoint
+
+T = TypeVar("T", RawCall, RawRequest)
+
+_INPUT_REQUIRED: Final = "input_required"
+"""What the result of a server of 2026-07-28 is called that asks its caller."""
+
+
+class GatedCall:
+    """A call from its asking to its end.
+
+    Attributes:
+        tool: the server's own name for it.
+        client: who asked.
+        queue: the one that it is in.
+        asked_at: monotonic, seconds.
+        began: when an endpoint took it; None before that and once it has been noted.
+    """
+
+    __slots__ = ("_call", "_deliver", "_gate", "_pending", "asked_at", "began", "client", "queue", "tool")
+
+    def __init__(self, gate: "GatedEndpoint", queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
+        self._gate = gate
+        self._call = _judged(call, gate)
+        self._deliver = deliver
+        self._pending: PendingCall | None = None
+        self.tool = call.tool
+        self.client = call.client.name
+        self.queue = queue
+        self.asked_at = monotonic()
+        self.began: float | None = None
+
+    @property
+    def caller(self) -> Client:
+        """Who asked, in which session."""
+        return self._call.client
+
+    @property
+    def left_s(self) -> float | None:
+        """How long its caller still wishes to wait; None for no wish."""
+        wish_s = self._call.timeout_s
+        return None if wish_s is None else wish_s - (monotonic() - self.asked_at)
+
+    def due(self) -> RawCall:
+        """The call for an endpoint, whose deadline counts from now."""
+        left_s = self.left_s
+        return self._call if left_s is None else msgspec.structs.replace(self._call, timeout_s=left_s)
+
+    def start(self) -> None:
+        """See `QueuedCall`."""
+        self._pending = self._gate.start(self)
+
+    def fail(self, fault: ProtocolFault) -> None:
+        """See `QueuedCall`."""
+        self.settle(fault)
+
+    def settle(self, end: CallEnd) -> None:
+        """It has ended.  Its caller is told first: what is booked is booked while the caller works."""
+        try:
+            self.tell(end)
+        finally:
+            self._gate.ended(self, end)
+
+    def find(self) -> ServerEndpointImpl | ProtocolFault | None:
+        """Where it may be made at this moment, or why not; None while that is not known yet, but will be."""
+        return self._gate.find(self.tool)
+
+    def begin_on(self, endpoint: ServerEndpointImpl) -> PendingCall | None:
+        """Begin it on this endpoint; None where that offers no such tool."""
+        return endpoint.begin(self.due(), self.settle)
+
+    def tell(self, end: CallEnd) -> None:
+        """Deliver its end."""
+        if isinstance(end, WireResult) and end.result_type == _INPUT_REQUIRED:
+            end = self._asking(end)
+        self._deliver(self._gate.with_words(end) if isinstance(end, ProtocolFault) else end)
+
+    def _asking(self, end: WireResult) -> CallEnd:
+        """A result that asks its caller, as far as the server may."""
+        body = judge_input_required(self._gate.config.id, end.body, self._gate.config.ask)
+        if isinstance(body, ProtocolFault):
+            return body
+        return replace(end, body=body, members=None)
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """See `PendingCall`."""
+        self._gate.ended(self, None)
+        return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
+
+
+class GatedRequest(GatedCall):
+    """A request for what a server has beside plain calls, likewise; `tool` is what the table of calls has of it.
+
+    Attributes:
+        wish: what it is for.
+    """
+
+    __slots__ = ("_is_subscription", "_request", "wish")
+
+    def __init__(
+        self,
+        gate: "GatedEndpoint",
+        queue: CallQueue,
+        request: RawRequest,
+        wish: Wish,
+        deliver: Deliver,
+        *,
+        noted: str,
+        is_subscription: bool,
+    ) -> None:
+        super().__init__(gate, queue, RawCall(noted, b"", timeout_s=request.timeout_s, client=request.client), deliver)
+        self.wish = wish
+        self._request = _judged(request, gate)
+        self._is_subscription = is_subscription
+
+    def find(self) -> ServerEndpointImpl | ProtocolFault | None:
+        """See `GatedCall`."""
+        return self._gate.find_for(self.wish)
+
+    def begin_on(self, endpoint: ServerEndpointImpl) -> PendingCall:
+        """See `GatedCall`."""
+        left_s = self.left_s
+        due = self._request if left_s is None else msgspec.structs.replace(self._request, timeout_s=left_s)
+        return (endpoint.subscribe if self._is_subscription else endpoint.forward)(due, self.settle)
+
+
+def _judged(request: T, gate: "GatedEndpoint") -> T:
+    """The same, whose answerer answers what its server may ask."""
+    if request.answerer is None:
+        return request
+    return msgspec.structs.replace(request, answerer=JudgedAnswerer(request.answerer, gate.config.ask))
+
+
+class WaitingCall:
+    """A call whose server is being started: it waits in a task of its own, and then begins as any other."""
+
+    __slots__ = ("_call", "_pending", "_start", "_waiting")
+
+    def __init__(
+        self,
+        find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
+        start: Callable[[ServerEndpointImpl], PendingCall],
+        call: GatedCall,
+    ) -> None:
+        self._start = start
+        self._call = call
+        self._pending: PendingCall | None = None
+        # Held by this, and this by whoever began the call; the wait has an end in any case.
+        self._waiting = asyncio.get_running_loop().create_task(self._wait(find))
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """See `PendingCall`."""
+        if self._pending is not None:
+            return self._pending.cancel(reason)
+        self._waiting.cancel()
+        return Delivery.NOT_SENT
+
+    async def _wait(self, find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]]) -> None:
+        found = await find()
+        if isinstance(found, ProtocolFault):
+            self._call.settle(found)
+        else:
+            self._pending = self._start(found)

@@ -1,0 +1,43 @@
+"""Answer what a server asks in a client's name as far as its row lets it ask; `judge.questions` says how far."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from quarterdeck_protocol.configs import AskMode
+from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
+
+from .judge.questions import Declined, judge_question
+
+NOTHING_CAN_BE_ASKED = b"{}"
+
+_log = logging.getLogger("quarterdeck.trust")
+
+
+class JudgedAnswerer(Answerer):
+    """The answerer of one request, behind what its server may ask."""
+
+    __slots__ = ("_answerer", "_mode")
+
+    def __init__(self, answerer: Answerer, mode: AskMode) -> None:
+        self._answerer = answerer
+        self._mode = mode
+
+    @property
+    def capabilities(self) -> bytes:
+        """See `Answerer`; nothing for a server that may not ask."""
+        return NOTHING_CAN_BE_ASKED if self._mode is AskMode.DENY else self._answerer.capabilities
+
+    @property
+    def bridges(self) -> bool:
+        """See `Answerer`."""
+        return self._answerer.bridges
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """See `Answerer`; what may not be asked is answered here."""
+        judged = judge_question(question, self._mode)
+        if not isinstance(judged, Declined):
+            return self._answerer.ask(judged, answer)
+        if judged.warning:
+            _log.warning("%s", judged.warning)
+        return asyncio.get_running_loop().call_soon(answer, judged.end).cancel

@@ -1,0 +1,270 @@
+"""Calls before a server that is not ready: what is waited for, for how long, and what comes of it."""
+
+import asyncio
+
+import anyio
+import pytest
+from msgspec.structs import replace
+from support.fleet.memory_fleet import call_result
+from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
+from support.waiting import PATIENCE_S, turns
+
+from quarterdeck.tools.bridge import LiveBox
+from quarterdeck.trust import gate as module
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.contract import EndpointPhase
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
+
+pytestmark = pytest.mark.anyio
+
+
+async def started_again(at: Bench, endpoint: ToldEndpoint) -> Bench:
+    """The next process, whose server has not connected yet."""
+    endpoint.phase = EndpointPhase.CONNECTING
+    later = Bench(MemoryRecorder(at.recorder.book, at.recorder.documents))
+    later.approvals.start()
+    await later.approvals.set_rows([row(endpoint.config)])
+    later.replaces(endpoint)
+    return later
+
+
+def becomes(at: Bench, endpoint: ToldEndpoint, phase: EndpointPhase) -> None:
+    endpoint.phase = phase
+    at.fleet.tell()
+
+
+async def test_a_call_of_what_was_offered_at_the_start_waits_for_its_server() -> None:
+    """The first calls after each start would fail."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
+    endpoint = ToldEndpoint(stdio(), a="one")
+    at = await started_again(before, endpoint)
+    assert at.offered() == [("a", "one")]
+    assert not at.can_call("a")
+    calling = asyncio.create_task(at.run("fs__a"))
+    await turns()
+    assert not calling.done()
+    becomes(at, endpoint, EndpointPhase.READY)
+    assert await calling == ("a {}", False)
+    await at.approvals.close()
+
+
+async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_refused() -> None:
+    """The start would be the moment for a rug pull: everything is offered before the server is asked."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
+    endpoint = ToldEndpoint(stdio(), a="evil")
+    called: list[str] = []
+
+    async def answer(tool: str, _: object) -> object:
+        called.append(tool)
+        return call_result({"content": []})
+
+    endpoint.answer = answer  # type: ignore[assignment]
+    at = await started_again(before, endpoint)
+    calling = asyncio.create_task(at.run("fs__a"))
+    await turns()
+    becomes(at, endpoint, EndpointPhase.READY)
+    output, is_error = await calling
+    assert is_error
+    assert "quarterdeck trust approve fs a" in str(output)
+    assert called == []
+    await at.approvals.close()
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+async def test_the_wait_ends_when_the_server_fails_or_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    """A client would hang on a server that never comes."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
+    endpoint = ToldEndpoint(stdio(), a="one")
+    at = await started_again(before, endpoint)
+    if is_slow:
+        monkeypatch.setattr(module, "WAIT_S", 0.0)
+    calling = asyncio.create_task(at.run("fs__a"))
+    await turns()
+    if not is_slow:
+        becomes(at, endpoint, EndpointPhase.FAULTED)
+        assert at.offered() == []
+    with anyio.fail_after(PATIENCE_S):
+        output, is_error = await calling
+    assert is_error
+    assert "fs is connecting" in str(output) if is_slow else "fs is faulted" in str(output)
+    await at.approvals.close()
+
+
+async def test_a_call_while_a_list_is_judged_waits_for_the_verdict() -> None:
+    """A tool that was just approved would be refused once more, or a held one be called in between."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.recorder.may_write.clear()
+        at.replaces(ToldEndpoint(stdio(), a="evil"))
+        await at.until(lambda: at.recorder.writing > 0)
+        calling = asyncio.create_task(at.run("fs__a"))
+        await turns()
+        assert not calling.done()
+        assert not at.can_call("a")
+        at.recorder.may_write.set()
+        output, is_error = await calling
+        assert is_error
+        assert "is held" in str(output)
+
+
+async def test_a_call_while_a_server_that_died_lists_anew_waits_for_its_list() -> None:
+    """It is ready, and whoever saw that would be told that there is no such tool."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        again = ToldEndpoint(stdio(), a="one")
+        again.has_listed = False
+        again.offer()
+        at.fleet.coming.add("fs")
+        at.replaces(again)
+        assert at.offered() == [("a", "one")]
+        calling = asyncio.create_task(at.run("fs__a"))
+        await turns()
+        assert not calling.done()
+        again.has_listed = True
+        again.lists(a="one")
+        at.fleet.coming.clear()
+        at.fleet.tell()
+        assert await calling == ("a {}", False)
+
+
+async def test_while_a_server_restarts_its_tools_stay_and_a_call_waits_for_it() -> None:
+    """Every crash would empty the clients' lists, and refuse all calls of the seconds that a restart takes."""
+    async with bench() as at:
+        dead = ToldEndpoint(stdio(), a="one")
+        await at.runs(dead)
+        at.fleet.coming.add("fs")
+        becomes(at, dead, EndpointPhase.FAULTED)
+        assert at.offered() == [("a", "one")]
+        calling = asyncio.create_task(at.run("fs__a"))
+        await turns()
+        assert not calling.done()
+        again = ToldEndpoint(stdio(), a="one")
+        again.phase = EndpointPhase.CONNECTING
+        at.replaces(again)
+        await turns()
+        assert not calling.done()
+        at.fleet.coming.clear()
+        becomes(at, again, EndpointPhase.READY)
+        assert await calling == ("a {}", False)
+        assert dead.begun == []
+
+
+async def test_a_call_waits_on_when_its_server_dies_again_while_its_list_is_judged() -> None:
+    """It would be told that the server offers no such tool, although it is approved and will be there in a moment."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.recorder.may_write.clear()
+        second = ToldEndpoint(stdio(), a="one", b="new")
+        at.replaces(second)
+        await at.until(lambda: at.recorder.writing > 0)
+        calling = asyncio.create_task(at.run("fs__a"))
+        await turns()
+        at.fleet.coming.add("fs")
+        becomes(at, second, EndpointPhase.FAULTED)
+        at.recorder.may_write.set()
+        await at.judged()
+        await turns()
+        assert not calling.done()
+        at.fleet.coming.clear()
+        at.replaces(ToldEndpoint(stdio(), a="one"))
+        assert await calling == ("a {}", False)
+
+
+@pytest.mark.parametrize("name", ["held", "blocked", "gone"])
+async def test_what_was_not_there_before_a_restart_is_not_waited_for(name: str) -> None:
+    """A call of what is held or withdrawn would hang for ten seconds, and a restart be a way around a decision."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one", blocked="x", gone="y")
+        await at.runs(endpoint)
+        await at.approvals.decide([Decision(str(FILE), "fs", tool_key("blocked"))])
+        await at.lists(a="one", blocked="x", held="new")
+        at.fleet.coming.add("fs")
+        becomes(at, endpoint, EndpointPhase.FAULTED)
+        assert at.offered() == [("a", "one")]
+        with anyio.fail_after(PATIENCE_S):
+            output, is_error = await at.run(f"fs__{name}")
+        assert is_error
+        assert "is connecting" not in str(output)
+
+
+async def test_a_name_that_a_server_never_had_is_no_tool_while_it_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistyped name would hang for ten seconds, and be told that the server is not ready."""
+    monkeypatch.setattr(module, "WAIT_S", 0.05)
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        await at.runs(endpoint)
+        at.fleet.coming.add("fs")
+        becomes(at, endpoint, EndpointPhase.FAULTED)
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        with pytest.raises(ProtocolFault, match="offers no tool 'never'") as caught:
+            await gate.call("never", b"{}")
+        assert caught.value.code == "unknown_tool"
+
+
+@pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CLOSED])
+async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(phase: EndpointPhase) -> None:
+    """Each call of a server in a crash loop would hang for ten seconds."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        await at.runs(endpoint)
+        becomes(at, endpoint, phase)
+        assert at.offered() == []
+        with anyio.fail_after(PATIENCE_S):
+            output, is_error = await at.run("fs__a")
+        assert is_error
+        assert f"fs is {phase}" in str(output)
+        assert f"quarterdeck restart fs -c {FILE} tries again" in str(output)
+        told: list[CallEnd] = []
+        LiveBox(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
+        await at.until(lambda: bool(told))
+        assert isinstance(told[0], ProtocolFault)
+        assert f"quarterdeck restart fs -c {FILE} tries again" in str(told[0].remedy)
+
+
+async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline() -> None:
+    """A trace would end where a server happens to start, and a person would see no progress."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.fleet.coming.add("fs")
+        becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
+        told: list[CallEnd] = []
+        notes: list[ProgressNote] = []
+        call = RawCall("fs__a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)
+        LiveBox(at.gate).begin(call, told.append)
+        await turns()
+        assert told == []
+        at.fleet.coming.clear()
+        again = ToldEndpoint(stdio(), a="one")
+        at.replaces(again)
+        await at.until(lambda: bool(told))
+        assert isinstance(told[0], WireResult)
+        (begun,) = again.begun
+        assert begun.timeout_s is not None
+        assert 5.0 - PATIENCE_S < begun.timeout_s < 5.0
+        assert replace(begun, timeout_s=5.0) == RawCall("a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server() -> None:
+    """What a person gave up would be done all the same, a moment later."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.fleet.coming.add("fs")
+        becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
+        told: list[CallEnd] = []
+        call = LiveBox(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
+        assert call is not None
+        await turns()
+        assert call.cancel("enough") is Delivery.NOT_SENT
+        at.fleet.coming.clear()
+        again = ToldEndpoint(stdio(), a="one")
+        at.replaces(again)
+        await at.judged()
+        await turns()
+        assert (again.begun, told) == ([], [])

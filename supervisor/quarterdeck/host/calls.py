@@ -23,6 +23,8 @@ from quarterdeck_protocol.tools import (
     CallEnd,
     CancelToken,
     Client,
+    Deliver,
+    PendingCall,
     ProgressNote,
     RawCall,
     Report,
@@ -32,7 +34,16 @@ from quarterdeck_protocol.tools import (
     WireResult,
 )
 
-from .results import bad_result, fault_result, outcome_bytes, outcome_result, refused_result, text_result, whole_result
+from .results import (
+    bad_result,
+    fault_result,
+    is_for_client,
+    outcome_bytes,
+    outcome_result,
+    refused_result,
+    text_result,
+    whole_result,
+)
 
 PROGRESS_BACKLOG: Final = 64
 """Progress notes that wait for a slow client; more are dropped, the result never is."""
@@ -41,6 +52,9 @@ Tell = Callable[[ProgressNote], Awaitable[None]]
 """Sends one progress note to the client."""
 
 _logger = logging.getLogger(__name__)
+
+BeginCall = Callable[[Report | None, Deliver], PendingCall | None]
+"""Begins a call as a raw one, with what takes its progress and its end."""
 
 GRACE_S: Final = 1.0
 """How long calls under way may still take once serving is told to end; the SDK's client kills what it started 2 s after
@@ -105,6 +119,7 @@ class ClientCall:
         tell: sends progress notes, None when the client wants none.
         client: who the client is.
         hold: keeps a result until it is read, see `refused_result`; None where that is bounded otherwise.
+        begin: begins it as a raw call; None for the box's own way.
     """
 
     id: str
@@ -116,6 +131,7 @@ class ClientCall:
     client: Client = ANONYMOUS
     hold: Callable[[Client, int], str] | None = None
     takes_structures: bool = True
+    begin: BeginCall | None = None
 
 
 async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
@@ -131,7 +147,7 @@ async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None
         return fault_result(refused)
     try:
         async with AsyncExitStack() as stack:
-            on_progress = await _relay(stack, call.tell) if call.tell is not None else None
+            on_progress = await relay_notes(stack, call.tell) if call.tell is not None else None
             if call.name not in box.native_names:
                 result = await _run_raw(box, call, on_progress, drain)
                 if result is not None:
@@ -157,6 +173,8 @@ def alone(error: BaseException) -> BaseException:
 
 def _failure(name: str, error: BaseException) -> dict[str, object]:
     match error:
+        case ProtocolFault() if is_for_client(error):
+            raise error
         case ProtocolFault():
             return fault_result(error)
         case BodyError():
@@ -187,13 +205,19 @@ async def _run_raw(
                 end = refused_result(call.client, len(end.body), call.hold) or end
             if isinstance(end, WireResult):
                 ended.set_result(whole_result(end, is_modern=call.is_modern))
+            elif is_for_client(end):
+                ended.set_exception(end)
             else:
                 ended.set_result(fault_result(end))
         except BodyError as error:
             ended.set_result(fault_result(bad_result(error)))
             raise
 
-    running = box.begin(RawCall(call.name, arguments, call.meta, on_progress=on_progress, client=call.client), deliver)
+    if call.begin is not None:
+        running = call.begin(on_progress, deliver)
+    else:
+        raw = RawCall(call.name, arguments, call.meta, on_progress=on_progress, client=call.client)
+        running = box.begin(raw, deliver)
     if running is None:
         return None
 
@@ -210,7 +234,7 @@ async def _run_raw(
             running.cancel("the client cancelled the call")
 
 
-async def _relay(stack: AsyncExitStack, tell: Tell) -> Report:
+async def relay_notes(stack: AsyncExitStack, tell: Tell) -> Report:
     """What takes progress notes from the event loop; those that it took are sent before `stack` is left."""
     send, receive = anyio.create_memory_object_stream[ProgressNote](PROGRESS_BACKLOG)
     tasks = await stack.enter_async_context(anyio.create_task_group())

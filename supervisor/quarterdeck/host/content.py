@@ -4,12 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import compress, starmap
+from operator import is_not
 from typing import Final
 
-from quarterdeck_protocol.tools import CancelToken, ToolDescriptor, ToolSource
+from quarterdeck_protocol.offers import Listing, OfferSource
+from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
 
+from .asks.parked import Parking
 from .decks import Decks
+from .offer_catalog import OfferCatalog
+from .offer_news import LogStreams
 from .publish import Catalog
+from .stdio.early_reply import EVERYTHING, TOOLS_ONLY
 
 DEBOUNCE_S: Final = 0.1
 """After a change was told, those of so long are told together: a fleet that starts changes once per server."""
@@ -26,6 +33,9 @@ class Content:
         settled: awaited before the first list of tools is answered; bounded by its maker.
         instructions: what a client is told when it comes; asked each time.
         decks: the native tools, offered before those of `box`; None for none.
+        offers: what servers have beside tools; None where only tools are shown.
+        logs: the requests that asked for log lines.
+        parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         has_settled: whether `settled` has been awaited.
         catalog: the tools as they are shown.
     """
@@ -39,11 +49,28 @@ class Content:
     decks: Decks | None = None
     on_opened: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None
+    offers: OfferSource | None = None
+    parking: Parking = field(default_factory=Parking)
     has_settled: bool = False
     catalog: Catalog = field(init=False)
+    offer_catalog: OfferCatalog = field(init=False, default_factory=OfferCatalog)
+    logs: LogStreams | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.catalog = Catalog(portable_schemas=self.portable_schemas)
+        self.logs = LogStreams(self.offers) if self.offers is not None else None
+
+    @property
+    def capabilities(self) -> bytes:
+        """What we say we can, as JSON, in either era."""
+        return TOOLS_ONLY if self.offers is None else EVERYTHING
+
+    async def listed(self, listing: Listing, client: Client, closing: CancelToken) -> list[bytes]:
+        """A list of what servers have beside tools as its client is shown it, once the servers have settled."""
+        await self.settle(closing)
+        if self.offers is None:
+            return []
+        return self.offer_catalog.publish(listing, self.offers.listed(listing), client)
 
     def source_of(self, holder: Hashable) -> AbstractAsyncContextManager[ToolSource]:
         """The tools that a client is answered from that has a connection to itself; `holder` is whose deck it has."""
@@ -73,19 +100,29 @@ class Content:
 class KnownTools:
     """What the clients of one server know of its tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_awaited: bool = False) -> None:
+        """Nothing was told; `is_awaited` says whether there is a client that knows an earlier list."""
         self._told: tuple[ToolDescriptor, ...] | None = None
         self._is_doubtful = False
+        self._is_awaited = is_awaited
 
     def listed(self, tools: Sequence[ToolDescriptor]) -> None:
         """A client was shown these: it is to be told when they are others."""
-        self._is_doubtful = self._is_doubtful or not are_same(tools, self._told or ())
+        if self._is_awaited:
+            self._is_doubtful = self._is_doubtful or not are_same(tools, self._told or ())
+        else:
+            self._is_awaited, self._told = True, tuple(tools)
+
+    def awaited(self) -> None:
+        """A client has asked to be told, whether it was shown any or not."""
+        self._is_awaited = True
 
     async def tell_changes(self, box: ToolSource, tell: Callable[[], Awaitable[None]]) -> None:
         """Call `tell` whenever the tools of `box` are others than before; never returns, ends by cancellation.
 
-        The first change is told at once.  What a box tells of may be anything: that it has the same tools again is
-        no news.
+        Nothing is told before a client was shown a list, or has asked to be told: while a fleet starts there would be
+        a change per server.  The first change is told at once.  What a box tells of may be anything: that it has the
+        same tools again is no news.
         """
         changed = asyncio.Event()
         unwatch = box.watch(changed.set)
@@ -98,22 +135,23 @@ class KnownTools:
                 await changed.wait()
                 changed.clear()
                 present = tuple(box.descriptors())
-                if are_same(present, self._told) and not self._is_doubtful:
-                    continue
+                is_news = self._is_doubtful or not are_same(present, self._told)
                 self._told, self._is_doubtful = present, False
-                await tell()
-                await asyncio.sleep(DEBOUNCE_S)
+                if is_news and self._is_awaited:
+                    await tell()
+                    await asyncio.sleep(DEBOUNCE_S)
         finally:
             unwatch()
 
 
 def are_same(tools: Sequence[ToolDescriptor], others: Sequence[ToolDescriptor]) -> bool:
     """Whether a client is shown the same of both."""
-    return len(tools) == len(others) and all(map(_is_same, tools, others))
+    if tools is others or len(tools) != len(others):
+        return tools is others
+    # Of one server's change nearly all are the very same: among thousands that is seen at once.
+    return all(starmap(_is_same, compress(zip(tools, others, strict=True), map(is_not, tools, others))))
 
 
 def _is_same(tool: ToolDescriptor, other: ToolDescriptor) -> bool:
     # As bytes: to compare schemas that a server wrote takes time, and recursion, of its choosing.
-    return tool is other or (
-        tool.definition is not None and (tool.name, tool.definition) == (other.name, other.definition)
-    )
+    return tool.definition is not None and (tool.name, tool.definition) == (other.name, other.definition)

@@ -12,14 +12,15 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import mcp_types as types
 import msgspec
 from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
@@ -28,14 +29,18 @@ from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
-from quarterdeck_protocol.tools import ANONYMOUS, Client, ProgressNote, ToolDescriptor, ToolSource
+from quarterdeck_protocol.offers import Listing
+from quarterdeck_protocol.offers import RawRequest as OfferRequest
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource
 
-from .calls import ClientCall, Drain, Tell, run_call
+from .calls import ClientCall, Drain, run_call
 from .content import Content, KnownTools
 from .in_flight import InFlight
+from .offer_handlers import WHOLE, OfferHandlers, end_of, error_for
 from .publish import knows_structures, mirroring_names
 from .results import fault_result, under_envelope
+from .sdk_requests import Context, ResultSlot, is_modern, log_lines_told, raw_meta, raw_request, reach_of, teller
+from .session_news import SessionNews
 
 TELL_S: Final = 5.0
 """How long one client that does not read may hold its notification."""
@@ -49,9 +54,9 @@ class Sessions:
         self._known = known
         self.greets_with_change = False
         """Whether a client is told of a change as soon as its handshake is complete: it knows an earlier list."""
-        self._bus = InMemorySubscriptionBus()
-        self.listen: Final = ListenHandler(self._bus)
-        """Serves `subscriptions/listen`."""
+        self.bus: Final = InMemorySubscriptionBus()
+        self.listen: Final = ListenHandler(self.bus)
+        """Serves `subscriptions/listen`; resources that it names are subscribed by `McpServer`."""
 
     def admit(self, session: ServerSession) -> None:
         """Count a legacy session whose handshake is complete, until its connection ends."""
@@ -64,12 +69,16 @@ class Sessions:
         """A client was shown these: it is to be told when they are others."""
         self._known.listed(tools)
 
+    def awaited(self) -> None:
+        """A client listens to changes: it is to be told of them, whether it was shown any tools or not."""
+        self._known.awaited()
+
     async def tell_changes(self, box: ToolSource) -> None:
         """Tell every client whenever the tools of `box` are others than before; see `KnownTools`."""
         await self._known.tell_changes(box, self._tell)
 
     async def _tell(self) -> None:
-        await self._bus.publish(ToolsListChanged())
+        await self.bus.publish(ToolsListChanged())
         async with anyio.create_task_group() as tasks:
             for session in list(self._legacy.values()):
                 tasks.start_soon(_tell_one, session)
@@ -86,23 +95,23 @@ async def _tell_one(session: ServerSession) -> None:
         await session.send_tool_list_changed()
 
 
-@dataclass(slots=True)
-class ResultSlot:
-    """Where a handler leaves the whole result for the middleware that asked it."""
-
-    whole: dict[str, object] | None = None
-    listed: Sequence[ToolDescriptor] | None = None
-    """What a list shows, where every client of its version is shown the same."""
-
-
 MAX_CALLS_EACH: Final = 512
 """Of one client under way over HTTP, read or not; each is a task and some 90 KiB."""
 
 MAX_CALLS: Final = 2048
 """Of all clients, before shares count."""
 
+MAX_LISTENED: Final = 200
+"""Resources that one stream of changes may name."""
+
+SUBSCRIBE_S: Final = 10.0
+"""How long servers may take to subscribe what a stream names, before it is acknowledged all the same."""
+
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 """What a client says first, and is told the instructions in answer to."""
+
+_WHOLE: Final = WHOLE | {"tools/list", "tools/call"}
+"""What a server said to these is put under the SDK's envelope past its models."""
 
 _HAS_DECK: Final = "quarterdeck/deck"
 """Key of a connection's state: its deck is ended when it ends."""
@@ -124,8 +133,6 @@ CLIENT: Final = "quarterdeck.client"
 
 HOLD: Final = "quarterdeck.hold"
 """In the state of an HTTP request's scope: keeps a result for its client, see `refused_result`."""
-
-Context = ServerRequestContext[ResultSlot, Any]
 
 
 class McpServer(Server[ResultSlot]):
@@ -160,6 +167,11 @@ class McpServer(Server[ResultSlot]):
             content.on_opened(client.key)
         self.on_opened: OnOpened = lambda *_: None
         """Told of each legacy session when it opens."""
+        self.on_level: Callable[[str], None] = lambda _: None
+        """Of a server with one client: told from which level on that wants log lines."""
+        self.on_listed: Callable[[Listing], None] = lambda _: None
+        """Of a server with one client: told of each list but the tools' that it is given."""
+        self._news = SessionNews(content.offers, self.sessions.bus) if content.offers is not None else None
         self._lists: dict[str, tuple[Sequence[ToolDescriptor], bytes]] = {}
         self._mirroring: tuple[Sequence[ToolDescriptor], frozenset[str]] = ((), frozenset())
         can_change = content.box.can_change
@@ -170,9 +182,21 @@ class McpServer(Server[ResultSlot]):
             get_tool_input_schema=self._header_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_subscriptions_listen=self.sessions.listen if can_change else None,
+            on_subscriptions_listen=self._listen if can_change or content.offers is not None else None,
         )
         self._initialization = NotificationOptions(tools_changed=can_change)
+        if content.offers is not None:
+            self._initialization = NotificationOptions(
+                prompts_changed=True, resources_changed=True, tools_changed=can_change
+            )
+            OfferHandlers(
+                content,
+                content.offers,
+                self.drain,
+                self._client_of,
+                on_level=self._note_level,
+                on_listed=self._note_list,
+            ).register(self)
         # The SDK's own first middleware makes spans for an exporter that we do not have.
         self.middleware[:] = [self._pass_whole]
 
@@ -188,9 +212,12 @@ class McpServer(Server[ResultSlot]):
         )
 
     async def tell_changes(self) -> None:
-        """Tell its clients of every change of the box; returns at once for a static one."""
-        if self._content.box.can_change:
-            await self.sessions.tell_changes(self._content.box)
+        """Tell its clients of every change, and of what servers say; returns at once where there is none."""
+        async with anyio.create_task_group() as tasks:
+            if self._content.box.can_change:
+                tasks.start_soon(self.sessions.tell_changes, self._content.box)
+            if self._news is not None:
+                tasks.start_soon(self._news.tell)
 
     def leave(self) -> None:
         """End what its one client has here, in the background."""
@@ -232,7 +259,7 @@ class McpServer(Server[ResultSlot]):
         return result
 
     async def _result(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        if ctx.method in ("tools/list", "tools/call") and ctx.request_id is not None:
+        if ctx.method in _WHOLE and ctx.request_id is not None:
             answer = ResultSlot()
             skeleton = await call_next(replace(ctx, lifespan_context=answer))
             if answer.whole is None or not isinstance(skeleton, dict):
@@ -248,6 +275,8 @@ class McpServer(Server[ResultSlot]):
         is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
         if ctx.method == "notifications/initialized" and is_legacy:
             self.sessions.admit(ctx.session)
+            if self._news is not None and not self._is_alone:  # one client over lines is told by its connection
+                self._news.admit(connection_of(ctx.session), ctx.session, self._client_of(ctx))
             if self.sessions.greets_with_change:
                 await _tell_one(ctx.session)
         return result
@@ -267,15 +296,15 @@ class McpServer(Server[ResultSlot]):
         return types.ListToolsResult(tools=[])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        meta = _raw_meta(context)
+        client = self._client_of(context)
+        reach = reach_of(self._content, client, context)
         call = ClientCall(
             id=str(context.request_id),
             name=params.name,
-            is_modern=context.protocol_version in MODERN_PROTOCOL_VERSIONS,
+            is_modern=is_modern(context),
             arguments=params.arguments or {},
-            meta=_own_meta(meta),
-            tell=_teller(context) if "progressToken" in meta else None,
-            client=self._client_of(context),
+            tell=teller(context),
+            client=client,
             hold=context.request.scope["state"].get(HOLD) if context.request is not None else None,
             takes_structures=knows_structures(context.protocol_version),
         )
@@ -284,13 +313,53 @@ class McpServer(Server[ResultSlot]):
             fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, f"too many calls: {refused}", "busy")
             context.lifespan_context.whole = fault_result(fault)
             return types.CallToolResult(content=[])
+        refusal: ProtocolFault | None = None
         try:
-            async with self._source_for(context) as box:
-                context.lifespan_context.whole = await run_call(box, call, self.drain)
+            async with log_lines_told(self._content, client, context), self._source_for(context) as box:
+                raw = raw_request(context, name=params.name, arguments=call.arguments)
+                begin = partial(replace(reach, box=box).begin, raw)
+                try:
+                    context.lifespan_context.whole = await run_call(box, replace(call, begin=begin), self.drain)
+                except ProtocolFault as error:
+                    refusal = error
         finally:
             if not self._is_alone:
                 self.calls.end(call.client.key)
+        if refusal is not None:
+            raise error_for(refusal, context)
         return types.CallToolResult(content=[])
+
+    async def _listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Serve a stream of changes; while it is open, the resources that it names are subscribed."""
+        offers, uris = self._content.offers, (params.notifications.resource_subscriptions or ())[:MAX_LISTENED]
+        client = self._client_of(context)
+        holder = msgspec.structs.replace(client, key=f"{client.key} {context.request_id}")
+        self.sessions.awaited()
+        if offers is None:
+            return await self.sessions.listen(context, params)
+        try:
+            # Before the stream is acknowledged: what changes from then on is told.
+            with anyio.move_on_after(SUBSCRIBE_S):
+                async with anyio.create_task_group() as tasks:
+                    for uri in uris:
+                        body = msgspec.json.encode({"uri": str(uri)})
+                        asked = OfferRequest("resources/subscribe", body, client=holder)
+                        tasks.start_soon(end_of, partial(offers.subscribe, asked), self.drain)
+            return await self.sessions.listen(context, params)
+        finally:
+            offers.leave(holder)
+
+    def _note_level(self, context: Context, level: str) -> None:
+        self.on_level(level)
+        if self._news is not None:
+            self._news.set_level(connection_of(context.session), level)
+
+    def _note_list(self, context: Context, listing: Listing) -> None:
+        self.on_listed(listing)
+        if self._news is not None:
+            self._news.listed(connection_of(context.session), listing)
 
     def _instructions_for(self, context: Context) -> str:
         """What a client is told that comes; they name servers, so nothing where it may not use all."""
@@ -329,24 +398,5 @@ async def _lifespan(_: Server[ResultSlot]) -> AsyncIterator[ResultSlot]:
 
 def _caller(context: Context) -> str:
     """Who asks, where no connection tells: the client's own word about itself, short."""
-    info = json.dumps(_raw_meta(context).get(CLIENT_INFO_META_KEY), sort_keys=True)
+    info = json.dumps(raw_meta(context).get(CLIENT_INFO_META_KEY), sort_keys=True)
     return hashlib.sha256(info.encode()).hexdigest()
-
-
-def _raw_meta(context: Context) -> Mapping[str, object]:
-    """`_meta` as it came: the typed one is for the SDK."""
-    meta = (context.params or {}).get("_meta")
-    return meta if isinstance(meta, dict) else {}
-
-
-def _own_meta(meta: Mapping[str, object]) -> bytes:
-    """The caller's own part of `_meta`: hop-by-hop keys end here."""
-    own = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ENVELOPE_PREFIX)}
-    return msgspec.json.encode(own) if own else b""
-
-
-def _teller(context: Context) -> Tell:
-    async def tell(note: ProgressNote) -> None:
-        await context.session.report_progress(note.progress, note.total, note.message)
-
-    return tell

@@ -15,6 +15,7 @@ import msgspec
 
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import Client, ToolBox, as_source
 
 from .calls import Drain, alone
@@ -85,6 +86,10 @@ class RunningProviderHost:
     def drain(self) -> Drain:
         """How the calls that its session runs end."""
         return self._server.drain
+
+    def hear(self, on_level: Callable[[str], None], on_listed: Callable[[Listing], None]) -> None:
+        """Be told from which level on the client wants log lines, and which lists but the tools' it is given."""
+        self._server.on_level, self._server.on_listed = on_level, on_listed
 
     def greet_with_change(self) -> None:
         """Tell the client that the tools are others as soon as its handshake is complete."""
@@ -181,6 +186,7 @@ def create_provider_host(
     settled: Callable[[], Awaitable[object]] | None = None,
     instructions: Callable[[], str] = str,
     decks: Decks | None = None,
+    offers: OfferSource | None = None,
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
 ) -> ProviderHostImpl:
@@ -193,6 +199,7 @@ def create_provider_host(
         settled: awaited before the first list of tools is answered; bounded by its maker.
         instructions: what a client is told when it comes; asked each time, an empty text is none.
         decks: over the same box, native tools for each client beside it; closed by their maker.
+        offers: what servers have beside tools; None to show tools alone.
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
     """
@@ -206,6 +213,7 @@ def create_provider_host(
             settled=settled,
             instructions=instructions,
             decks=decks,
+            offers=offers,
             on_opened=on_opened,
             on_ended=on_ended,
         )

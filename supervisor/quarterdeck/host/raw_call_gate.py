@@ -75,7 +75,8 @@ class RawCallGate(Generic[T]):
     def began(self, request: RawRequest, call: T) -> None:
         """A raw call is under way."""
         self._raw[request.key] = call
-        self._journal.began(request.id_json, RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL)
+        kind = RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL
+        self._journal.began(request.id_json, kind if request.method == "tools/call" else RequestKind.OTHER)
 
     def ended(self, key: Key) -> None:
         """A raw call has ended."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from quarterdeck_protocol.mcp.jsonrpc import (
     ENVELOPE_PREFIX,
@@ -27,6 +27,12 @@ _VERSION_KEY: Final = ENVELOPE_PREFIX + "protocolVersion"
 
 Key = int | str
 Envelope = tuple[tuple[str, bytes], ...]
+
+_CAPABILITIES_KEY: Final = ENVELOPE_PREFIX + "clientCapabilities"
+_LOG_LEVEL_KEY: Final = ENVELOPE_PREFIX + "logLevel"
+
+OWNED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+"""The requests that one server answers, which their names or URIs tell."""
 
 LEGACY: Final[Container[Envelope]] = frozenset({()})
 """The envelopes of clients that have none."""
@@ -47,15 +53,32 @@ class UnreadableError(BodyError):
         self.code = code
 
 
+class Resumption(msgspec.Struct, frozen=True, gc=False):
+    """What a request of 2026-07-28 brings that is made again, with answers.
+
+    Attributes:
+        state: its `requestState`, as it came.
+        responses: its `inputResponses`, one JSON object; empty for none.
+    """
+
+    state: str = ""
+    responses: bytes = b""
+
+
 class RawRequest(msgspec.Struct, frozen=True, gc=False):
     """A request that may become a raw call.
 
     Attributes:
         id_json: the request's id as JSON, for the answer.
-        arguments: one JSON object, untouched.
+        name: of the tool; empty for another method.
+        arguments: of the tool, one JSON object, untouched; of another method all its params but `_meta`.
         meta: the caller's own `_meta`, empty for none.
         progress_token: as JSON, empty when no progress is wanted.
         is_modern: whether the answer needs the 2026-07-28 envelope.
+        method: one of `OWNED`.
+        capabilities: what a client of 2026-07-28 says with it that it can be asked; empty for an older one.
+        log_level: from which on it wants log lines; empty for none, and for an older one.
+        resumption: what it brings when it is made again.
     """
 
     key: Key
@@ -65,6 +88,10 @@ class RawRequest(msgspec.Struct, frozen=True, gc=False):
     meta: bytes
     progress_token: bytes
     is_modern: bool
+    method: str = "tools/call"
+    capabilities: bytes = b""
+    log_level: str = ""
+    resumption: Resumption | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +153,18 @@ def read_introduction(message: ClientMessage) -> ClientInfo | None:
         return None
 
 
+class _Able(msgspec.Struct, gc=False):
+    capabilities: Raw = Raw(b"{}")
+
+
+def read_capabilities(message: ClientMessage) -> bytes:
+    """What a client says in `initialize` that it can be asked, one JSON object."""
+    try:
+        return bytes(_able.decode(message.params).capabilities)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return b"{}"
+
+
 def read_call(message: ClientMessage, envelopes: Container[Envelope]) -> RawRequest | None:
     """The call in `message` when it may be a raw one, None for whatever else it is.
 
@@ -133,7 +172,7 @@ def read_call(message: ClientMessage, envelopes: Container[Envelope]) -> RawRequ
         message: what the client sent.
         envelopes: those that the SDK accepted before, byte for byte; `LEGACY` for a legacy client, which has none.
     """
-    key = correlation_key(message.id) if message.method == "tools/call" else None
+    key = correlation_key(message.id) if message.method in OWNED else None
     if key is None:
         return None
     try:
@@ -143,7 +182,7 @@ def read_call(message: ClientMessage, envelopes: Container[Envelope]) -> RawRequ
 
 
 def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope]) -> RawRequest | None:
-    params = _call_params.decode(message.params)
+    params = _call_params.decode(message.params) if message.method == "tools/call" else _other_params(message.params)
     arguments = bytes(params.arguments)
     check_object(arguments, max_bytes=MAX_LINE_BYTES)
     meta = bytes(params.meta)
@@ -155,6 +194,12 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
     if token is not None:
         _token.decode(token)
     own = {name: raw for name, raw in members.items() if not name.startswith(ENVELOPE_PREFIX)}
+    resumption = None
+    if params.responses is not UNSET or params.state is not UNSET:
+        if not envelope:
+            return None
+        responses = b"" if params.responses is UNSET else bytes(params.responses)
+        resumption = Resumption(params.state or "", responses)
     return RawRequest(
         key=key,
         id_json=msgspec.json.encode(message.id),
@@ -163,6 +208,23 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
         meta=msgspec.json.encode(own) if own else b"",
         progress_token=b"" if token is None else bytes(token),
         is_modern=bool(envelope),
+        method=str(message.method),
+        capabilities=bytes(members.get(_CAPABILITIES_KEY, b"")),
+        log_level=_text.decode(members[_LOG_LEVEL_KEY]) if _LOG_LEVEL_KEY in members else "",
+        resumption=resumption,
+    )
+
+
+def _other_params(params: Raw) -> "_CallParams":
+    """The params of a method whose own ones are nobody's business here."""
+    members = check_object(bytes(params or b"{}"), max_bytes=MAX_LINE_BYTES)
+    others = {name: raw for name, raw in members.items() if name not in _NOT_OWN}
+    return _CallParams(
+        name="",
+        arguments=params if len(others) == len(members) and params else Raw(msgspec.json.encode(others)),
+        meta=members.get("_meta", Raw()),
+        responses=members.get("inputResponses", UNSET),
+        state=_text.decode(members["requestState"]) if "requestState" in members else UNSET,
     )
 
 
@@ -182,6 +244,11 @@ class _CallParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     arguments: Raw = Raw(b"{}")
     meta: Raw = msgspec.field(name="_meta", default=Raw())
+    responses: Raw | UnsetType = msgspec.field(name="inputResponses", default=UNSET)
+    state: str | UnsetType = msgspec.field(name="requestState", default=UNSET)
+
+
+_NOT_OWN: Final = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 class _MetaOnly(msgspec.Struct, gc=False):
@@ -201,12 +268,14 @@ _CLIENT_KEY: Final = ENVELOPE_PREFIX + "clientInfo"
 
 _message: Final = msgspec.json.Decoder(ClientMessage)
 _greeting: Final = msgspec.json.Decoder(_Greeting)
+_able: Final = msgspec.json.Decoder(_Able)
 _client_info: Final = msgspec.json.Decoder(ClientInfo)
 _call_params: Final = msgspec.json.Decoder(_CallParams)
 _meta_only: Final = msgspec.json.Decoder(_MetaOnly)
 _list_params: Final = msgspec.json.Decoder(_ListParams)
 _cancelled: Final = msgspec.json.Decoder(_CancelledParams)
 _token: Final = msgspec.json.Decoder(int | str)
+_text: Final = msgspec.json.Decoder(str)
 
 
 def _envelope(meta: Mapping[str, Raw]) -> Envelope:

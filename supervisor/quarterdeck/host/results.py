@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object
+from quarterdeck_protocol.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, BodyError, check_depth, check_object
 from quarterdeck_protocol.tools import Client, ToolOutcome, WireResult
 
 FAULT_META_KEY: Final = "quarterdeck/fault"
@@ -23,6 +23,25 @@ SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 
 SPLICE_MAX_BYTES: Final = 1024 * 1024 * 1024
 """The largest `max_result_bytes` that a configuration may name; a server's own limit was enforced before."""
+
+CACHEABLE: Final = frozenset({"resources/read"})
+"""Whose results of 2026-07-28 say how long they hold, of those that pass as bytes."""
+
+_HINTS: Final[Mapping[str, object]] = {"ttlMs": 0, "cacheScope": "private"}
+"""What we say of results whose server does not."""
+
+_ERRORS: Final = {
+    "unknown_prompt": INVALID_PARAMS,
+    "unknown_task": INVALID_PARAMS,
+    "bad_arguments": INVALID_PARAMS,
+    "not_resumable": INVALID_PARAMS,
+}
+
+_MISSING: Final = {False: -32002, True: INVALID_PARAMS}
+"""Of a resource that is not there, by whether its client is one of 2026-07-28."""
+
+_FOR_CLIENTS: Final = frozenset({-32042, -32021})
+"""A URL that has to be opened first; a capability that the client does not have."""
 
 _ENVELOPE_KEYS: Final = ("resultType", "ttlMs", "cacheScope")
 _STRUCTURED: Final = "structuredContent"
@@ -138,7 +157,7 @@ def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
         raise BodyError("not one JSON object", error) from None
     if _is_too_new(wire, is_modern=is_modern) and not isinstance(result.get(_STRUCTURED, {}), dict):
         del result[_STRUCTURED]
-    return result
+    return result if wire.result_type == "complete" or not is_modern else {"resultType": wire.result_type, **result}
 
 
 def under_envelope(skeleton: Mapping[str, object], whole: Mapping[str, object]) -> dict[str, object]:
@@ -151,12 +170,13 @@ def under_envelope(skeleton: Mapping[str, object], whole: Mapping[str, object]) 
     return result
 
 
-def splice(wire: WireResult, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
+def splice(wire: WireResult, server_info: bytes | None, method: str = "tools/call") -> tuple[bytes | memoryview, ...]:
     """The parts of a result object around a server's own bytes, which are checked and not built.
 
     Args:
         wire: the server's result without its era's envelope.
         server_info: our `Implementation` as JSON for a 2026-07-28 client, None for a legacy one.
+        method: what it answers.
 
     Raises:
         BodyError: the body may not enter a client's stream; its worker let something through that it must not.
@@ -164,16 +184,40 @@ def splice(wire: WireResult, server_info: bytes | None) -> tuple[bytes | memoryv
     body = wire.body
     members = _members(wire)
     if server_info is None:
-        if not _is_too_new(wire, is_modern=False) or bytes(members.get(_STRUCTURED, _EMPTY)).startswith(b"{"):
+        left_out = _too_new(wire, members)
+        if not left_out:
             return (body,)
-        return (msgspec.json.encode({name: value for name, value in members.items() if name != _STRUCTURED}),)
-    if "_meta" in members:
-        meta = _stamped(members["_meta"], server_info)
-        return (msgspec.json.encode({"resultType": "complete", **members, "_meta": meta}),)
-    head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO_KEY.encode(), server_info)
+        return (msgspec.json.encode({name: value for name, value in members.items() if name not in left_out}),)
+    hints = _HINTS if method in CACHEABLE and wire.result_type == "complete" and "ttlMs" not in members else {}
+    if "_meta" in members or hints:
+        meta = _stamped(members.get("_meta", _EMPTY), server_info)
+        return (msgspec.json.encode({"resultType": wire.result_type, **hints, **members, "_meta": meta}),)
+    result_type = msgspec.json.encode(wire.result_type)
+    head = b'{"resultType":%b,"_meta":{"%b":%b}' % (result_type, SERVER_INFO_KEY.encode(), server_info)
     if not members:
         return (head, b"}")
     return (head, b",", memoryview(body)[body.index(b"{") + 1 :])
+
+
+def error_of(fault: ProtocolFault, method: str, *, is_modern: bool) -> dict[str, object]:
+    """A fault as a JSON-RPC error: what a server said as it said it, ours with what can be done about it.
+
+    A resource that is not there has another code in each era, and its client gets that of its own.
+    """
+    if (reply := fault.reply) is not None:
+        is_missing = method == "resources/read" and reply.code in _MISSING.values()
+        code = _MISSING[is_modern] if is_missing else reply.code
+        error: dict[str, object] = {"code": code, "message": _sayable(reply.message)}
+        return error | ({"data": Raw(reply.data)} if reply.data else {})
+    code = _MISSING[is_modern] if fault.code == "unknown_resource" else _ERRORS.get(fault.code or "", INTERNAL_ERROR)
+    text = f"{fault.message}\nFix: {fault.remedy}" if fault.remedy else fault.message
+    about = {"kind": fault.kind.value, "code": fault.code, "delivery": fault.delivery.value}
+    return {"code": code, "message": _sayable(text), "data": {FAULT_META_KEY: about}}
+
+
+def is_for_client(fault: ProtocolFault) -> bool:
+    """Whether the error that ended a call is for the client's program, not for a model."""
+    return fault.code == "not_resumable" or (fault.reply is not None and fault.reply.code in _FOR_CLIENTS)
 
 
 def fault_parts(fault: ProtocolFault, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
@@ -191,6 +235,16 @@ def _members(wire: WireResult) -> Mapping[str, Raw]:
 def _is_too_new(wire: WireResult, *, is_modern: bool) -> bool:
     """Whether structured content may be what a legacy client's revision forbids: anything but an object."""
     return not is_modern and wire.era == Revision.R2026_07_28
+
+
+def _too_new(wire: WireResult, members: Mapping[str, Raw]) -> frozenset[str]:
+    """The members of a result of 2026-07-28 that an older client's revision does not know, or forbids."""
+    if not _is_too_new(wire, is_modern=False):
+        return frozenset()
+    names = members.keys() & {"ttlMs", "cacheScope"}
+    if not bytes(members.get(_STRUCTURED, _EMPTY)).startswith(b"{"):
+        names |= {_STRUCTURED}
+    return frozenset(names)
 
 
 def _stamped(meta: Raw, server_info: bytes) -> Raw:

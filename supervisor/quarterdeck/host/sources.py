@@ -51,6 +51,7 @@ class SessionSource(ToolSource):
         self._native = native
         self._live = live
         self._left_out: set[str] = set()
+        self._listed: tuple[tuple[ToolDescriptor, ...], ...] = ((), (), ())
 
     @property
     def can_change(self) -> bool:
@@ -58,8 +59,11 @@ class SessionSource(ToolSource):
         return self._live.can_change
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
-        """Native tools first; a server's that bears a native name is left out."""
-        return (*self._native.descriptors(), *filter(self._is_free, self._live.descriptors()))
+        """Native tools first; a server's that bears a native name is left out.  The same tuple until one changes."""
+        native, live = tuple(self._native.descriptors()), tuple(self._live.descriptors())
+        if native is not self._listed[0] or live is not self._listed[1]:
+            self._listed = native, live, (*native, *filter(self._is_free, live))
+        return self._listed[2]
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
         """Run a native tool by its name, anything else as the servers' tools' source does."""

@@ -1,7 +1,7 @@
 """Run one raw call from its request to its answer, whatever carries both.
 
-Above it the transports, which read requests and write answers; below it the tools' source.  What a server said is
-spliced into the answer, never rebuilt.
+Above it the transports, which read requests and write answers; below it the sources of tools and of what else servers
+offer.  What a server said is spliced into the answer, never rebuilt.
 """
 
 import logging
@@ -11,22 +11,14 @@ from typing import Protocol
 
 import msgspec
 
-from quarterdeck_protocol.faults import Delivery
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
-from quarterdeck_protocol.tools import (
-    ANONYMOUS,
-    CallEnd,
-    Client,
-    PendingCall,
-    ProgressNote,
-    RawCall,
-    ToolSource,
-    WireResult,
-)
+from quarterdeck_protocol.tools import CallEnd, PendingCall, ProgressNote, WireResult
 
 from .calls import not_granted, shut_down
 from .raw_calls import Key, RawRequest
-from .results import bad_result, fault_parts, splice
+from .reach import Reach
+from .results import bad_result, error_of, fault_parts, is_for_client, splice
 
 Part = bytes | memoryview
 
@@ -53,7 +45,7 @@ class Outlet(Protocol):
 class WireCall:
     """A raw call, from its request to its answer on the wire; it ends once, answered or cancelled."""
 
-    __slots__ = ("_call", "_is_over", "_on_end", "_outlet", "_request", "_server_info")
+    __slots__ = ("_call", "_close_log", "_is_over", "_on_end", "_outlet", "_request", "_server_info")
 
     def __init__(self, request: RawRequest, outlet: Outlet, server_info: bytes, on_end: Callable[[Key], None]):
         self._request = request
@@ -61,27 +53,31 @@ class WireCall:
         self._server_info = server_info if request.is_modern else None
         self._on_end = on_end
         self._call: PendingCall | None = None
+        self._close_log: Callable[[], None] | None = None
         self._is_over = False
 
-    def begin(self, box: ToolSource, client: Client = ANONYMOUS) -> bool:
-        """Start the call for `client`; False when the session has to run it."""
+    def begin(self, reach: Reach) -> bool:
+        """Start the call; False when the session has to run it."""
         request = self._request
-        if not_granted(box, client, request.name) is not None:
+        is_tool = request.method == "tools/call"
+        if is_tool and not_granted(reach.box, reach.client, request.name) is not None:
             return False
-        on_progress = self._pass_on if request.progress_token else None
-        call = RawCall(request.name, request.arguments, request.meta, on_progress=on_progress, client=client)
+        if not is_tool and reach.offers is None:
+            return False
         try:
-            self._call = box.begin(call, self._settle)
+            self._call = reach.begin(request, self._pass_on if request.progress_token else None, self._settle)
         except Exception:
             # Ours to mend; the session makes it an answer, here it would be silence.
-            _logger.exception("the call of %s could not begin", request.name)
+            _logger.exception("the request %s %s could not begin", request.method, request.name)
+        if self._call is not None and request.log_level and reach.logs is not None:
+            self._close_log = reach.logs.open(reach.client, request.log_level, self._tell_log)
         return self._call is not None
 
     def cancel(self, reason: str) -> None:
         """Give up; nothing more is written for this call."""
         if not self._is_over:
             self._is_over = True
-            self._on_end(self._request.key)
+            self._ended()
             if self._call is not None:
                 self._call.cancel(reason)
 
@@ -90,8 +86,8 @@ class WireCall:
         if not self._is_over:
             self._is_over = True
             delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
-            self._answer(fault_parts(shut_down(delivery), self._server_info))
-            self._on_end(self._request.key)
+            self._answer_fault(shut_down(delivery))
+            self._ended()
 
     def _settle(self, end: CallEnd) -> None:
         """Answer the client.
@@ -104,14 +100,25 @@ class WireCall:
         self._is_over = True
         try:
             if isinstance(end, WireResult):
-                self._answer(splice(end, self._server_info))
+                self._answer(splice(end, self._server_info, self._request.method))
             else:
-                self._answer(fault_parts(end, self._server_info))
+                self._answer_fault(end)
         except BodyError as error:
-            self._answer(fault_parts(bad_result(error), self._server_info))
+            self._answer_fault(bad_result(error))
             raise
         finally:
-            self._on_end(self._request.key)
+            self._ended()
+
+    def _tell_log(self, notification: bytes) -> None:
+        """Relay a log line; one that a slow client has no room for is dropped."""
+        if not self._outlet.is_congested:
+            self._outlet.tell(notification)
+
+    def _ended(self) -> None:
+        """It is over: tell whoever counts it."""
+        if self._close_log is not None:
+            self._close_log()
+        self._on_end(self._request.key)
 
     def _pass_on(self, note: ProgressNote) -> None:
         """Relay a note; one that a slow client has no room for, or that is no number, is dropped."""
@@ -128,5 +135,18 @@ class WireCall:
         message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
         self._outlet.tell(msgspec.json.encode(message))
 
+    def _answer_fault(self, fault: ProtocolFault) -> None:
+        self._outlet.answer(*answer_of(fault, self._request, self._server_info))
+
     def _answer(self, parts: tuple[Part, ...]) -> None:
         self._outlet.answer(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}")
+
+
+def answer_of(fault: ProtocolFault, request: RawRequest, server_info: bytes | None) -> tuple[Part, ...]:
+    """The answer that a fault is: a tool's is a result, for a model to read; of all else it is an error."""
+    if request.method == "tools/call" and not is_for_client(fault):
+        said: tuple[Part, ...] = (b',"result":', *fault_parts(fault, server_info if request.is_modern else None))
+    else:
+        error = error_of(fault, request.method, is_modern=request.is_modern)
+        said = (b',"error":', msgspec.json.encode(error))
+    return (b'{"jsonrpc":"2.0","id":', request.id_json, *said, b"}")

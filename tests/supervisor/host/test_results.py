@@ -13,6 +13,7 @@ from quarterdeck.host.results import (
     bad_result,
     fault_parts,
     fault_result,
+    is_for_client,
     outcome_result,
     render,
     splice,
@@ -223,6 +224,13 @@ def test_a_faults_parts_are_its_result_under_the_envelope():
     fault = bad_result("why")
     assert joined(fault_parts(fault, None)) == fault_result(fault)
     assert joined(fault_parts(fault, INFO))["_meta"].keys() == {FAULT_META_KEY, SERVER_INFO_KEY}
+
+
+def test_a_call_that_cannot_be_taken_up_is_an_error_for_the_program_that_forged_it() -> None:
+    """A result would count as the call's own, and the protocol wants a state that was tampered with to be refused."""
+    refused = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "its requestState is not this client's", "not_resumable")
+    assert is_for_client(refused)
+    assert not is_for_client(ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "it is not connected", "not_connected"))
 
 
 def test_several_blocks_of_a_native_tool_are_a_text_each() -> None:

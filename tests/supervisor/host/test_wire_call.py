@@ -6,6 +6,7 @@ import pytest
 from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.host.raw_calls import RawRequest
+from quarterdeck.host.reach import Reach
 from quarterdeck.host.wire_call import WireCall
 from quarterdeck_protocol.faults import ProtocolFault
 
@@ -35,7 +36,7 @@ def start(box, token=b"", *, is_modern=False):
     sink, ended = FakeOutlet(), []
     request = RawRequest(7, b'"7"', "s__t", b'{"a":1}', b"", token, is_modern)
     call = WireCall(request, sink, INFO, ended.append)
-    return call, sink, ended, call.begin(box)
+    return call, sink, ended, call.begin(Reach(box))
 
 
 @pytest.mark.parametrize("is_modern", [False, True])

@@ -39,6 +39,8 @@ _JOIN_BYTES: Final = 64 * 1024
 """Parts that are smaller together are joined: a copy is cheaper than a second write."""
 
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
+_ACCEPTED: Final = b"HTTP/1.1 202 Accepted\r\n"
+_NO_BODY: Final = b"content-length: 0\r\n"
 _JSON: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
 _EVENTS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\n"
@@ -113,6 +115,13 @@ class Exchange:
         self._cycle.response_complete = True
         self._connection.answered(self._cycle)
 
+    def accept(self) -> None:
+        """Answer that what came was taken; there is nothing to say to it."""
+        if not self.is_over:
+            self._start(_NO_BODY, status=_ACCEPTED)
+            self._cycle.response_complete = True
+            self._connection.answered(self._cycle)
+
     def when_taken(self, act: Callable[[], None]) -> None:
         """Do this once the client has taken most of the answer, which was given, or has gone; one act at the most."""
         self._connection.when_taken(self._cycle, act)
@@ -136,12 +145,12 @@ class Exchange:
         else:
             self._start(_EVENTS, size, *parts, b"\r\n")
 
-    def _start(self, kind: bytes, *parts: Part) -> None:
+    def _start(self, kind: bytes, *parts: Part, status: bytes = _OK) -> None:
         self._cycle.response_started = True
         given = (*self._connection.server_state.default_headers, *self.headers)
         lines = b"".join([b"%b: %b\r\n" % header for header in given])
         close = b"" if self._cycle.keep_alive else b"connection: close\r\n"
-        self._write(_OK, kind, lines, close, b"\r\n", *parts)
+        self._write(status, kind, lines, close, b"\r\n", *parts)
 
     def _write(self, *parts: Part) -> None:
         self.is_silent = False

@@ -8,7 +8,6 @@ import asyncio
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Final
 
 import anyio
@@ -19,7 +18,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import Implementation
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.shielding import told_to_end
+from quarterdeck.host.asks.sessions import SessionAnswerer
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
@@ -103,6 +103,9 @@ class HttpHost:
             ready_list=server.ready_list,
             in_flight=in_flight,
             held=held,
+            offers=host.content.offers,
+            parking=host.content.parking,
+            logs=host.content.logs,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
         )
@@ -118,15 +121,7 @@ class HttpHost:
 
         Calls have `GRACE_S`, new ones are refused meanwhile, and what is left then is answered with a fault.
         """
-        # In a task of its own: a cancellation here must not end the sessions before they are answered.
-        owner = asyncio.get_running_loop().create_task(self._own())
-        try:
-            await asyncio.shield(owner)
-        finally:
-            self.end()
-            await carried_through(partial(asyncio.wait, [owner]))
-            if not owner.cancelled():
-                owner.exception()  # raised above, unless the wait was cancelled
+        await told_to_end(self._own, self.end)
 
     def end(self) -> None:
         """Have `run` return, once what is under way is answered.  Repeatable."""
@@ -195,7 +190,8 @@ class HttpHost:
             connection.exit_stack.callback(self._sessions.pop, connection.session_id, None)
             holder = _Holder(manager, connection.session_id, transport)
             version = connection.protocol_version
-            self.short_way.opened(connection.session_id, client, version, holder, connection.exit_stack)
+            able = SessionAnswerer(session).capabilities
+            self.short_way.opened(connection.session_id, client, version, holder, connection.exit_stack, able)
 
 
 class _Holder:
@@ -205,6 +201,11 @@ class _Holder:
         self._manager = manager
         self._session_id = session_id
         self._transport = transport
+
+    @property
+    def has_ended(self) -> bool:
+        """See `Holder`."""
+        return self._transport.is_terminated
 
     def hold(self) -> None:
         """See `Holder`."""

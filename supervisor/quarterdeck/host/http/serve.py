@@ -17,7 +17,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.shielding import carried_through, told_to_end
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
@@ -128,24 +128,16 @@ class HttpFace:
             routes = [Route(path, endpoint=requests) for path in (PATH, f"{DECKS_PATH}{{deck}}{PATH}")]
             app = AdmissionMiddleware(telling(self.clients.wrap(Starlette(routes=routes))), admission, self.uses)
             accepting = HttpListener(_configured(app), listener, started, _ShortWays(hosts, admission, self.uses))
-            told_to_end = asyncio.Event()
+            ending = asyncio.Event()
 
             async def own() -> None:
-                async with accepting.running(told_to_end), anyio.create_task_group() as tasks:
+                async with accepting.running(ending), anyio.create_task_group() as tasks:
                     tasks.start_soon(self.clients.watch)
-                    await told_to_end.wait()
+                    await ending.wait()
                     await hosts.close()
                     tasks.cancel_scope.cancel()
 
-            # In a task of its own: a cancellation here must not end the sessions before they are answered.
-            owner = asyncio.get_running_loop().create_task(own())
-            try:
-                await asyncio.shield(owner)
-            finally:
-                told_to_end.set()
-                await carried_through(partial(asyncio.wait, [owner]))
-                if not owner.cancelled():
-                    owner.exception()  # raised above, unless the wait was cancelled
+            await told_to_end(own, ending.set)
         finally:
             listener.close()
 

@@ -8,21 +8,28 @@ envelope, under the same version header, from the same client.  Everything else 
 ids in use, headers that mirror arguments, large bodies, and whatever comes while serving ends.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
+import msgspec
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Receive, Send
 
+from quarterdeck.host.asks.abilities import NOTHING
+from quarterdeck.host.asks.parked import Parking
+from quarterdeck.host.asks.requests import Asking, ClientRequests
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
+from quarterdeck.host.offer_news import LogStreams
 from quarterdeck.host.raw_call_gate import RawCallGate
 from quarterdeck.host.raw_calls import (
+    OWNED,
     ClientMessage,
     Envelope,
     Key,
@@ -34,9 +41,11 @@ from quarterdeck.host.raw_calls import (
     read_list,
     read_message,
 )
-from quarterdeck.host.results import fault_parts, refused_result
-from quarterdeck.host.wire_call import Part, WireCall
+from quarterdeck.host.reach import Reach
+from quarterdeck.host.results import refused_result
+from quarterdeck.host.wire_call import Part, WireCall, answer_of
 from quarterdeck_protocol.mcp.jsonrpc import correlation_key
+from quarterdeck_protocol.offers import OfferSource
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolSource
 
 from .admission import Admitted, Header
@@ -66,12 +75,17 @@ SESSION_ENDED: Final = -32000
 
 _VERSIONS: Final = frozenset(one.encode() for one in HANDSHAKE_PROTOCOL_VERSIONS)
 _MODERN_VERSIONS: Final = frozenset(one.encode() for one in MODERN_PROTOCOL_VERSIONS)
-_CALL: Final = b"tools/call"
+_OWNED: Final = frozenset(method.encode() for method in OWNED)
 _LIST: Final = b"tools/list"
 
 
 class Holder(Protocol):
     """Keeps a session from ending for idleness while calls of it are under way."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its client ended it; what is left of it here goes later."""
+        ...
 
     def hold(self) -> None:
         """One call more."""
@@ -85,10 +99,11 @@ class Holder(Protocol):
 class _Session:
     """A legacy session whose client was greeted."""
 
-    def __init__(self, who: str, version: str, holder: Holder) -> None:
+    def __init__(self, who: str, version: str, holder: Holder, capabilities: bytes) -> None:
         self.who = who
         self.version = version
         self.holder = holder
+        self.asking = ClientRequests(asyncio.get_running_loop().call_soon, capabilities)
         self.gate: RawCallGate[_HttpCall] = RawCallGate()
         self.gate.open()
 
@@ -128,15 +143,13 @@ class _HttpCall:
             if fault is None:
                 self.answer_bytes = size
             else:
-                info = self._way.server_info if self._request.is_modern else None
-                id_json = self._request.id_json
-                parts = (b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *fault_parts(fault, info), b"}")
+                parts = answer_of(fault, self._request, self._way.server_info)
         self.exchange.answer(*parts)
 
     def begin(self, client: Client) -> bool:
         """Start it; False when the application has to run it."""
         self.client = client
-        if not self._call.begin(self._way.box, client):
+        if not self._call.begin(self._way.reach_of(client, self._session, self.exchange)):
             return False
         if self._session is not None:
             self._session.gate.began(self._request, self)
@@ -186,6 +199,9 @@ class HttpShortWay:
         ready_list: Callable[[Client, str], bytes | None],
         in_flight: InFlight,
         held: HeldBytes,
+        offers: OfferSource | None = None,
+        parking: Parking | None = None,
+        logs: LogStreams | None = None,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
     ) -> None:
@@ -199,6 +215,9 @@ class HttpShortWay:
             ready_list: the result of `tools/list` for a client of this protocol version, where it is ready as bytes.
             in_flight: what is open of each client; what would be too much is left to the application, which refuses it.
             held: what is kept for each client: answers that it does not read, and large arguments.
+            offers: what servers have beside tools.
+            parking: the calls of clients of 2026-07-28 that wait for an answer.
+            logs: where their requests are told log lines that asked for them.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
         """
@@ -212,16 +231,36 @@ class HttpShortWay:
         self._ready_list = ready_list
         self._in_flight = in_flight
         self._held = held
+        self._offers = offers
+        self._parking = parking
+        self._logs = logs
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, _Session] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
         drain.ending.on_cancel(self._end_all)
 
-    def opened(self, session_id: str, client: Client, version: str, holder: Holder, stack: AsyncExitStack) -> None:
-        """The SDK greeted a legacy client in this version: take its calls until `stack` is left, with its session."""
+    def reach_of(self, client: Client, session: _Session | None, exchange: Exchange) -> Reach:
+        """What a client's requests reach; a session's client is asked on the stream of its request."""
+        if session is None:
+            return Reach(self.box, self._offers, client, None, self._parking, self._logs)
+        return Reach(self.box, self._offers, client, Asking(session.asking, exchange.tell))
+
+    def opened(
+        self,
+        session_id: str,
+        client: Client,
+        version: str,
+        holder: Holder,
+        stack: AsyncExitStack,
+        capabilities: bytes = NOTHING,
+    ) -> None:
+        """The SDK greeted a legacy client in this version: take its calls until `stack` is left, with its session.
+
+        `capabilities` say what the client can be asked.
+        """
         key = session_id.encode()
         if key not in self._sessions:
-            session = self._sessions[key] = _Session(who_of(client), version, holder)
+            session = self._sessions[key] = _Session(who_of(client), version, holder, capabilities)
             stack.callback(self._closed, key, session)
 
     def may_take(self, scope: Scope, verdict: Admitted) -> bool:
@@ -262,16 +301,23 @@ class HttpShortWay:
         head = read_head(verdict.client, verdict.headers, headers, self._max_body_bytes)
         if head is None or not head.session:
             return head if head is not None and head.version in _MODERN_VERSIONS else None
-        session = self._sessions.get(head.session)
+        session = self._session_of(head)
         if session is None or session.who != head.who or (head.version and head.version not in _VERSIONS):
             return None
         head.headers = (*head.headers, (b"mcp-session-id", head.session))
         return head
 
+    def _session_of(self, head: Head) -> _Session | None:
+        session = self._sessions.get(head.session)
+        return None if session is None or session.holder.has_ended else session
+
     def _take_legacy(self, head: Head, message: ClientMessage, scope: Scope, exchange: Exchange) -> RawAnswer | None:
-        if (session := self._sessions.get(head.session)) is None:
+        if (session := self._session_of(head)) is None:
             return None
         gate = session.gate
+        if session.asking.take(message):
+            exchange.accept()
+            return NOBODY
         if (cancelled := read_cancellation(message)) is not None:
             if (call := gate.call(cancelled.key)) is not None:
                 call.cancel(REQUEST_CANCELLED, "Request cancelled", cancelled.reason)
@@ -295,8 +341,9 @@ class HttpShortWay:
         # By version, too: the SDK compared the header with the envelope when it accepted both.
         place = head.who, head.version
         accepted = self._envelopes.get(place, {})
-        if head.method == _CALL and (request := read_call(message, accepted)) is not None:
-            if head.name == request.name.encode("utf-8", "surrogatepass") and not self._mirrors(request.name):
+        if head.method in _OWNED and (request := read_call(message, accepted)) is not None:
+            is_plain = request.method != "tools/call" or not self._mirrors(request.name)
+            if is_plain and head.method == request.method.encode() and head.name == _named(request):
                 return self._begin(request, head, exchange, None)
             return None
         if head.method == _LIST and not head.name and (id_json := read_list(message, accepted)) is not None:
@@ -357,6 +404,7 @@ class HttpShortWay:
 
     def _closed(self, key: bytes, session: _Session) -> None:
         self._sessions.pop(key, None)
+        session.asking.close()
         for call in session.gate.calls:
             call.cancel(SESSION_ENDED, "the session has ended", "the session has ended")
 
@@ -373,6 +421,26 @@ class HttpShortWay:
     def _end_all(self) -> None:
         for call in tuple(self.calls):
             call.end()
+
+
+class _Named(msgspec.Struct, gc=False):
+    name: str = ""
+    uri: str = ""
+
+
+def _named(request: RawRequest) -> bytes:
+    """What the header `Mcp-Name` has to say of a request (specification of 2026-07-28, basic/transports)."""
+    name = request.name
+    if request.method in ("prompts/get", "resources/read"):
+        try:
+            params = _params.decode(request.arguments)
+        except msgspec.DecodeError:
+            return b"\0"  # no header says so: the application refuses it
+        name = params.name if request.method == "prompts/get" else params.uri
+    return name.encode("utf-8", "surrogatepass")
+
+
+_params: Final = msgspec.json.Decoder(_Named)
 
 
 def telling(app: ASGIApp) -> ASGIApp:

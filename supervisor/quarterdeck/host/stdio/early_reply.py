@@ -84,6 +84,15 @@ def post(loop: "asyncio.AbstractEventLoop", call: Callable[..., None], *args: ob
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The revisions that begin with `initialize`; a test holds them against the SDK's."""
 
+TOOLS_ONLY: Final = b'{"tools":{"listChanged":true}}'
+"""What we say we can where nothing but tools is shown; a test holds it against what the SDK says of us."""
+
+EVERYTHING: Final = (
+    b'{"completions":{},"logging":{},"prompts":{"listChanged":true},'
+    b'"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}'
+)
+"""What we say we can, whatever the servers of the moment do: others may come while a client is there."""
+
 MAX_HEAD_BYTES: Final = 64 * 1024
 """A longer first line is not answered here."""
 
@@ -264,7 +273,7 @@ def _read_before(fd: int, until: float) -> bytes:
     return os.read(fd, MAX_HEAD_BYTES) if poll.poll(left_s * 1000) else b""
 
 
-def answer_to(line: bytes, instructions: str = "") -> tuple[int | str | None, bytes]:
+def answer_to(line: bytes, instructions: str = "", capabilities: bytes = EVERYTHING) -> tuple[int | str | None, bytes]:
     """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing."""
     try:
         message = json.loads(line)
@@ -283,7 +292,7 @@ def answer_to(line: bytes, instructions: str = "") -> tuple[int | str | None, by
         } if not isinstance(request_id, bool) and len(message) == len(("jsonrpc", "id", "method", "params")):
             result: dict[str, object] = {
                 "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": json.loads(capabilities),
                 "serverInfo": {"name": CLIENT_NAME, "version": CLIENT_VERSION},
             }
             if instructions:

@@ -1,4 +1,4 @@
-"""Answer without the SDK what most clients say and nothing else: the greeting, pings, the list of tools.  Pure.
+"""Answer without the SDK what most clients say and nothing else: the greeting, pings, lists.  Pure.
 
 Importing the SDK takes longer than a server's start.  So a connection begins here, and every message that is exactly of
 these forms is answered here, as the SDK's session would (a test holds the two against each other).  With the first that
@@ -15,11 +15,14 @@ from msgspec import UNSET, Raw
 from quarterdeck.host.raw_calls import ClientMessage
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
+from quarterdeck_protocol.offers import Listing
 
-from .early_reply import answer_to
+from .early_reply import TOOLS_ONLY, answer_to
 
 NEWEST: Final = Revision.R2026_07_28.value
 """The revision of the newer era that we speak."""
+
+_LISTS: Final = {listing.method: listing for listing in Listing}
 
 _MEMBERS: Final = ENVELOPE_PREFIX + "protocolVersion", ENVELOPE_PREFIX + "clientInfo"
 _CAPABILITIES: Final = ENVELOPE_PREFIX + "clientCapabilities"
@@ -27,10 +30,11 @@ _CAPABILITIES: Final = ENVELOPE_PREFIX + "clientCapabilities"
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """The tools are to be listed, as a client of `version` is shown them; `id_json` is the request's id."""
+    """A list is asked for, as a client of `version` is shown it; `id_json` is the request's id."""
 
     id_json: bytes
     version: str
+    listing: Listing = Listing.TOOLS
 
     @property
     def is_modern(self) -> bool:
@@ -46,13 +50,16 @@ class PlainSession:
         is_open: whether the handshake of the older era is complete, so that the client is told of changes.
     """
 
-    def __init__(self, server_info: bytes, instructions: Callable[[], str]) -> None:
+    def __init__(self, server_info: bytes, instructions: Callable[[], str], capabilities: bytes = TOOLS_ONLY) -> None:
         """Nothing was said yet.
 
         Args:
             server_info: our identity as JSON.
             instructions: what a client is told that comes; asked each time.
+            capabilities: what we say we can; lists of which they say nothing are the SDK's to refuse.
         """
+        self._capabilities = capabilities
+        self._lists = _LISTS if capabilities != TOOLS_ONLY else {"tools/list": Listing.TOOLS}
         self._server_info = server_info
         self._instructions = instructions
         self._version = ""
@@ -72,7 +79,9 @@ class PlainSession:
                 return b""
             case "ping" if self.is_open and isinstance(message.id, int | str) and _is_bare(message.params):
                 return _answer(msgspec.json.encode(message.id), b"{}")
-            case "tools/list" | "server/discover" if isinstance(message.id, int | str):
+            case str() as method if (method in self._lists or method == "server/discover") and isinstance(
+                message.id, int | str
+            ):
                 is_modern = _is_modern(message.params)
                 return self._answer_modern(line, message) if is_modern else self._answer_legacy(message)
         return None
@@ -80,7 +89,7 @@ class PlainSession:
     def _greet(self, line: bytes) -> bytes | None:
         if self._version:
             return None
-        request_id, answer = answer_to(line, self._instructions())
+        request_id, answer = answer_to(line, self._instructions(), self._capabilities)
         if request_id is None:
             return None
         self._version = msgspec.json.decode(answer, type=_Greeted).result.protocol_version
@@ -88,8 +97,10 @@ class PlainSession:
         return answer.removesuffix(b"\n")
 
     def _answer_legacy(self, message: ClientMessage) -> ListRequest | None:
-        is_list = message.method == "tools/list" and _is_bare(message.params)
-        return ListRequest(msgspec.json.encode(message.id), self._version) if self.is_open and is_list else None
+        listing = self._lists.get(str(message.method))
+        if not self.is_open or listing is None or not _is_bare(message.params):
+            return None
+        return ListRequest(msgspec.json.encode(message.id), self._version, listing)
 
     def _answer_modern(self, line: bytes, message: ClientMessage) -> bytes | ListRequest | None:
         if self._version not in ("", NEWEST):
@@ -98,10 +109,10 @@ class PlainSession:
             self._version = NEWEST
             self.greeting.append(line)
         id_json = msgspec.json.encode(message.id)
-        if message.method == "tools/list":
-            return ListRequest(id_json, NEWEST)
+        if (listing := self._lists.get(str(message.method))) is not None:
+            return ListRequest(id_json, NEWEST, listing)
         members = [
-            b'"capabilities":{"tools":{"listChanged":true}}',
+            b'"capabilities":' + self._capabilities,
             b'"supportedVersions":["%b"]' % NEWEST.encode(),
         ]
         if told := self._instructions():
@@ -113,9 +124,9 @@ class PlainSession:
         head = b'{"resultType":"complete","ttlMs":0,"cacheScope":"private",'
         return b'%b%b,"_meta":{"%bserverInfo":%b}}' % (head, members, ENVELOPE_PREFIX.encode(), self._server_info)
 
-    def answer_list(self, request: ListRequest, tools: list[bytes]) -> bytes:
-        """The answer to a request for the tools, each as JSON."""
-        listed = b'"tools":[%b]' % b",".join(tools)
+    def answer_list(self, request: ListRequest, items: list[bytes]) -> bytes:
+        """The answer to a request for a list, each item as JSON."""
+        listed = b'"%b":[%b]' % (request.listing.value.encode(), b",".join(items))
         return _answer(request.id_json, self.modern_result(listed) if request.is_modern else b"{%b}" % listed)
 
 

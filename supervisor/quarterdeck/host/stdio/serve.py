@@ -15,8 +15,10 @@ import anyio
 import msgspec
 
 from quarterdeck.common.shielding import carried_through
+from quarterdeck.host.asks.requests import Asking, ClientRequests
 from quarterdeck.host.calls import ANSWER_S, GRACE_S
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
+from quarterdeck.host.offer_news import OfferNews
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_call_gate import RawCallGate
 from quarterdeck.host.raw_calls import (
@@ -25,13 +27,16 @@ from quarterdeck.host.raw_calls import (
     Key,
     UnreadableError,
     read_cancellation,
+    read_capabilities,
     read_introduction,
     read_message,
 )
+from quarterdeck.host.reach import Reach
 from quarterdeck.host.results import fault_parts
 from quarterdeck.host.wire_call import Part, WireCall
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, LineBuffer, LineTooLongError
+from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 from .early_reply import FirstLine, claimed_stdio
@@ -153,6 +158,10 @@ class _Connection:
             stdout_fd, on_broken=self._on_gone, on_room=self._balance, on_half=journal.writing, stderr_fd=stderr_fd
         )
         self._outlet = _LineOutlet(self._sink)
+        loop, content = asyncio.get_running_loop(), host.content
+        self._asking = ClientRequests(loop.call_soon)
+        answerer = Asking(self._asking, self._outlet.tell)
+        self._reach = Reach(host.box, content.offers, client, answerer, content.parking, content.logs)
         self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
         self._session = Session(
             host,
@@ -162,9 +171,31 @@ class _Connection:
             on_refused=self._refuse,
             on_room=self._balance,
             on_closed=self._on_gone,
+            on_listed=self._on_listed,
+            on_level=self._on_level,
             greeted_id=self._head.greeted_id,
             greets_with_change=interrupted is not None,
         )
+        self._news = self._listen(content.offers)
+
+    def _listen(self, offers: OfferSource | None) -> OfferNews | None:
+        """Tell a client of an older era what servers say unasked; log lines that it has no room for are dropped."""
+        if offers is None:
+            return None
+
+        def tell(notification: bytes) -> None:
+            if not self._sink.is_congested:
+                self._outlet.tell(notification)
+
+        return OfferNews(offers, self._client, tell, lambda: self._session.is_open)
+
+    def _on_level(self, level: str) -> None:
+        if self._news is not None:
+            self._news.level = level
+
+    def _on_listed(self, listing: Listing) -> None:
+        if self._news is not None:
+            self._news.listed.add(listing)
 
     async def serve(self) -> None:
         try:
@@ -194,13 +225,24 @@ class _Connection:
         with anyio.move_on_after(END_OF_INPUT_S if self._over.is_set() else GRACE_S):
             await self._finished()
         self._source.close()
+        self._asking.close()
         for call in self._gate.calls:
             call.end()
         session.end_calls()
         with anyio.move_on_after(ANSWER_S):
             await self._finished()
         await session.end(CLOSE_S)
+        self._leave()
         await self._sink.close(CLOSE_S)
+
+    def _leave(self) -> None:
+        """End what its client has with the servers beside calls."""
+        if self._news is not None:
+            self._news.close()
+        content = self._host.content
+        content.parking.leave(self._client.key)
+        if content.offers is not None:
+            content.offers.leave(self._client)
 
     async def _finished(self) -> None:
         """Wait until nothing is under way that could still be answered."""
@@ -266,13 +308,13 @@ class _Connection:
         except UnreadableError as error:
             self._refuse(None, error.code, str(error))
             return
-        if self._cancel(message):
+        if self._asking.take(message) or self._cancel(message):
             return
         # At the end the session says why nothing is begun any more.
         request = self._gate.admit(message) if not self._is_ending else None
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
             call = WireCall(request, self._outlet, self._server_info, partial(self._on_end, request.id_json))
-            if call.begin(self._host.box, self._client):
+            if call.begin(self._reach):
                 self._gate.began(request, call)
                 return
         self._forward(line, message)
@@ -294,6 +336,8 @@ class _Connection:
             return
         if message.method in _GREETING_METHODS:
             self._journal.greeted(line)
+            if message.method == "initialize":
+                self._asking.capabilities = read_capabilities(message)
         self._gate.forwarded(message)
         if not self._is_introduced and (client := read_introduction(message)) is not None:
             self._is_introduced = True

@@ -20,7 +20,8 @@ from quarterdeck.host.content import KnownTools
 from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
 from quarterdeck.host.raw_calls import ClientMessage, Key, read_cancellation
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, correlation_key
+from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import Client
 
 from .plain_session import ListRequest, PlainSession
@@ -66,6 +67,8 @@ class Session:
         on_refused: Callable[[int | str | None, int, str], None],
         on_room: Callable[[], None],
         on_closed: Callable[[], None],
+        on_listed: Callable[[Listing], None],
+        on_level: Callable[[str], None],
         greeted_id: Key | None,
         greets_with_change: bool,
     ) -> None:
@@ -79,6 +82,8 @@ class Session:
             on_refused: takes the id, the code and the reason of what is no message.
             on_room: told when `is_full` may be over.
             on_closed: told when the SDK's session reads no more.
+            on_listed: told of each list but the tools' that the client is given.
+            on_level: told from which level on the client wants log lines.
             greeted_id: the request that has its answer already.
             greets_with_change: whether the client knows an earlier list, and is told so once it is greeted.
         """
@@ -89,10 +94,12 @@ class Session:
         self._on_refused = on_refused
         self._on_room = on_room
         self._on_closed = on_closed
+        self._on_listed = on_listed
+        self._on_level = on_level
         self._greeted_id = greeted_id
         self._greets_with_change = greets_with_change
-        self._plain = PlainSession(host.server_info, host.content.instructions)
-        self._known = KnownTools()
+        self._plain = PlainSession(host.server_info, host.content.instructions, host.content.capabilities)
+        self._known = KnownTools(is_awaited=greets_with_change)
         self._lists: dict[Key, asyncio.Task[None]] = {}
         self._held: list[bytes] = []
         self._taking_over: asyncio.Task[None] | None = None
@@ -108,6 +115,11 @@ class Session:
     def is_full(self) -> bool:
         """Whether it is behind."""
         return self._input.is_full if self._input is not None else len(self._held) >= MAX_HELD
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its client is one of an older era that was greeted."""
+        return self._plain.is_open
 
     @property
     def fault(self) -> ProtocolFault | None:
@@ -154,15 +166,21 @@ class Session:
 
     def _list(self, request: ListRequest, request_id: object) -> None:
         assert isinstance(request_id, int | str)
-        listing = asyncio.get_running_loop().create_task(self._answer_list(request, request_id))
-        self._lists[request_id] = listing
-        listing.add_done_callback(lambda _: self._lists.pop(request_id, None))
+        key = correlation_key(request_id)
+        assert key is not None
+        listing = self._lists[key] = asyncio.get_running_loop().create_task(self._answer_list(request, request_id))
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._lists.get(key) is done:  # else one that was cancelled, whose id the client has used again
+                del self._lists[key]
+
+        listing.add_done_callback(forget)
 
     async def _answer_list(self, request: ListRequest, request_id: Key) -> None:
         try:
-            shown = await self._shown(request.version)
+            shown = await self._shown(request)
         except Exception:
-            _log.exception("the tools could not be listed")
+            _log.exception("%s could not be answered", request.listing.method)
             error = {"code": INTERNAL_ERROR, "message": "Internal error"}
             reply = {"jsonrpc": "2.0", "id": request_id, "error": error}
             self._sink.write(msgspec.json.encode(reply), b"\n")
@@ -171,13 +189,16 @@ class Session:
         self._answer(request_id, self._plain.answer_list(request, shown))
         await self._sink.room()
 
-    async def _shown(self, version: str) -> list[bytes]:
-        """The tools as a client of `version` is shown them, once the servers have settled."""
+    async def _shown(self, request: ListRequest) -> list[bytes]:
+        """A list as its client is shown it, once the servers have settled."""
         content = self._host.content
+        if request.listing is not Listing.TOOLS:
+            self._on_listed(request.listing)
+            return await content.listed(request.listing, self._client, self.drain.closing)
         await content.settle(self.drain.closing)
         self._known.listed(content.box.descriptors())
         async with content.source_of(self) as box:
-            return content.catalog.publish_json(box.descriptors(), version)
+            return content.catalog.publish_json(box.descriptors(), request.version)
 
     async def _tell_change(self) -> None:
         if self._plain.is_open:
@@ -198,6 +219,7 @@ class Session:
             taken = ClientInput(on_room=self._on_room, on_closed=self._on_closed)
             outlet = ClientOutput(self._sink, self._on_answered, greeted_id=greeted_id)
             self._running = await self._host.connect((taken, outlet), self._client, known=self._known, holder=self)
+            self._running.hear(self._on_level, self._on_listed)
             if self._telling is not None:
                 self._telling.cancel()
             if self._greets_with_change:

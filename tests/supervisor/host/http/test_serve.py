@@ -84,7 +84,8 @@ async def test_a_legacy_client_hears_of_changes_over_http():
         if isinstance(message, types.ToolListChangedNotification):
             news.set()
 
-    async with listening(box) as url, connected(url, "legacy", message_handler=listen):
+    async with listening(box) as url, connected(url, "legacy", message_handler=listen) as client:
+        assert (await client.list_tools()).tools == []
         # The stream opens in its own time, and a change before that is not replayed.
         for number in itertools.count():
             if news.is_set():

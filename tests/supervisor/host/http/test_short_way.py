@@ -260,8 +260,20 @@ async def test_the_end_of_a_session_ends_its_calls():
         assert (await other.ask(call(2))).status == 404
 
 
+async def test_a_session_that_its_client_ended_takes_nothing_more():
+    """Its client was told that it has ended, and would be served in it for as long as the rest of it takes to go."""
+    async with listening(box_that(answer)) as url, wired(url) as client:
+        await opened(client, is_modern=False)
+        ended = client.request(b"").replace(b"POST", b"DELETE", 1)
+        client.writer.write(ended + client.request(call(1)))
+        assert (await client.read()).status == 200
+        assert (await client.read()).status == 404
+
+
 class NoHolder:
     """A session that never ends for idleness."""
+
+    has_ended = False
 
     def hold(self) -> None:
         """Nothing."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.clients.mcp_clients import ENVELOPE
+from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, answer
 
 from quarterdeck.host import publish
@@ -15,6 +16,7 @@ from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.host.publish import as_listed, is_valid
 from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS
 from quarterdeck.host.stdio.plain_session import NEWEST, PlainSession
+from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.tools import ToolDescriptor
 
 from .host_pipes import served
@@ -45,6 +47,14 @@ CONVERSATIONS: Final[dict[str, list[dict[str, Any]]]] = {
     "early ping": [asked("ping"), greeting()],
     "list with a token": [greeting(), INITIALIZED, asked("tools/list", meta={"progressToken": "t", "x": 1})],
     "list with a cursor": [greeting(), INITIALIZED, asked("tools/list", cursor="5")],
+    "all lists": [
+        *(greeting(), INITIALIZED),
+        *(asked("prompts/list"), asked("resources/list"), asked("resources/templates/list")),
+    ],
+    "all modern lists": [
+        *(asked("prompts/list", meta=ENVELOPE), asked("resources/list", meta=ENVELOPE)),
+        asked("resources/templates/list", meta=ENVELOPE),
+    ],
     "rare, then usual": [greeting(), INITIALIZED, asked("resources/list"), asked("tools/list"), asked("ping")],
     "greeted twice": [greeting(), INITIALIZED, greeting()],
     "odd greeting": [greeting(clientInfo={"name": 5}), greeting(), INITIALIZED, asked("tools/list")],
@@ -65,10 +75,19 @@ def tools() -> LiveBox:
     return box
 
 
-async def said_in(messages: list[dict[str, Any]]) -> list[Any]:
+def offers() -> Offerings:
+    """What two servers have beside them."""
+    return Offerings(
+        OfferFleet(OfferServer("a", prompts=("p",), resources=("x:1",)), OfferServer("b", templates=("t:{x}",)))
+    )
+
+
+async def said_in(messages: list[dict[str, Any]], *, has_offers: bool = False) -> list[Any]:
     """The answers of a conversation, one after the other."""
     info = ProviderHostInfo("quarterdeck", "0.1.0")
-    async with served(create_provider_host(tools(), info, instructions=lambda: "Be kind.")) as client:
+    others = offers() if has_offers else None
+    host = create_provider_host(tools(), info, instructions=lambda: "Be kind.", offers=others)
+    async with served(host) as client:
         answers = []
         for message in messages:
             await client.send(message)
@@ -78,17 +97,20 @@ async def said_in(messages: list[dict[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("has_offers", [False, True])
 @pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_the_answers_are_those_of_the_sdk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_answers_are_those_of_the_sdk(
+    name: str, monkeypatch: pytest.MonkeyPatch, *, has_offers: bool
+) -> None:
     """A client would see another server, by what it happened to say before."""
     from quarterdeck.host.stdio import early_reply, session
 
     # Both say that they are the product: the early answer knows no other name.
     assert early_reply.CLIENT_NAME == "quarterdeck"
     monkeypatch.setattr(early_reply, "CLIENT_VERSION", "0.1.0")
-    ours = await said_in(CONVERSATIONS[name])
+    ours = await said_in(CONVERSATIONS[name], has_offers=has_offers)
     monkeypatch.setattr(session.PlainSession, "take", lambda *_: None)
-    assert ours == await said_in(CONVERSATIONS[name])
+    assert ours == await said_in(CONVERSATIONS[name], has_offers=has_offers)
 
 
 @pytest.mark.anyio
@@ -107,7 +129,7 @@ async def test_a_list_that_cannot_be_made_is_an_error_and_the_session_goes_on(
             refused = await client.ask(1, "tools/list")
         assert refused["error"]["code"] == -32603
         assert len((await client.ask(2, "tools/list"))["result"]["tools"]) == 2
-    assert "the tools could not be listed" in caplog.text
+    assert "tools/list could not be answered" in caplog.text
 
 
 @pytest.mark.anyio
@@ -128,17 +150,33 @@ async def test_a_session_that_cannot_begin_ends_the_connection(monkeypatch: pyte
 
 
 @pytest.mark.anyio
-async def test_a_list_that_is_cancelled_has_no_answer() -> None:
+@pytest.mark.parametrize("request_id", [1, "1", "list"])
+async def test_a_list_that_is_cancelled_has_no_answer(request_id: int | str) -> None:
     """A client would take it for the answer to another request."""
     waits = asyncio.Event()
     async with served(create_provider_host(tools(), settled=waits.wait)) as client:
         await client.open_legacy()
-        await client.send(client.request(1, "tools/list"))
-        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        await client.send(client.request(request_id, "tools/list"))
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request_id}})
         await client.send(client.request(2, "ping"))
         assert (await client.receive())["id"] == 2
         waits.set()
         assert (await client.ask(3, "tools/list"))["id"] == 3
+
+
+@pytest.mark.anyio
+async def test_an_id_that_is_used_again_is_the_later_list() -> None:
+    """It could not be cancelled: the one before would have been forgotten in its place."""
+    waits = asyncio.Event()
+    async with served(create_provider_host(tools(), settled=waits.wait)) as client:
+        await client.open_legacy()
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        await client.send(client.request(1, "tools/list"), cancel, client.request(1, "tools/list"))
+        assert (await client.ask(2, "ping"))["id"] == 2
+        await client.send(cancel)
+        assert (await client.ask(3, "ping"))["id"] == 3
+        waits.set()
+        assert (await client.ask(4, "tools/list"))["id"] == 4
 
 
 def test_what_is_rare_is_left_to_the_sdk() -> None:

@@ -363,6 +363,7 @@ async def test_changes_are_announced_over_pipes():
     box = LiveBox()
     async with served(create_provider_host(box)) as client:
         await client.open_legacy()
-        assert (await client.ask(1, "ping"))["id"] == 1
+        box.graft("s__early")
+        assert [tool["name"] for tool in (await client.ask(1, "tools/list"))["result"]["tools"]] == ["s__early"]
         box.graft("s__t")
         assert (await client.receive())["method"] == "notifications/tools/list_changed"

@@ -1,0 +1,168 @@
+"""What the SDK's session does with requests for prompts, resources, completions and log levels, in both eras.
+
+The session has judged them; what a server said to one goes past its models, as with tools (see `mcp_server`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final
+
+import mcp_types as types
+import msgspec
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import BodyError
+from quarterdeck_protocol.offers import Listing, OfferSource
+from quarterdeck_protocol.offers import RawRequest as OfferRequest
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
+
+from .calls import Drain, relay_notes, shut_down
+from .content import Content
+from .results import bad_result, error_of, whole_result
+from .sdk_requests import Context, is_modern, log_lines_told, raw_request, reach_of, teller
+
+LISTS: Final = {
+    "prompts/list": types.ListPromptsResult(prompts=[]),
+    "resources/list": types.ListResourcesResult(resources=[]),
+    "resources/templates/list": types.ListResourceTemplatesResult(resource_templates=[]),
+}
+"""The lists, each with an empty result, for its envelope."""
+
+ANSWERS: Final = {
+    "prompts/get": types.GetPromptResult(messages=[]),
+    "resources/read": types.ReadResourceResult(contents=[]),
+    "completion/complete": types.CompleteResult(completion=types.Completion(values=[])),
+}
+"""The requests that one server answers, likewise."""
+
+WHOLE: Final = frozenset({*LISTS, *ANSWERS})
+"""All whose results are put under the envelope past the SDK's models."""
+
+
+class OfferHandlers:
+    """Handlers for one server's sessions."""
+
+    def __init__(
+        self,
+        content: Content,
+        offers: OfferSource,
+        drain: Drain,
+        client_of: Callable[[Context], Client],
+        on_level: Callable[[Context, str], None],
+        on_listed: Callable[[Context, Listing], None],
+    ) -> None:
+        """For the clients of `content`.
+
+        Args:
+            content: what they are shown.
+            offers: what servers have beside tools.
+            drain: how requests end when serving does.
+            client_of: who makes a request.
+            on_level: told from which level on a client of an older era wants log lines.
+            on_listed: told of each list that such a client is given.
+        """
+        self._content = content
+        self._offers = offers
+        self._drain = drain
+        self._client_of = client_of
+        self._on_level = on_level
+        self._on_listed = on_listed
+
+    def register(self, server: Server[Any]) -> None:
+        """Have `server` serve all of them."""
+        add = server.add_request_handler
+        for listing in (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES):
+            add(listing.method, types.PaginatedRequestParams, self._lister(listing))
+        add("prompts/get", types.GetPromptRequestParams, self._answer)
+        add("resources/read", types.ReadResourceRequestParams, self._answer)
+        add("completion/complete", types.CompleteRequestParams, self._answer)
+        add("resources/subscribe", types.SubscribeRequestParams, self._subscribe)
+        add("resources/unsubscribe", types.UnsubscribeRequestParams, self._unsubscribe)
+        add("logging/setLevel", types.SetLevelRequestParams, self._set_level)
+        server.add_notification_handler(
+            "notifications/roots/list_changed", types.NotificationParams, self._on_roots_changed
+        )
+
+    def _lister(self, listing: Listing) -> Callable[[Context, Any], Awaitable[Any]]:
+        async def list_offers(context: Context, _: object) -> Any:
+            items = await self._content.listed(listing, self._client_of(context), self._drain.closing)
+            self._on_listed(context, listing)
+            context.lifespan_context.whole = {listing.value: [msgspec.json.decode(item) for item in items]}
+            return LISTS[listing.method]
+
+        return list_offers
+
+    async def _answer(self, context: Context, _: object) -> Any:
+        request = raw_request(context)
+        reach = reach_of(self._content, self._client_of(context), context)
+        context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
+        return ANSWERS[context.method]
+
+    async def _ended(
+        self, context: Context, begin: Callable[[Report | None, Deliver], PendingCall | None]
+    ) -> dict[str, object]:
+        tell = teller(context)
+        async with log_lines_told(self._content, self._client_of(context), context), AsyncExitStack() as stack:
+            on_progress = await relay_notes(stack, tell) if tell is not None else None
+            end = await end_of(partial(begin, on_progress), self._drain)
+        try:
+            if isinstance(end, WireResult):
+                return whole_result(end, is_modern=is_modern(context))
+        except BodyError as error:
+            end = bad_result(error)
+        raise error_for(end, context)
+
+    async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        request = OfferRequest(
+            "resources/subscribe", msgspec.json.encode({"uri": str(params.uri)}), client=self._client_of(context)
+        )
+        await self._ended(context, lambda _, deliver: self._offers.subscribe(request, deliver))
+        return types.EmptyResult()
+
+    async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._offers.unsubscribe(self._client_of(context), str(params.uri))
+        return types.EmptyResult()
+
+    async def _set_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self._on_level(context, params.level)
+        self._offers.set_level(self._client_of(context), params.level)
+        return types.EmptyResult()
+
+    async def _on_roots_changed(self, context: Context, _: object) -> None:
+        self._offers.tell_roots_changed(self._client_of(context))
+
+
+def error_for(fault: ProtocolFault, context: Context) -> MCPError:
+    """A fault of a request as the SDK's session raises it."""
+    error = error_of(fault, context.method, is_modern=is_modern(context))
+    data = error.get("data")
+    value = msgspec.json.decode(data) if isinstance(data, msgspec.Raw) else data
+    code = error["code"]
+    assert isinstance(code, int)
+    return MCPError(code=code, message=str(error["message"]), data=value)
+
+
+async def end_of(begin: Callable[[Deliver], PendingCall | None], drain: Drain) -> WireResult | ProtocolFault:
+    """How the request that `begin` starts ends, at the latest with serving.  Cancelling the task gives it up."""
+    if drain.closing.cancelled:
+        return shut_down(Delivery.NOT_SENT)
+    ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
+
+    def deliver(end: CallEnd) -> None:
+        if not ended.done():
+            ended.set_result(end)
+
+    running = begin(deliver)
+    if running is None:
+        return shut_down(Delivery.NOT_SENT)
+    forget = drain.ending.on_cancel(lambda: deliver(shut_down(running.cancel("serving ends"))))
+    try:
+        return await ended
+    finally:
+        forget()
+        if not ended.done() or ended.cancelled():
+            running.cancel("the client gave it up")

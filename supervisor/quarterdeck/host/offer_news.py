@@ -1,0 +1,148 @@
+"""What clients are told unasked of what servers have beside tools: lists that changed, resources, log lines.
+
+`OfferNews` tells one client of an older era over lines.  Clients of 2026-07-28 hear of these on the streams that they
+opened (`session_news`), and of log lines with the requests that asked for them (`LogStreams`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck_protocol.names import QUALIFIER
+from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, OfferSource, ResourceUpdated, ServerNote
+from quarterdeck_protocol.tools import Client
+
+DEBOUNCE_S: Final = 0.1
+"""After a change was told, those of so long are told together: a fleet that starts changes once per server."""
+
+DEFAULT_LEVEL: Final = "info"
+"""From which on a client of an older era is told log lines before it says from which."""
+
+_CHANGED: Final = {
+    Listing.PROMPTS: b'{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}',
+    Listing.RESOURCES: b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}',
+    Listing.TEMPLATES: b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}',
+}
+
+
+class OfferNews:
+    """See the module.
+
+    Attributes:
+        level: from which on log lines are told.
+        listed: which lists its client has been given: of others it hears nothing.
+    """
+
+    def __init__(
+        self, offers: OfferSource, client: Client, tell: Callable[[bytes], None], is_open: Callable[[], bool]
+    ) -> None:
+        """Begin to listen.
+
+        Args:
+            offers: whose news.
+            client: who is told.
+            tell: sends one notification, or drops it where the client does not read.
+            is_open: whether its handshake is complete, in an older era.
+        """
+        self.level = DEFAULT_LEVEL
+        self.listed: set[Listing] = set()
+        self._client = client
+        self._tell = tell
+        self._is_open = is_open
+        self._changed: dict[bytes, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._unwatch = (offers.watch_listing(self._on_list), offers.watch_news(self._on_news))
+
+    def close(self) -> None:
+        """Listen no more."""
+        for unwatch in self._unwatch:
+            unwatch()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_list(self, listing: Listing) -> None:
+        if listing not in self.listed or not self._is_open():
+            return
+        self._changed[_CHANGED[listing]] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(DEBOUNCE_S, self._tell_changes)
+
+    def _tell_changes(self) -> None:
+        self._timer = None
+        changed, self._changed = self._changed, {}
+        for notification in changed:
+            self._tell(notification)
+
+    def _on_news(self, news: News) -> None:
+        if self._is_open() and concerns(news, self._client, self.level):
+            self._tell(notification_of(news))
+
+
+class LogStreams:
+    """The requests of clients of 2026-07-28 that are under way and asked for log lines."""
+
+    def __init__(self, offers: OfferSource) -> None:
+        """Begin to listen to what the servers of `offers` say; it does so as long as they do."""
+        self._open: dict[str, dict[object, tuple[Client, str, Callable[[bytes], None]]]] = {}
+        offers.watch_news(self._on_news)
+
+    def open(self, client: Client, level: str, tell: Callable[[bytes], None]) -> Callable[[], None]:
+        """Tell this client log lines from `level` on with its request by `tell`; returns what ends that."""
+        key = object()
+        self._open.setdefault(client.key, {})[key] = client, level, tell
+
+        def close() -> None:
+            streams = self._open.get(client.key, {})
+            streams.pop(key, None)
+            if not streams:
+                self._open.pop(client.key, None)
+
+        return close
+
+    def _on_news(self, news: News) -> None:
+        if not self._open or not isinstance(news, LogLine):
+            return
+        for key in news.clients:
+            streams = tuple(self._open.get(key, {}).values())
+            # Which of a client's requests a line belongs to nobody says: it is told once, with the one begun last.
+            wanted = next((each for each in reversed(streams) if concerns(news, each[0], each[1])), None)
+            if wanted is not None:
+                wanted[2](notification_of(news))
+
+
+def concerns(news: News, client: Client, level: str) -> bool:
+    """Whether a client is to be told a piece of news, log lines from `level` on; of no server that it may not use."""
+    if client.allowance is not None and not client.allows(f"{news.server}{QUALIFIER}"):
+        return False
+    match news:
+        case ResourceUpdated():
+            return client.key in news.clients
+        case LogLine():
+            is_serious = news.level not in LEVELS or LEVELS.index(news.level) >= _rank(level)
+            return is_serious and (not news.clients or client.key in news.clients)
+        case ServerNote():
+            return not news.clients or client.key in news.clients
+
+
+def _rank(level: str) -> int:
+    """Of a level that a client chose; one that there is not counts as the default."""
+    return LEVELS.index(level if level in LEVELS else DEFAULT_LEVEL)
+
+
+def notification_of(news: News) -> bytes:
+    """The notification that tells a piece of news; a log line's logger begins with its server."""
+    match news:
+        case ResourceUpdated(uri=uri):
+            return _notification("notifications/resources/updated", {"uri": uri})
+        case LogLine(server, level, logger, data):
+            named = f"{server}/{logger}" if logger else server
+            return _notification("notifications/message", {"level": level, "logger": named, "data": Raw(data)})
+        case ServerNote(method=method, params=params):
+            return _notification(method, Raw(params or b"{}"))
+
+
+def _notification(method: str, params: object) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params})

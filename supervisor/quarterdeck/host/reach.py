@@ -1,0 +1,101 @@
+"""What one client's requests reach, and how each begins there, whatever carried it.
+
+Above it the raw calls of the transports and the handlers of the SDK's session; below it the sources of tools and of
+what else servers offer, and whoever answers what servers ask.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck_protocol.offers import OfferSource
+from quarterdeck_protocol.offers import RawRequest as OfferRequest
+from quarterdeck_protocol.questions import Answerer
+from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, RawCall, Report, ToolSource
+
+from .asks.parked import CallKey, Parking, Passed
+from .offer_news import LogStreams
+from .raw_calls import RawRequest
+
+_NOTHING: Final = (b"", b"{}")
+"""Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """See the module.
+
+    Attributes:
+        box: tools.
+        offers: what servers have beside them; None where there is no such.
+        client: whose requests they are.
+        answerer: answers what servers of any era ask a client of an older one; None where it cannot be asked.
+        parking: for clients of 2026-07-28, which are asked by results; None where they cannot be asked.
+        logs: for them too: where a request is told log lines that asked for them.
+    """
+
+    box: ToolSource
+    offers: OfferSource | None = None
+    client: Client = ANONYMOUS
+    answerer: Answerer | None = None
+    parking: Parking | None = None
+    logs: LogStreams | None = None
+
+    def begin(self, request: RawRequest, on_progress: Report | None, deliver: Deliver) -> PendingCall | None:
+        """Start a request; None when it is a tool that takes no raw call, or there is nobody to ask."""
+        begin = partial(self._begin, request, on_progress)
+        if not request.is_modern:
+            return begin(self.answerer, None, deliver)
+        if self.parking is None or (request.resumption is None and request.capabilities in _NOTHING):
+            return begin(None, None, deliver) if request.resumption is None else None
+        key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
+        return self.parking.begin(key, request.capabilities, request.resumption, begin, deliver)
+
+    def _begin(
+        self,
+        request: RawRequest,
+        on_progress: Report | None,
+        answerer: Answerer | None,
+        passed: Passed | None,
+        deliver: Deliver,
+    ) -> PendingCall | None:
+        if request.method == "tools/call" and passed is None:
+            call = RawCall(
+                request.name,
+                request.arguments,
+                request.meta,
+                on_progress=on_progress,
+                client=self.client,
+                answerer=answerer,
+                log_level=request.log_level,
+            )
+            return self.box.begin(call, deliver)
+        if self.offers is None:
+            return None
+        other = OfferRequest(
+            request.method,
+            self._params(request, passed),
+            request.meta,
+            on_progress=on_progress,
+            client=self.client,
+            answerer=answerer,
+            log_level=request.log_level,
+        )
+        return self.offers.begin(other, deliver)
+
+    def _params(self, request: RawRequest, passed: Passed | None) -> bytes:
+        """All params of a request but `_meta`, with what a server gets back that asked for more."""
+        if passed is None:
+            return request.arguments
+        members: dict[str, object] = {}
+        if request.method == "tools/call":
+            members |= {"name": self.box.own(request.name), "arguments": Raw(request.arguments)}
+        else:
+            members |= msgspec.json.decode(request.arguments, type=dict[str, Raw])
+        members["inputResponses"] = Raw(passed.responses or b"{}")
+        if passed.state is not None:
+            members["requestState"] = passed.state
+        return msgspec.json.encode(members)

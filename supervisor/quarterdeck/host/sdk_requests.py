@@ -1,0 +1,152 @@
+"""A request that the SDK's session has judged, as the rest of the host takes it: as it came, not as models have it."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
+from quarterdeck_protocol.tools import Client, ProgressNote, ToolDescriptor
+
+from .asks.sessions import SessionAnswerer
+from .calls import Tell
+from .content import Content
+from .raw_calls import RawRequest, Resumption
+from .reach import Reach
+
+MAX_LINES: Final = 64
+"""Log lines that wait for a slow client; more are dropped."""
+
+_LOG_LEVEL: Final = f"{ENVELOPE_PREFIX}logLevel"
+
+_NOT_OWN: Final = frozenset({"_meta", "inputResponses", "requestState"})
+
+
+@dataclass(slots=True)
+class ResultSlot:
+    """Where a handler leaves the whole result for the middleware that asked it.
+
+    Attributes:
+        listed: what a list of tools shows, where every client of its version is shown the same.
+    """
+
+    whole: dict[str, object] | None = None
+    listed: "tuple[ToolDescriptor, ...] | None" = None
+
+
+Context = ServerRequestContext[ResultSlot, Any]
+
+
+def is_modern(context: Context) -> bool:
+    """Whether the request is one of 2026-07-28."""
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def raw_meta(context: Context) -> Mapping[str, object]:
+    """`_meta` as it came: the typed one is for the SDK."""
+    meta = (context.params or {}).get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def own_meta(meta: Mapping[str, object]) -> bytes:
+    """The caller's own part of `_meta`: hop-by-hop keys end here."""
+    own = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ENVELOPE_PREFIX)}
+    return msgspec.json.encode(own) if own else b""
+
+
+def own_params(context: Context) -> dict[str, object]:
+    """The params without `_meta` and what a request brings that is made again."""
+    return {name: value for name, value in (context.params or {}).items() if name not in _NOT_OWN}
+
+
+def raw_request(context: Context, *, name: str = "", arguments: object = None) -> RawRequest:
+    """A request as the raw calls have it.
+
+    Args:
+        context: of the request.
+        name: of the tool that is called; empty for another method.
+        arguments: of that tool; for another method all its own params count.
+    """
+    meta, params = raw_meta(context), context.params or {}
+    resumption = None
+    if is_modern(context) and ("inputResponses" in params or "requestState" in params):
+        state = params.get("requestState")
+        responses = json_bytes(params["inputResponses"]) if "inputResponses" in params else b""
+        resumption = Resumption(state if isinstance(state, str) else "", responses)
+    return RawRequest(
+        key=str(context.request_id),
+        id_json=msgspec.json.encode(context.request_id),
+        name=name,
+        arguments=json_bytes(arguments if name else own_params(context)),
+        meta=own_meta(meta),
+        progress_token=b"",
+        is_modern=is_modern(context),
+        method=context.method,
+        capabilities=json_bytes(meta.get(f"{ENVELOPE_PREFIX}clientCapabilities") or {}) if is_modern(context) else b"",
+        log_level=str(meta.get(_LOG_LEVEL) or ""),
+        resumption=resumption,
+    )
+
+
+def json_bytes(value: object) -> bytes:
+    """A value that came as JSON, as JSON again; numbers of any size stay what they are."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def reach_of(content: Content, client: Client, context: Context) -> Reach:
+    """What a request reaches, and who answers what is asked because of it."""
+    if is_modern(context):
+        return Reach(content.box, content.offers, client, None, content.parking)
+    return Reach(content.box, content.offers, client, SessionAnswerer(context.session))
+
+
+@asynccontextmanager
+async def log_lines_told(content: Content, client: Client, context: Context) -> AsyncIterator[None]:
+    """Tell whoever makes a request of 2026-07-28 the log lines that it asked for, all of them before its answer.
+
+    What is raised inside comes out in a group.
+    """
+    level = str(raw_meta(context).get(_LOG_LEVEL) or "") if is_modern(context) else ""
+    if not level or content.logs is None:
+        yield
+        return
+    send, receive = anyio.create_memory_object_stream[bytes](MAX_LINES)
+
+    def tell(notification: bytes) -> None:
+        # The client reads slowly: a line is worth less than memory.
+        with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            send.send_nowait(notification)
+
+    async def pass_on() -> None:
+        # Private, but the only way to a notification that the SDK does not rebuild (mcp 2.3).
+        channel = context.session._request_outbound  # noqa: SLF001
+        async with receive:
+            async for notification in receive:
+                message = msgspec.json.decode(notification)
+                await channel.notify(message["method"], message["params"])
+
+    close = content.logs.open(client, level, tell)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pass_on)
+        try:
+            yield
+        finally:
+            close()
+            send.close()
+
+
+def teller(context: Context) -> Tell | None:
+    """Sends progress notes to whoever made a request; None where none are wanted."""
+    if "progressToken" not in raw_meta(context):
+        return None
+
+    async def tell(note: ProgressNote) -> None:
+        await context.session.report_progress(note.progress, note.total, note.message)
+
+    return tell

@@ -1,0 +1,134 @@
+"""What the clients of the SDK's sessions are told of servers' other offers: by session, or on the streams they opened.
+
+`offer_news` does the same for one client over lines, in an older era; its clients of 2026-07-28 are served here.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Final
+
+import anyio
+import msgspec
+from mcp.server.connection import Connection
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, PromptsListChanged, ResourcesListChanged, ServerEvent
+from mcp.server.subscriptions import ResourceUpdated as ResourceUpdatedEvent
+
+from quarterdeck_protocol.offers import Listing, News, OfferSource, ResourceUpdated
+from quarterdeck_protocol.tools import Client
+
+from .offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
+
+MAX_WAITING: Final = 1024
+"""News that clients wait to be told of; more is dropped: none of it is lost with a server."""
+
+TELL_S: Final = 5.0
+"""How long one client that does not read may hold its notification."""
+
+_EVENTS: Final[dict[Listing, ServerEvent]] = {
+    Listing.PROMPTS: PromptsListChanged(),
+    Listing.RESOURCES: ResourcesListChanged(),
+    Listing.TEMPLATES: ResourcesListChanged(),
+}
+
+_METHODS: Final = {
+    Listing.PROMPTS: "notifications/prompts/list_changed",
+    Listing.RESOURCES: "notifications/resources/list_changed",
+    Listing.TEMPLATES: "notifications/resources/list_changed",
+}
+
+
+class _Listener:
+    """One session of an older era."""
+
+    def __init__(self, session: ServerSession, client: Client) -> None:
+        self.session = session
+        self.client = client
+        self.level = DEFAULT_LEVEL
+        self.listed: set[Listing] = set()
+
+
+class SessionNews:
+    """See the module."""
+
+    def __init__(self, offers: OfferSource, bus: InMemorySubscriptionBus) -> None:
+        self._offers = offers
+        self._bus = bus
+        self._listeners: dict[Connection, _Listener] = {}
+
+    def admit(self, connection: Connection, session: ServerSession, client: Client) -> None:
+        """Count a session of an older era until its connection ends."""
+        if connection not in self._listeners:
+            self._listeners[connection] = _Listener(session, client)
+            connection.exit_stack.callback(self._left, connection)
+
+    def set_level(self, connection: Connection, level: str) -> None:
+        """From which level on this session is told log lines."""
+        if (listener := self._listeners.get(connection)) is not None:
+            listener.level = level
+
+    def listed(self, connection: Connection, listing: Listing) -> None:
+        """This session was given a list."""
+        if (listener := self._listeners.get(connection)) is not None:
+            listener.listed.add(listing)
+
+    async def tell(self) -> None:
+        """Tell all of them what there is to be told; never returns, ends by cancellation."""
+        changed: dict[Listing, None] = {}
+        waiting: list[News] = []
+        stirred = asyncio.Event()
+
+        def on_list(listing: Listing) -> None:
+            changed[listing] = None
+            stirred.set()
+
+        def on_news(news: News) -> None:
+            if len(waiting) < MAX_WAITING:
+                waiting.append(news)
+                stirred.set()
+
+        with ExitStack() as stack:
+            stack.callback(self._offers.watch_listing(on_list))
+            stack.callback(self._offers.watch_news(on_news))
+            while True:
+                await stirred.wait()
+                stirred.clear()
+                taken = tuple(waiting)
+                waiting.clear()
+                for news in taken:
+                    await self._tell_news(news)
+                kinds = tuple(changed)
+                changed.clear()
+                for listing in kinds:
+                    await self._bus.publish(_EVENTS[listing])
+                    those = [each for each in self._listeners.values() if listing in each.listed]
+                    await _tell_all(those, _METHODS[listing], None)
+                if kinds:
+                    await asyncio.sleep(DEBOUNCE_S)
+
+    async def _tell_news(self, news: News) -> None:
+        if isinstance(news, ResourceUpdated):
+            await self._bus.publish(ResourceUpdatedEvent(uri=news.uri))
+        those = [each for each in self._listeners.values() if concerns(news, each.client, each.level)]
+        if those:
+            message = msgspec.json.decode(notification_of(news), type=dict[str, object])
+            await _tell_all(those, str(message["method"]), message["params"])
+
+    def _left(self, connection: Connection) -> None:
+        listener = self._listeners.pop(connection, None)
+        if listener is not None:
+            self._offers.leave(listener.client)
+
+
+async def _tell_all(listeners: Iterable[_Listener], method: str, params: object) -> None:
+    async with anyio.create_task_group() as tasks:
+        for listener in listeners:
+            tasks.start_soon(_tell_one, listener, method, params)
+
+
+async def _tell_one(listener: _Listener, method: str, params: object) -> None:
+    with anyio.move_on_after(TELL_S):
+        # Private, but the only way to a notification that the SDK does not rebuild (mcp 2.3).
+        connection = listener.session._connection  # noqa: SLF001
+        await connection.notify(method, params if isinstance(params, dict) else None)

@@ -1,0 +1,379 @@
+"""What a fleet's servers have beside tools, merged: their lists under names that clients accept, and the way to each.
+
+Prompts are called `server__prompt`, as tools are; URIs stay as they are, see `uri_routes`.  Nothing is kept of a server
+but its last lists: every request asks the fleet for the endpoint of that moment.
+"""
+
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck.common.tool_names import NameBudget, public_names
+from quarterdeck.fleet.requests import refuse
+from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.names import QUALIFIER, RemoteToolRef, did_you_mean, qualify_tool_name
+from quarterdeck_protocol.offers import (
+    Listing,
+    News,
+    Offered,
+    OfferSource,
+    RawRequest,
+    ResourceUpdated,
+)
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
+
+from .uri_routes import fits, has_scheme, prefixed, scheme_of, split_prefixed
+
+MAX_PARAMS_BYTES: Final = 64 * 1024 * 1024
+"""Of a request's params; a client's line is no longer."""
+
+MAX_NAMED_CHARS: Final = 200
+"""Of a name or URI that a client made up, in a message."""
+
+MAX_TASKS: Final = 4096
+"""Whose tasks are remembered, the latest."""
+
+_MERGED: Final = (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
+
+_Route = tuple[LiveEndpoint, RawRequest, str]
+"""Who answers a request, the request there, and what it asks for by that server's own name."""
+
+_log = logging.getLogger("quarterdeck.names")
+
+
+class Offerings(OfferSource):
+    """See the module; with `alone`, the id of the fleet's one server, its prompts have their own names."""
+
+    def __init__(self, fleet: LiveFleet, *, alone: str = "", budget: NameBudget | None = None) -> None:
+        """Over a fleet; `budget` is what the names of prompts keep to."""
+        self._fleet = fleet
+        self._alone = alone
+        self._budget = budget
+        self._endpoints: tuple[LiveEndpoint, ...] = ()
+        self._changed: set[str] = set()
+        self._own: dict[Listing, dict[str, tuple[Offered, ...]]] = {listing: {} for listing in _MERGED}
+        self._shown: dict[Listing, tuple[Offered, ...]] = dict.fromkeys(_MERGED, ())
+        self._owners: dict[Listing, dict[str, Offered]] = {listing: {} for listing in _MERGED}
+        self._schemes: dict[str, frozenset[str]] = {}
+        self._said: set[tuple[str, str]] = set()
+        self._tasks: OrderedDict[tuple[Hashable, str], str] = OrderedDict()
+        self._watchers: dict[object, Callable[[Listing], None]] = {}
+        fleet.watch_each(self._hear)
+
+    def listed(self, listing: Listing) -> Sequence[Offered]:
+        """See `OfferSource`; only servers of which the fleet has told are looked at anew."""
+        self._refresh()
+        return self._shown[listing]
+
+    def begin(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `OfferSource`."""
+        found = self._route(request)
+        if isinstance(found, ProtocolFault):
+            return refuse(deliver, found)
+        endpoint, own = found
+        if request.method == "tools/call":
+            deliver = partial(self._note_task, request.client, endpoint.config.id, deliver)
+        return endpoint.forward(own, deliver)
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `OfferSource`."""
+        found = self._route(request)
+        if isinstance(found, ProtocolFault):
+            return refuse(deliver, found)
+        endpoint, own = found
+        return endpoint.subscribe(own, deliver)
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `OfferSource`."""
+        self._refresh()
+        found = self._owner_of_uri(uri)
+        if found is not None:
+            endpoint, own = found
+            endpoint.unsubscribe(client, own)
+
+    def leave(self, client: Client) -> None:
+        """See `OfferSource`."""
+        for endpoint in self._fleet.endpoints():
+            endpoint.leave(client)
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `OfferSource`."""
+        for endpoint in self._fleet.endpoints():
+            endpoint.set_level(client, level)
+
+    def tell_roots_changed(self, _: Client) -> None:
+        """See `OfferSource`; a server that was not asked for them does not mind."""
+        for endpoint in self._fleet.endpoints():
+            endpoint.tell("notifications/roots/list_changed")
+
+    def watch_listing(self, callback: Callable[[Listing], None]) -> Callable[[], None]:
+        """See `OfferSource`."""
+        self._refresh()  # what is there already is no change
+        key = object()
+        self._watchers[key] = callback
+
+        def forget() -> None:
+            self._watchers.pop(key, None)
+
+        return forget
+
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """See `OfferSource`."""
+
+        def hear(news: News) -> None:
+            if isinstance(news, ResourceUpdated):
+                news = msgspec.structs.replace(news, uri=self._public_uri(news.server, news.uri))
+            callback(news)
+
+        return self._fleet.watch_news(hear)
+
+    # What is offered
+
+    def _hear(self, server: str) -> None:
+        self._changed.add(server)
+        if self._watchers:
+            self._refresh()  # whoever watches is told of lists that are other ones, not of phases
+
+    def _refresh(self) -> None:
+        endpoints = tuple(self._fleet.endpoints())
+        is_other = endpoints != self._endpoints
+        if is_other:
+            self._endpoints = endpoints
+            self._changed.update(endpoint.config.id for endpoint in endpoints)
+        if not self._changed and not is_other:
+            return
+        changed, self._changed = self._changed, set()
+        for listing in _MERGED:
+            if self._look(listing, changed) or (is_other and self._own[listing]):
+                self._merge(listing)
+
+    def _look(self, listing: Listing, changed: set[str]) -> bool:
+        """Take what these servers offer; whether that is something else than before."""
+        own, is_other = self._own[listing], False
+        for server in changed:
+            endpoint = self._fleet.endpoint(server)
+            offers = endpoint.offers(listing) if endpoint is not None else ()
+            if own.get(server, ()) is not offers and (offers or own.get(server)):
+                own[server] = offers
+                is_other = True
+        return is_other
+
+    def _merge(self, listing: Listing) -> None:
+        own = self._own[listing]
+        order = [endpoint.config.id for endpoint in self._endpoints]
+        self._own[listing] = own = {server: own[server] for server in order if own.get(server)}
+        rows = list(itertools.chain.from_iterable(own.values()))
+        shown = self._named(rows) if listing is Listing.PROMPTS else self._told_apart(listing, rows)
+        before, self._shown[listing] = self._shown[listing], tuple(shown)
+        self._owners[listing] = {each.public: each for each in shown}
+        if listing is not Listing.PROMPTS:
+            self._schemes = self._all_schemes()
+        if self._shown[listing] != before:
+            for callback in tuple(self._watchers.values()):
+                callback(listing)
+
+    def _named(self, rows: Sequence[Offered]) -> list[Offered]:
+        """Prompts under names that clients accept."""
+        if self._alone:
+            return [_as(row, row.key) for row in rows]
+        qualified = [qualify_tool_name(RemoteToolRef(row.server, row.key)) for row in rows]
+        names = public_names(qualified, self._budget) if self._budget is not None else {}
+        return [_as(row, names.get(name, name)) for row, name in zip(rows, qualified, strict=True)]
+
+    def _told_apart(self, listing: Listing, rows: Sequence[Offered]) -> list[Offered]:
+        """Resources or templates, those of a URI that another server has under one that names their own."""
+        shown: dict[str, Offered] = {}
+        for row in rows:
+            public = row.key
+            if public in shown or split_prefixed(public) is not None:
+                public = prefixed(row.server, row.key)
+                self._say(listing, row, public)
+            shown[public] = _as(row, public)
+        return list(shown.values())
+
+    def _say(self, listing: Listing, row: Offered, public: str) -> None:
+        if (row.server, row.key) not in self._said and len(self._said) < MAX_TASKS:
+            self._said.add((row.server, row.key))
+            _log.info("%s: %s is another server's, too: of %s it is %s", listing, row.key, row.server, public)
+
+    def _all_schemes(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for listing in (Listing.RESOURCES, Listing.TEMPLATES):
+            for server, rows in self._own[listing].items():
+                found.setdefault(server, set()).update(scheme_of(row.key) for row in rows)
+        return {server: frozenset(schemes) for server, schemes in found.items()}
+
+    # Whose a request is
+
+    def _route(self, request: RawRequest) -> tuple[LiveEndpoint, RawRequest] | ProtocolFault:
+        """Who answers a request, and the request in that server's own words."""
+        self._refresh()
+        try:
+            params = dict(check_object(request.params or b"{}", max_bytes=MAX_PARAMS_BYTES))
+            match request.method:
+                case "prompts/get" | "tools/call":
+                    found = self._named_route(request, params)
+                case "completion/complete":
+                    found = self._reference_route(request, params)
+                case method if method.startswith("tasks/"):
+                    return self._task_route(request, params)
+                case _:
+                    found = self._uri_route(request, params)
+        except (BodyError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _refused(f"the params of {request.method} cannot be read: {error}", "bad_arguments")
+        if isinstance(found, ProtocolFault):
+            return found
+        endpoint, own, key = found
+        if not request.client.allows(f"{endpoint.config.id}{QUALIFIER}{key}"):
+            message = f"the token {request.client.name!r} does not allow {key[:MAX_NAMED_CHARS]!r}"
+            return _refused(message, "not_granted")
+        return endpoint, own
+
+    def _named_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
+        name = msgspec.json.decode(params.get("name", b'""'), type=str)
+        found = self._owner_of_name(name, is_prompt=request.method == "prompts/get")
+        if isinstance(found, ProtocolFault):
+            return found
+        endpoint, own = found
+        return endpoint, _with(request, params, "name", own), own
+
+    def _owner_of_name(self, name: str, *, is_prompt: bool) -> tuple[LiveEndpoint, str] | ProtocolFault:
+        if is_prompt and (row := self._owners[Listing.PROMPTS].get(name)) is not None:
+            server, own = row.server, row.key
+        elif self._alone:
+            server, own = self._alone, name
+        else:
+            server, _, own = name.partition(QUALIFIER)
+        endpoint = self._fleet.endpoint(server) if own else None
+        if endpoint is not None:
+            return endpoint, own
+        shown = name[:MAX_NAMED_CHARS]
+        if not is_prompt:
+            return _refused(f"there is no tool {shown!r}", "unknown_tool")
+        hint = did_you_mean(shown, [each.public for each in self._shown[Listing.PROMPTS]])
+        return _refused(f"there is no prompt {shown!r}{hint}", "unknown_prompt")
+
+    def _reference_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
+        reference = msgspec.json.decode(params.get("ref", b"{}"), type=dict[str, Raw])
+        is_prompt = msgspec.json.decode(reference.get("type", b'""'), type=str) == "ref/prompt"
+        member = "name" if is_prompt else "uri"
+        text = msgspec.json.decode(reference.get(member, b'""'), type=str)
+        found = self._owner_of_name(text, is_prompt=True) if is_prompt else self._owner_of_uri(text)
+        if found is None:
+            return _unknown_uri(text)
+        if isinstance(found, ProtocolFault):
+            return found
+        endpoint, own = found
+        reference[member] = Raw(msgspec.json.encode(own))
+        return endpoint, _with(request, params, "ref", reference), own
+
+    def _uri_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
+        uri = msgspec.json.decode(params.get("uri", b'""'), type=str)
+        found = self._owner_of_uri(uri)
+        if found is None:
+            return _unknown_uri(uri)
+        endpoint, own = found
+        return endpoint, _with(request, params, "uri", own), own
+
+    def _task_route(
+        self, request: RawRequest, params: dict[str, Raw]
+    ) -> tuple[LiveEndpoint, RawRequest] | ProtocolFault:
+        task = msgspec.json.decode(params.get("taskId", b'""'), type=str)
+        server = self._tasks.get((request.client.key, task))
+        endpoint = self._fleet.endpoint(server) if server is not None else None
+        if endpoint is None:
+            return _refused(f"there is no task {task[:MAX_NAMED_CHARS]!r} of this client", "unknown_task")
+        return endpoint, request
+
+    def _owner_of_uri(self, uri: str) -> tuple[LiveEndpoint, str] | None:
+        """Who has a resource or template of this public URI, and the URI there."""
+        for listing in (Listing.RESOURCES, Listing.TEMPLATES):
+            if (row := self._owners[listing].get(uri)) is not None:
+                return self._at(row.server, row.key)
+        if (pair := split_prefixed(uri)) is not None:
+            return self._at(*pair)
+        linked = next((each for each in self._endpoints if each.has_linked(uri)), None)
+        if linked is not None:
+            return linked, uri
+        for row in self._shown[Listing.TEMPLATES]:
+            if has_scheme(row.key) and fits(row.key, uri):
+                return self._at(row.server, uri)
+        return self._owner_by_scheme(uri)
+
+    def _owner_by_scheme(self, uri: str) -> tuple[LiveEndpoint, str] | None:
+        """The one server that has anything of this scheme; without any, the one that has resources at all."""
+        scheme = scheme_of(uri)
+        same = [server for server, schemes in self._schemes.items() if scheme in schemes]
+        if len(same) == 1:
+            return self._at(same[0], uri)
+        return self._at(next(iter(self._schemes)), uri) if not same and len(self._schemes) == 1 else None
+
+    def _at(self, server: str, own: str) -> tuple[LiveEndpoint, str] | None:
+        endpoint = self._fleet.endpoint(server)
+        return None if endpoint is None else (endpoint, own)
+
+    def _public_uri(self, server: str, uri: str) -> str:
+        for listing in (Listing.RESOURCES, Listing.TEMPLATES):
+            row = self._owners[listing].get(uri)
+            if row is not None and row.server != server:
+                return prefixed(server, uri)
+        return uri
+
+    # Tasks
+
+    def _note_task(self, client: Client, server: str, deliver: Deliver, end: CallEnd) -> None:
+        """Remember whose a task is that a call has become."""
+        if isinstance(end, WireResult) and (task := _task_of(end)):
+            self._tasks[client.key, task] = server
+            if len(self._tasks) > MAX_TASKS:
+                self._tasks.popitem(last=False)
+        deliver(end)
+
+
+class _Task(msgspec.Struct, gc=False):
+    taskId: str = ""  # noqa: N815 - the wire's name
+
+
+class _TaskResult(msgspec.Struct, gc=False):
+    task: _Task = msgspec.field(default_factory=_Task)
+    taskId: str = ""  # noqa: N815
+
+
+def _task_of(result: WireResult) -> str:
+    """The id of the task that a result announces, in the form of either era; empty for none."""
+    try:
+        found = _task_result.decode(result.body)
+    except msgspec.DecodeError:
+        return ""
+    return found.task.taskId or (found.taskId if result.result_type == "task" else "")
+
+
+_task_result: Final = msgspec.json.Decoder(_TaskResult)
+
+
+def _as(row: Offered, public: str) -> Offered:
+    return row if row.public == public else msgspec.structs.replace(row, public=public)
+
+
+def _with(request: RawRequest, params: Mapping[str, Raw], member: str, value: object) -> RawRequest:
+    """The request with another value of one member; the same one where it has that already."""
+    encoded = msgspec.json.encode(value)
+    if bytes(params.get(member, b"")) == encoded:
+        return request
+    return msgspec.structs.replace(request, params=msgspec.json.encode({**params, member: Raw(encoded)}))
+
+
+def _unknown_uri(uri: str) -> ProtocolFault:
+    return _refused(f"no server is known to have the resource {uri[:MAX_NAMED_CHARS]!r}", "unknown_resource")
+
+
+def _refused(message: str, code: str) -> ProtocolFault:
+    return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, message, code)

@@ -1,0 +1,72 @@
+"""Whose a resource's URI is, among servers that know nothing of one another.  Pure.
+
+URIs stay as servers write them: they stand in results, too.  Of two servers that list one, the first in configuration
+order has it; what the other has is called `quarterdeck+SERVER:URI`.  A URI that nobody lists belongs to whoever has a
+template that fits, or has linked to it in a result, or is alone in having its scheme.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+PREFIX: Final = "quarterdeck+"
+"""Of the scheme of a URI that names its server."""
+
+
+def prefixed(server: str, uri: str) -> str:
+    """A server's URI where another server has the same."""
+    return f"{PREFIX}{server}:{uri}"
+
+
+def split_prefixed(uri: str) -> tuple[str, str] | None:
+    """The server and its own URI in a prefixed one, None for any other."""
+    if not uri.startswith(PREFIX):
+        return None
+    server, found, own = uri[len(PREFIX) :].partition(":")
+    return (server, own) if found and server and own else None
+
+
+def fits(template: str, uri: str) -> bool:
+    """Whether a URI can be an expansion of a URI template (RFC 6570): what stands outside its expressions is there.
+
+    Linear in both, whatever either is; a template that is broken fits its own text alone.
+    """
+    literals = _literals(template)
+    first, *rest = literals
+    if not rest:
+        return uri == first
+    if not uri.startswith(first):
+        return False
+    *middle, last = rest
+    place, end = len(first), len(uri) - len(last)
+    if end < place or not uri.endswith(last):
+        return False
+    for literal in middle:
+        found = uri.find(literal, place, end)
+        if found < 0:
+            return False
+        place = found + len(literal)
+    return True
+
+
+def scheme_of(uri: str) -> str:
+    """What stands before the first colon, in small letters; empty where there is none."""
+    scheme, found, _ = uri.partition(":")
+    return scheme.lower() if found else ""
+
+
+def has_scheme(template: str) -> bool:
+    """Whether a template says which scheme it expands to: one that does not fits anybody's URIs."""
+    return ":" in _literals(template)[0]
+
+
+def _literals(template: str) -> Sequence[str]:
+    """What stands outside the expressions: one more than there are of these."""
+    literals, place = [], 0
+    while (opens := template.find("{", place)) >= 0:
+        closes = template.find("}", opens)
+        if closes < 0:
+            break
+        literals.append(template[place:opens])
+        place = closes + 1
+    literals.append(template[place:])
+    return literals

@@ -1,0 +1,289 @@
+"""Calls that wait for a client of 2026-07-28: asked once, taken up by the same client with the same request alone."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from quarterdeck.host.asks.parked import (
+    ANSWER_S,
+    MAX_PARKED_EACH,
+    CallKey,
+    Parking,
+    ParkingAnswerer,
+    Passed,
+)
+from quarterdeck.host.raw_calls import Resumption
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
+
+pytestmark = pytest.mark.anyio
+
+ABLE = b'{"elicitation":{},"roots":{}}'
+ASKED = Question("s", "elicitation/create", b'{"message":"?"}')
+DONE = WireResult(b'{"content":[]}', "2025-11-25")
+
+
+class _Server:
+    """A call at a server, whose end and questions a test makes."""
+
+    def __init__(self) -> None:
+        self.answerer: ParkingAnswerer | None = None
+        self.passed: list[Passed | None] = []
+        self.answers: list[QuestionEnd] = []
+        self.cancelled: list[str] = []
+        self.end: Deliver = lambda _: None
+
+    def begin(self, answerer: ParkingAnswerer, passed: Passed | None, deliver: Deliver) -> PendingCall:
+        self.answerer, self.end = answerer, deliver
+        self.passed.append(passed)
+        return self
+
+    def ask(self, question: Question = ASKED) -> Any:
+        assert self.answerer is not None
+        return self.answerer.ask(question, self.answers.append)
+
+    def cancel(self, reason: str = "") -> Delivery:
+        self.cancelled.append(reason)
+        return Delivery.UNKNOWN
+
+
+class _Client:
+    """A client that makes one request, again when asked to."""
+
+    def __init__(self, parking: Parking, name: str = "me", params: bytes = b'{"a":1,"b":2}') -> None:
+        self.parking = parking
+        self.key = CallKey(name, "tools/call echo", params)
+        self.server = _Server()
+        self.ends: list[CallEnd] = []
+
+    def call(self, resumption: Resumption | None = None, key: CallKey | None = None) -> PendingCall | None:
+        return self.parking.begin(key or self.key, ABLE, resumption, self.server.begin, self.ends.append)
+
+    async def asked(self) -> dict[str, Any]:
+        """What the last result asks for."""
+        await _settle()
+        end = self.ends.pop()
+        assert isinstance(end, WireResult)
+        assert end.result_type == "input_required"
+        body: dict[str, Any] = json.loads(end.body)
+        return body
+
+    def again(self, state: str, key: CallKey | None = None, **responses: Any) -> PendingCall | None:
+        return self.call(Resumption(state, json.dumps(responses).encode()), key)
+
+    async def refused(self) -> str:
+        await _settle()
+        end = self.ends.pop()
+        assert isinstance(end, ProtocolFault)
+        return end.code or ""
+
+
+async def _settle() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def client() -> _Client:
+    """One that nobody asked anything yet."""
+    return _Client(Parking())
+
+
+async def test_a_call_that_is_never_asked_ends_as_any_other(client: _Client) -> None:
+    client.call()
+    client.server.end(DONE)
+    assert client.ends == [DONE]
+
+
+async def test_a_question_is_a_result_and_its_answer_goes_on_with_the_call(client: _Client) -> None:
+    client.call()
+    client.server.ask()
+    asked = await client.asked()
+    assert asked["inputRequests"] == {"1": {"method": "elicitation/create", "params": {"message": "?"}}}
+    client.again(asked["requestState"], **{"1": {"action": "accept"}})
+    assert [json.loads(end.result) for end in client.server.answers] == [{"action": "accept"}]
+    client.server.end(DONE)
+    assert client.ends == [DONE]
+    assert client.server.passed == [None]
+
+
+async def test_questions_of_one_moment_are_asked_together_and_those_left_open_again(client: _Client) -> None:
+    client.call()
+    client.server.ask()
+    client.server.ask(Question("s", "roots/list", b"{}"))
+    asked = await client.asked()
+    assert set(asked["inputRequests"]) == {"1", "2"}
+    client.again(asked["requestState"], **{"2": {"roots": []}})
+    rest = await client.asked()
+    assert set(rest["inputRequests"]) == {"1"}
+
+
+async def test_the_request_may_come_again_with_its_members_in_another_order(client: _Client) -> None:
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    client.again(state, CallKey("me", "tools/call echo", b'{"b":2,"a":1}'), **{"1": {}})
+    assert len(client.server.answers) == 1
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        CallKey("another", "tools/call echo", b'{"a":1,"b":2}'),
+        CallKey("me", "tools/call other", b'{"a":1,"b":2}'),
+        CallKey("me", "tools/call echo", b'{"a":1,"b":3}'),
+    ],
+)
+async def test_a_state_is_no_good_for_another_client_or_another_request(client: _Client, key: CallKey) -> None:
+    """One client would read what another one's call ends in."""
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    client.again(state, key, **{"1": {}})
+    assert await client.refused() == "not_resumable"
+    assert not client.server.answers
+
+
+async def test_a_forged_state_and_answers_that_are_none_are_refused(client: _Client) -> None:
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    for resumption in (Resumption("forged"), Resumption(""), Resumption(state, b"[]"), Resumption(state, b"\xff")):
+        client.call(resumption)
+        assert await client.refused() == "not_resumable"
+    client.again(state, **{"1": {}})
+    assert len(client.server.answers) == 1
+
+
+async def test_a_call_is_taken_up_once(client: _Client) -> None:
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    client.again(state, **{"1": {}})
+    client.again(state, **{"1": {}})
+    assert await client.refused() == "not_resumable"
+    assert len(client.server.answers) == 1
+
+
+async def test_an_answer_that_is_no_object_is_an_error_to_the_server(client: _Client) -> None:
+    client.call()
+    client.server.ask()
+    client.again((await client.asked())["requestState"], **{"1": 7})
+    assert [end.code for end in client.server.answers] == [-32600]
+
+
+async def test_a_call_that_ends_while_it_waits_gives_its_end_when_its_client_comes(client: _Client) -> None:
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    client.server.end(DONE)
+    assert client.ends == []
+    client.again(state)
+    await _settle()
+    assert client.ends == [DONE]
+
+
+async def test_a_question_that_is_withdrawn_is_not_asked(client: _Client) -> None:
+    client.call()
+    client.server.ask()()
+    await _settle()
+    client.server.end(DONE)
+    assert client.ends == [DONE]
+
+
+async def test_a_client_that_cannot_be_asked_is_not_and_the_server_hears_so(client: _Client) -> None:
+    client.call()
+    client.server.ask(Question("s", "sampling/createMessage", b"{}"))
+    await _settle()
+    assert [end.code for end in client.server.answers] == [-32601]
+    assert client.ends == []
+
+
+async def test_a_client_cannot_have_any_number_of_calls_wait() -> None:
+    parking = Parking()
+    clients = [_Client(parking, params=b"%d" % number) for number in range(MAX_PARKED_EACH + 1)]
+    for each in clients:
+        each.call()
+        each.server.ask()
+    await _settle()
+    assert [end.code for end in clients[-1].server.answers] == [-32600]
+    other = _Client(parking, name="another")
+    other.call()
+    other.server.ask()
+    await other.asked()
+
+
+async def test_an_end_makes_room_for_another_call() -> None:
+    parking = Parking()
+    for number in range(MAX_PARKED_EACH * 2):
+        client = _Client(parking, params=b"%d" % number)
+        client.call()
+        client.server.ask()
+        client.again((await client.asked())["requestState"], **{"1": {}})
+        client.server.end(DONE)
+        assert client.ends == [DONE]
+
+
+async def test_a_client_that_leaves_ends_its_calls_and_no_other(client: _Client) -> None:
+    other = _Client(client.parking, name="another")
+    for each in (client, other):
+        each.call()
+        each.server.ask()
+        await _settle()
+    client.parking.leave("me")
+    assert client.server.cancelled == ["the client is gone"]
+    assert not other.server.cancelled
+    client.parking.close()
+    assert other.server.cancelled == ["serving ends"]
+
+
+async def test_a_state_is_too_old_after_a_while() -> None:
+    now = 0.0
+    client = _Client(Parking(lambda: now))
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    now = ANSWER_S + 1
+    client.again(state, **{"1": {}})
+    assert await client.refused() == "not_resumable"
+
+
+async def test_cancelling_cancels_what_runs(client: _Client) -> None:
+    pending = client.call()
+    assert pending is not None
+    assert pending.cancel("enough") is Delivery.UNKNOWN
+    assert client.server.cancelled == ["enough"]
+
+
+# A server of 2026-07-28
+
+
+async def test_a_servers_own_state_travels_sealed_and_comes_back_to_it_with_the_answers(client: _Client) -> None:
+    client.call()
+    asking = b'{"inputRequests":{"k":{"method":"roots/list"}},"requestState":"theirs"}'
+    client.server.end(WireResult(asking, "2026-07-28", result_type="input_required"))
+    asked = await client.asked()
+    assert "theirs" not in asked["requestState"]
+    assert asked["inputRequests"] == {"k": {"method": "roots/list"}}
+    client.again(asked["requestState"], k={"roots": []})
+    assert client.server.passed[-1] == Passed("theirs", b'{"k": {"roots": []}}')
+    client.server.end(DONE)
+    assert client.ends == [DONE]
+
+
+async def test_a_server_without_a_state_gets_none_back(client: _Client) -> None:
+    client.call()
+    client.server.end(WireResult(b'{"inputRequests":{}}', "2026-07-28", result_type="input_required"))
+    client.again((await client.asked())["requestState"])
+    assert client.server.passed[-1] == Passed(None, b"{}")
+
+
+async def test_a_server_that_asks_in_no_form_is_a_fault(client: _Client) -> None:
+    client.call()
+    client.server.end(WireResult(b'{"requestState":7}', "2026-07-28", result_type="input_required"))
+    end = client.ends.pop()
+    assert isinstance(end, ProtocolFault)
+    assert end.code == "bad_output"

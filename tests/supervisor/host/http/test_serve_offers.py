@@ -1,0 +1,94 @@
+"""Prompts, resources and what servers ask over HTTP, with a stock client in both eras: past the SDK and through it."""
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.shared.exceptions import MCPError
+from support.clients.http_clients import connected, listening
+from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.tools.tool_boxes import LiveBox
+
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.offers import LogLine, ResourceUpdated
+from quarterdeck_protocol.questions import Question
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+PROMPT = b'{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]}'
+READ = b'{"contents":[{"uri":"x:1","text":"t"}]}'
+FORM = Question(
+    "a", "elicitation/create", b'{"message":"a asks: well?","requestedSchema":{"type":"object","properties":{}}}'
+)
+
+
+@ERAS
+async def test_lists_and_what_servers_answer_are_the_same_over_http(mode):
+    server = OfferServer("a", prompts=("p",), resources=("x:1",), templates=("x:{id}",), result=PROMPT)
+    async with listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url, connected(url, mode) as client:
+        assert [each.name for each in (await client.list_prompts()).prompts] == ["a__p"]
+        assert [str(each.uri) for each in (await client.list_resources()).resources] == ["x:1"]
+        assert len((await client.list_resource_templates()).resource_templates) == 1
+        for _ in range(3):  # through the SDK first, then past it
+            assert (await client.get_prompt("a__p")).messages[0].content.text == "hi"
+        server.result = READ
+        for _ in range(3):
+            assert (await client.read_resource("x:1")).contents[0].text == "t"
+        with pytest.raises(MCPError) as caught:
+            await client.get_prompt("nobody__p")
+        assert caught.value.error.code == -32602
+
+
+@ERAS
+async def test_a_server_asks_a_client_over_http_and_has_its_answer(mode):
+    server = OfferServer("a", prompts=("p",), question=FORM)
+    asked = []
+
+    async def elicit(_, params):
+        asked.append(params.message)
+        return types.ElicitResult(action="decline")
+
+    async with (
+        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        connected(url, mode, elicitation_callback=elicit) as client,
+    ):
+        for _ in range(3):
+            with pytest.raises(Exception, match="validation error"):
+                await client.get_prompt("a__p")  # the answer is no prompt: the server got it
+    assert asked == ["a asks: well?"] * 3
+    assert len(server.asked) == 3
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+async def test_an_older_client_hears_over_http_of_what_concerns_it():
+    server, heard, has_all = OfferServer("a", resources=("x:1",)), [], anyio.Event()
+    fleet = OfferFleet(server)
+
+    async def hear(message):
+        heard.append(message)
+        if len(heard) == 3:
+            has_all.set()
+
+    async with (
+        listening(LiveBox(), offers=Offerings(fleet)) as url,
+        connected(url, "legacy", message_handler=hear) as client,
+    ):
+        await client.list_resources()
+        await client.subscribe_resource("x:1")
+        await anyio.sleep(0.2)  # the stream that it hears on is opened beside
+        key = server.asked[-1].client.key
+        fleet.news(LogLine("a", "info", "", b'"not mine"', frozenset({"another"})))
+        fleet.news(ResourceUpdated("a", "x:1", frozenset({key})))
+        fleet.news(LogLine("a", "error", "", b'"mine"', frozenset({key})))
+        server.resources = ("x:2",)
+        server.relist()
+        fleet.changed("a")
+        await has_all.wait()
+    methods = sorted(each.method for each in heard)
+    assert methods == [
+        "notifications/message",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    ]
+    assert (key, "leave") in server.told

@@ -1,0 +1,246 @@
+"""Prompts, resources and templates of several servers as one: what they are called, and whom a request reaches."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from support.tools.offer_fleet import OfferFleet, OfferServer
+
+from quarterdeck.common.tool_names import NameBudget
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated
+from quarterdeck_protocol.tools import CallEnd, Client, WireResult
+
+
+def _publics(offerings: Offerings, listing: Listing) -> list[str]:
+    return [each.public for each in offerings.listed(listing)]
+
+
+def _end(offerings: Offerings, method: str, params: object, client: str = "") -> CallEnd:
+    """What a request ends in."""
+
+    async def ask() -> CallEnd:
+        ends: list[CallEnd] = []
+        offerings.begin(RawRequest(method, msgspec.json.encode(params), client=Client(key=client)), ends.append)
+        await asyncio.sleep(0)
+        (end,) = ends
+        return end
+
+    return asyncio.run(ask())
+
+
+def _params(server: OfferServer) -> Any:
+    return msgspec.json.decode(server.asked[-1].params)
+
+
+# What is listed
+
+
+def test_prompts_are_named_by_their_server_and_listed_in_configuration_order() -> None:
+    offerings = Offerings(OfferFleet(OfferServer("b", prompts=("two",)), OfferServer("a", prompts=("one", "more"))))
+    assert _publics(offerings, Listing.PROMPTS) == ["b__two", "a__one", "a__more"]
+
+
+def test_the_prompts_of_a_lone_server_keep_their_names() -> None:
+    assert _publics(Offerings(OfferFleet(OfferServer("fs", prompts=("one",))), alone="fs"), Listing.PROMPTS) == ["one"]
+
+
+def test_a_name_beyond_the_budget_is_shortened_and_still_finds_its_prompt() -> None:
+    server = OfferServer("fs", prompts=("p" * 60,))
+    offerings = Offerings(OfferFleet(server), budget=NameBudget(46))
+    (name,) = _publics(offerings, Listing.PROMPTS)
+    assert len(name) <= 46
+    _end(offerings, "prompts/get", {"name": name})
+    assert _params(server) == {"name": "p" * 60}
+
+
+def test_uris_stay_as_servers_write_them() -> None:
+    server = OfferServer("fs", resources=("file:///a",), templates=("file:///{x}",))
+    offerings = Offerings(OfferFleet(server))
+    assert _publics(offerings, Listing.RESOURCES) == ["file:///a"]
+    assert _publics(offerings, Listing.TEMPLATES) == ["file:///{x}"]
+
+
+def test_of_two_servers_with_one_uri_the_second_is_told_apart_and_each_can_be_read() -> None:
+    first, second = OfferServer("one", resources=("x:1",)), OfferServer("two", resources=("x:1", "x:2"))
+    offerings = Offerings(OfferFleet(first, second))
+    assert _publics(offerings, Listing.RESOURCES) == ["x:1", "quarterdeck+two:x:1", "x:2"]
+    _end(offerings, "resources/read", {"uri": "x:1"})
+    _end(offerings, "resources/read", {"uri": "quarterdeck+two:x:1"})
+    assert (_params(first), _params(second)) == ({"uri": "x:1"}, {"uri": "x:1"})
+
+
+def test_a_server_cannot_take_a_uri_that_names_another() -> None:
+    victim, thief = OfferServer("fs", resources=("x:1",)), OfferServer("thief", resources=("quarterdeck+fs:x:1",))
+    offerings = Offerings(OfferFleet(thief, victim))
+    assert "quarterdeck+fs:x:1" not in _publics(offerings, Listing.RESOURCES)
+    _end(offerings, "resources/read", {"uri": "quarterdeck+fs:x:1"})
+    assert _params(victim) == {"uri": "x:1"}
+    assert not thief.asked
+
+
+def test_a_list_is_the_same_until_one_of_its_servers_has_another() -> None:
+    server, other = OfferServer("a", prompts=("one",)), OfferServer("b", prompts=("two",))
+    fleet = OfferFleet(server, other)
+    offerings = Offerings(fleet)
+    before = offerings.listed(Listing.PROMPTS)
+    fleet.changed("b")
+    assert offerings.listed(Listing.PROMPTS) is before
+    server.prompts = ("one", "three")
+    server.relist()
+    fleet.changed("a")
+    assert _publics(offerings, Listing.PROMPTS) == ["a__one", "a__three", "b__two"]
+
+
+def test_a_server_that_is_gone_offers_nothing() -> None:
+    fleet = OfferFleet(OfferServer("a", resources=("x:1",)), OfferServer("b", resources=("x:2",)))
+    offerings = Offerings(fleet)
+    assert len(offerings.listed(Listing.RESOURCES)) == 2
+    del fleet.servers[0]
+    fleet.changed("a")
+    assert _publics(offerings, Listing.RESOURCES) == ["x:2"]
+
+
+def test_whoever_watches_hears_of_the_list_that_changed_alone() -> None:
+    server = OfferServer("a", prompts=("one",), resources=("x:1",))
+    fleet = OfferFleet(server)
+    offerings = Offerings(fleet)
+    offerings.listed(Listing.PROMPTS)
+    heard: list[Listing] = []
+    forget = offerings.watch_listing(heard.append)
+    fleet.changed("a")
+    server._offers[Listing.PROMPTS] = ()
+    fleet.changed("a")
+    forget()
+    assert heard == [Listing.PROMPTS]
+
+
+# Whom a request reaches
+
+
+def test_a_prompt_is_asked_of_its_server_by_its_own_name_with_all_else_untouched() -> None:
+    server = OfferServer("fs", prompts=("one",))
+    _end(Offerings(OfferFleet(server)), "prompts/get", {"name": "fs__one", "arguments": {"a": "1"}, "unknown": [1]})
+    assert _params(server) == {"name": "one", "arguments": {"a": "1"}, "unknown": [1]}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("prompts/get", {"name": "nobody__one"}, "unknown_prompt"),
+        ("prompts/get", {"name": 1}, "bad_arguments"),
+        ("prompts/get", {}, "unknown_prompt"),
+        ("resources/read", {"uri": "y:1"}, "unknown_resource"),
+        ("resources/read", {"uri": "quarterdeck+nobody:y:1"}, "unknown_resource"),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": "y:{x}"}}, "unknown_resource"),
+        ("completion/complete", {"ref": []}, "bad_arguments"),
+        ("tasks/get", {"taskId": "1"}, "unknown_task"),
+        ("tools/call", {"name": "nobody__tool"}, "unknown_tool"),
+    ],
+)
+def test_what_belongs_to_nobody_is_answered_with_a_fault_that_says_so(method: str, params: object, code: str) -> None:
+    servers = (OfferServer("a", resources=("x:1",)), OfferServer("b", resources=("x:2",)))
+    end = _end(Offerings(OfferFleet(*servers)), method, params)
+    assert isinstance(end, ProtocolFault)
+    assert (end.code, end.delivery) == (code, Delivery.NOT_SENT)
+
+
+def test_a_completion_is_asked_of_the_server_of_its_reference() -> None:
+    one, two = OfferServer("one", prompts=("p",)), OfferServer("two", templates=("t:{x}",))
+    offerings = Offerings(OfferFleet(one, two))
+    _end(offerings, "completion/complete", {"ref": {"type": "ref/prompt", "name": "one__p"}, "argument": {"name": "a"}})
+    assert _params(one) == {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a"}}
+    _end(offerings, "completion/complete", {"ref": {"type": "ref/resource", "uri": "t:{x}"}})
+    assert _params(two) == {"ref": {"type": "ref/resource", "uri": "t:{x}"}}
+
+
+def test_a_uri_that_nobody_lists_reaches_whoever_linked_to_it_then_whoever_has_a_template_for_it() -> None:
+    templated = OfferServer("one", resources=("x:0",), templates=("x:{id}", "{+any}"))
+    linking = OfferServer("two", resources=("x:9", "y:1"), links=frozenset({"x:5"}))
+    offerings = Offerings(OfferFleet(templated, linking))
+    for uri in ("x:5", "x:6", "y:7"):
+        _end(offerings, "resources/read", {"uri": uri})
+    assert [msgspec.json.decode(each.params)["uri"] for each in linking.asked] == ["x:5", "y:7"]
+    assert [msgspec.json.decode(each.params)["uri"] for each in templated.asked] == ["x:6"]
+
+
+def test_where_one_server_alone_has_resources_every_uri_is_its_own() -> None:
+    server = OfferServer("one", resources=("x:1",))
+    _end(Offerings(OfferFleet(server, OfferServer("two"))), "resources/read", {"uri": "other:1"})
+    assert _params(server) == {"uri": "other:1"}
+
+
+def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -> None:
+    server = OfferServer("one", result=b'{"task":{"taskId":"t1","status":"working"}}')
+    offerings = Offerings(OfferFleet(server))
+    _end(offerings, "tools/call", {"name": "one__slow", "arguments": {}, "task": {}}, client="me")
+    assert _params(server)["name"] == "slow"
+    assert isinstance(_end(offerings, "tasks/get", {"taskId": "t1"}, client="me"), WireResult)
+    stranger = _end(offerings, "tasks/get", {"taskId": "t1"}, client="another")
+    assert isinstance(stranger, ProtocolFault)
+
+
+class _OnlyA:
+    """A token that allows the server `a` alone."""
+
+    max_result_bytes = None
+
+    def allows(self, tool: str) -> bool:
+        return tool.startswith("a__")
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/get", {"name": "b__p"}),
+        ("resources/read", {"uri": "b:1"}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "b__p"}}),
+        ("tools/call", {"name": "b__tool"}),
+    ],
+)
+def test_a_token_reaches_nothing_of_a_server_that_it_does_not_allow(method: str, params: object) -> None:
+    allowed = OfferServer("a", prompts=("p",), resources=("a:1",))
+    closed = OfferServer("b", prompts=("p",), resources=("b:1",))
+    offerings = Offerings(OfferFleet(allowed, closed))
+    request = RawRequest(method, msgspec.json.encode(params), client=Client("ci", "t", _OnlyA()))
+
+    async def ask(asked: RawRequest) -> CallEnd:
+        ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
+        offerings.begin(asked, ended.set_result)
+        return await ended
+
+    end = asyncio.run(ask(request))
+    assert isinstance(end, ProtocolFault)
+    assert end.code == "not_granted"
+    assert not closed.asked
+    own = msgspec.structs.replace(request, params=request.params.replace(b"b__", b"a__").replace(b"b:", b"a:"))
+    assert isinstance(asyncio.run(ask(own)), WireResult)
+
+
+# What servers say, and what all are told
+
+
+def test_news_of_a_resource_carries_the_uri_that_clients_know() -> None:
+    fleet = OfferFleet(OfferServer("one", resources=("x:1",)), OfferServer("two", resources=("x:1",)))
+    offerings = Offerings(fleet)
+    offerings.listed(Listing.RESOURCES)
+    heard: list[News] = []
+    offerings.watch_news(heard.append)
+    line = LogLine("one", "info", "", b"1")
+    for news in (ResourceUpdated("one", "x:1", frozenset("a")), ResourceUpdated("two", "x:1", frozenset("a")), line):
+        fleet.news(news)
+    assert [each.uri for each in heard if isinstance(each, ResourceUpdated)] == ["x:1", "quarterdeck+two:x:1"]
+    assert heard[-1] is line
+
+
+def test_what_concerns_all_servers_is_told_to_each() -> None:
+    one, two = OfferServer("one"), OfferServer("two", resources=("x:1",))
+    offerings, me = Offerings(OfferFleet(one, two)), Client(key="me")
+    offerings.set_level(me, "debug")
+    offerings.tell_roots_changed(me)
+    offerings.unsubscribe(me, "x:1")
+    offerings.leave(me)
+    assert one.told == [("me", "debug"), ("", "notifications/roots/list_changed"), ("me", "leave")]
+    assert two.told == [("me", "debug"), ("", "notifications/roots/list_changed"), ("me", "x:1"), ("me", "leave")]

@@ -26,7 +26,7 @@ from quarterdeck.fleet.from_settings import FleetSource
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.shared_servers import SharedServers
-from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder
+from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder, visiting
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.running_product import Product
@@ -59,6 +59,7 @@ async def open_quarterdeck(
     settings: Settings,
     *,
     serves: bool = False,
+    visits: bool = False,
     lock: Locks | None = None,
     shared: Shared | None = None,
 ) -> AsyncIterator[Product]:
@@ -68,6 +69,7 @@ async def open_quarterdeck(
         settings: what to run.
         serves: whether it must be the one that writes the ledger of the state directory; else, beside one that does,
             it keeps what it sees to itself.
+        visits: whether it does that anyway, and never writes the ledger.
         lock: a `deck.lock`; beside what it names nothing is offered.
         shared: with the other products of this process; None for one that is alone.
 
@@ -87,13 +89,15 @@ async def open_quarterdeck(
             made = await made_in_thread(partial(RuntimeDirectory.create, settings.digest), RuntimeDirectory.close)
             directory = stack.enter_context(made)
 
-        if settings.servers:
+        if settings.starts_processes:
             runtime.warm_up()  # the zygote imports while the ledger is read
         holder = make_holder(runtime.directory, settings, command=SERVE if serves else "command")
         wait_s = COMMAND_WAIT_S if serves else 0.0
         writes: LedgerWriter | VisitingRecorder
         if shared is not None:
             writes = shared.recorder
+        elif visits:
+            writes = await stack.enter_async_context(visiting(state_dir()))
         else:
             opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s)
             writes = await stack.enter_async_context(opening)

@@ -24,10 +24,12 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.tools.bridge import LiveBox
+from quarterdeck.tools.offerings import Offerings
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
 from quarterdeck.trust.gate import GatedEndpoint, GatedFleet, Note, NoteCall
+from quarterdeck.trust.judge.merged_instructions import merged
 from quarterdeck.trust.judge.offers import notice
 from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.judge.verdicts import Decision
@@ -196,6 +198,7 @@ class Product:
 
         # The names of a lone server's tools are its own: a command of ours in front of it changes none.
         box = LiveBox(self.gate, alone=self.settings.command) if self.settings.command else self.box
+        offers = Offerings(self.gate, alone=self.settings.command or "", budget=self.settings.names)
         host = create_provider_host(
             box,
             ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
@@ -203,14 +206,17 @@ class Product:
             settled=partial(self.settled, greeted_at),
             instructions=self.instructions,
             decks=self.decks,
+            offers=offers,
             on_opened=self.sessions.opened,
             on_ended=self.sessions.ended,
         )
         return host if self.settings.names is None else host.within(self.settings.names)
 
     def instructions(self) -> str:
-        """What clients are told at their start: what is held, and who still starts; empty when there is nothing."""
-        return notice(self.approvals.held_counts, self.approvals.held_launches, self._starting())
+        """What clients are told at their start: what is held, who still starts, and what servers say of themselves."""
+        ours = notice(self.approvals.held_counts, self.approvals.held_launches, self._starting())
+        theirs = merged([(row.id, self.approvals.offer(row.id).instructions) for row in self.approvals.rows])
+        return "\n\n".join(filter(None, (ours, theirs)))
 
     def _starting(self) -> list[str]:
         """The servers of which nothing can be shown yet, and that have not failed."""

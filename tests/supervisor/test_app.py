@@ -27,6 +27,7 @@ from quarterdeck.config.places.runtime_directory import announced_files, find_se
 from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
+from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.tools import session
@@ -256,6 +257,27 @@ async def test_what_servers_may_start_without_reaches_each_of_them(
         await product.finished(30)
     assert [options["allow_unsandboxed"] for options in said] == [allowed] * 2
     assert [options["trusted"]() for options in said] == [("/its/mcp.json",)] * 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("servers", "started"),
+    [((), 0), ((SseServerConfig(id="r", url="http://127.0.0.1:9/"),), 0), ((stdio("a"), stdio("b")), 1)],
+)
+async def test_only_processes_need_their_zygote(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, servers: tuple[ServerConfig, ...], started: int
+) -> None:
+    """Whoever has remote servers alone would pay for a process that has nothing to fork."""
+    warmed: list[Runtime] = []
+    monkeypatch.setattr(from_settings, "create_server_endpoint", lambda config, **_: _played(config))
+    monkeypatch.setattr(Runtime, "warm_up", lambda runtime: warmed.append(runtime))  # noqa: PLW0108 - to be a method
+    async with open_quarterdeck(Settings(servers=servers)) as product:
+        await product.finished(30)
+    assert len(warmed) == started
+
+
+def _played(config: ServerConfig) -> ServerEndpointImpl:
+    return ServerEndpointImpl(config, PlayedSession())
 
 
 def wish(folder: Path, **fields: object) -> NativeWish:

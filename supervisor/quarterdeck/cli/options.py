@@ -1,4 +1,4 @@
-"""The options that several commands share, and what those of native tools and of names amount to."""
+"""The options that several commands share, and what those of HTTP, of names and of native tools amount to."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.config.places.paths import native_fingerprint
 
-from .exits import UsageError
+from .exits import UsageError, as_command_error
 from .log_setup import LogFormat, LogLevel
-from .parameters import Option
+from .parameters import Argument, Option
 from .process import OWN_VARIABLE
 
 if TYPE_CHECKING:
+    from quarterdeck.common.http_wish import HttpWish
     from quarterdeck.common.tool_names import NameBudget
     from quarterdeck.config.native_tools import NativeWish
 
@@ -101,6 +102,16 @@ WithoutDaemon = Annotated[
     ),
 ]
 
+NoToken = Annotated[
+    bool,
+    Option(
+        "--no-token",
+        help="With --http: require no bearer token; on loopback only, where nothing sandboxed can reach it.",
+    ),
+]
+
+JsonUrl = Annotated[bool, Option("--json", help="With --http: print the URL as JSON on stdout.")]
+
 Unsandboxed = Annotated[
     bool,
     Option(
@@ -130,6 +141,58 @@ Format = Annotated[
         help="How log lines look: console, json, or auto: json unless on a terminal.",
     ),
 ]
+
+ServeHttp = Annotated[
+    bool, Option("--http", help="Serve streamable HTTP, at HOST:PORT or 127.0.0.1:8808, in place of stdio.")
+]
+
+ListenHttp = Annotated[
+    bool, Option("--http", help="Listen on HTTP, too, at HOST:PORT or 127.0.0.1:8808, for every deck.")
+]
+
+HttpAddress = Annotated[
+    str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
+]
+
+AllowRemote = Annotated[bool, Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")]
+
+AllowHost = Annotated[
+    list[str] | None,
+    Option("--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."),
+]
+
+
+def http_wish(
+    http: bool,
+    address: str | None,
+    allow_remote: bool,
+    allow_host: list[str] | None,
+    **others: bool,
+) -> "HttpWish | None":
+    """Where to listen as the options say; None without `--http`.
+
+    Args:
+        http: whether it was given; so the next three.
+        address: as it is typed.
+        allow_remote: see `AllowRemote`.
+        allow_host: see `AllowHost`.
+        others: further options that say nothing without it, by their names.
+
+    Raises:
+        CommandError: they say something without one, or the address is none.
+    """
+    if not http:
+        given = {"HOST:PORT": address, "--allow-remote": allow_remote, "--allow-host": allow_host, **others}
+        if lonely := [name for name, value in given.items() if value]:
+            raise UsageError(f"{lonely[0]} needs --http", "add --http, or leave it out")
+        return None
+    from quarterdeck.common.http_wish import HttpWish
+    from quarterdeck.host.http.options import split_address
+
+    wish = HttpWish(address or "", allow_remote, tuple(allow_host or ()))
+    with as_command_error(ValueError, remedy="for example 127.0.0.1:8808, or [::1]:8808"):
+        split_address(wish.address)
+    return wish
 
 
 NO_BUDGET: Final = 0

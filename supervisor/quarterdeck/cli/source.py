@@ -295,27 +295,26 @@ def check_server(settings: "Settings", server: str) -> None:
 
 @asynccontextmanager
 async def start_product(
-    settings: "Settings", *, serves: bool = False, lock: "Locks | None" = None
+    settings: "Settings", *, serves: bool = False, visits: bool = False, lock: "Locks | None" = None
 ) -> "AsyncIterator[Product]":
     """`open_quarterdeck`, with what cannot be used, or is used by another process, as the user's error.
 
     Raises:
         CommandError: so it is.
     """
-    from quarterdeck.common.shielding import carried_through
-    from quarterdeck.fleet.runtime import Runtime
+    from quarterdeck.fleet.placement import start_zygote_early
+
+    if settings.starts_processes:
+        start_zygote_early()
+    # Only now: the zygote imports while we do.
+    from quarterdeck.app import open_quarterdeck
     from quarterdeck.ledger.errors import LedgerError
     from quarterdeck.ledger.store.lease import LeaseHeldError
 
     async with AsyncExitStack() as stack:
         try:
-            runtime = await Runtime.acquire(settings.digest)
-            stack.push_async_callback(carried_through, runtime.release)
-            if settings.servers:
-                runtime.warm_up()  # the zygote imports while we do
-            from quarterdeck.app import open_quarterdeck
-
-            product = await stack.enter_async_context(open_quarterdeck(settings, serves=serves, lock=lock))
+            opening = open_quarterdeck(settings, serves=serves, visits=visits, lock=lock)
+            product = await stack.enter_async_context(opening)
         except LeaseHeldError as error:
             raise _held_by_another(settings, error) from error
         except LedgerError as error:

@@ -1,4 +1,4 @@
-"""Cancellation: by a token, not before work has come to its end, or with a thread left behind.
+"""Cancellation: by a token, not before work has come to its end, as an order to end, or with a thread left behind.
 
 An anyio shield keeps anyio's own cancellation away, and no other: `Task.cancel()`, `asyncio.timeout` and a signal that
 ends the process pass it.  A thread cannot be called off at all.
@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -44,6 +45,28 @@ async def carried_through(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             task.exception()  # nobody is left to be told
         raise cancelled
     return task.result()
+
+
+async def cancelled(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks and await their ends, however they end; a cancellation meanwhile takes effect then."""
+    for task in tasks:
+        task.cancel()
+    await carried_through(partial(asyncio.wait, tasks))
+
+
+async def told_to_end(work: Callable[[], Coroutine[Any, Any, T]], end: Callable[[], object]) -> T:
+    """Await `work()`, in a task of its own; a cancellation calls `end`, and takes effect once the work has returned.
+
+    `end` is called when it has returned by itself, too.
+    """
+    owner = asyncio.ensure_future(work())
+    try:
+        return await asyncio.shield(owner)
+    finally:
+        end()
+        await carried_through(partial(asyncio.wait, [owner]))
+        if not owner.cancelled():
+            owner.exception()  # raised above, unless the wait was cancelled
 
 
 async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> T:

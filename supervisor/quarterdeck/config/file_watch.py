@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-LOOK_S: Final = 2.0
+LOOK_S: Final = 5.0
 """Between two looks without a hint: network file systems give none, nor does a system that has no watches left."""
 
 STEP_S: Final = 0.2
@@ -64,10 +64,10 @@ async def _next_look(files: tuple[Path, ...], seen: _Look) -> _Look:
         places = await anyio.to_thread.run_sync(_places, files, abandon_on_cancel=True)
         async with aclosing(_hints(places)) as hints:
             async for _ in hints:
-                now = await _settled_look(files, seen)
-                if now != seen:
+                now, found = await anyio.to_thread.run_sync(_look_around, files, abandon_on_cancel=True)
+                if now != seen and (now := await _settled_look(files, seen, now)) != seen:
                     return now
-                if await anyio.to_thread.run_sync(_places, files, abandon_on_cancel=True) != places:
+                if found != places:
                     break
 
 
@@ -99,9 +99,8 @@ async def _hints(places: frozenset[_Place]) -> AsyncGenerator[None, None]:
         stop.set()
 
 
-async def _settled_look(files: tuple[Path, ...], seen: _Look) -> _Look:
+async def _settled_look(files: tuple[Path, ...], seen: _Look, now: _Look) -> _Look:
     """How the files are, once they rest; at once when they are as they were `seen`."""
-    now = await anyio.to_thread.run_sync(_look, files, abandon_on_cancel=True)
     for _ in range(MAX_SETTLE_LOOKS):
         if now == seen:
             break
@@ -110,6 +109,10 @@ async def _settled_look(files: tuple[Path, ...], seen: _Look) -> _Look:
         if now == before:
             break
     return now
+
+
+def _look_around(files: tuple[Path, ...]) -> tuple[_Look, frozenset[_Place]]:
+    return _look(files), _places(files)
 
 
 def _look(files: tuple[Path, ...]) -> _Look:

@@ -231,6 +231,11 @@ class Settings:
         """Every server, the ones that cannot be started last."""
         return (*(config.id for config in self.servers), *(row.id for row in self.broken))
 
+    @property
+    def starts_processes(self) -> bool:
+        """Whether a server is a process here: the zygote of such is worth starting before it is needed."""
+        return any(isinstance(config, StdioServerConfig) for config in self.servers)
+
     def origin(self, server: str) -> Origin:
         """Where a server is written down; one that no file describes is the embedding program's word."""
         return self.origins.get(server, FROM_CODE)

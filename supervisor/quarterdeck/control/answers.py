@@ -16,11 +16,13 @@ from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.host.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events.events import Subject
 from quarterdeck.running_product import Product
 from quarterdeck.trust.configured_servers import command_options
 from quarterdeck.trust.judge.offers import describe_held
 from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
+from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
@@ -149,7 +151,7 @@ async def _list_tools(product: Product) -> ToolList:
     held = tuple(
         describe_held(rows[server], offer.held)
         for server, offer in product.approvals.held.items()
-        if offer.held_tools or offer.blocked_tools
+        if offer.waiting or offer.blocked
     )
     return ToolList(tools, await view_servers(product, absent), held)
 
@@ -159,13 +161,18 @@ async def _list_all(product: Product) -> ListingList:
     listings = []
     for server in product.status():
         endpoint = product.fleet.endpoint(server)
-        card = endpoint.card if endpoint is not None else None
-        is_ready = endpoint is not None and is_usable_phase(endpoint.phase) and endpoint.has_listed
-        definitions = tuple(
-            msgspec.Raw(tool.descriptor.definition or b"null") for tool in (endpoint.tools() if endpoint else ())
+        if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
+            listings.append(ListingView(server, is_ready=False, instructions="", definitions=()))
+            continue
+        lists = lists_of(endpoint)
+        tools = tuple(msgspec.Raw(tool.descriptor.definition or b"null") for tool in lists.tools)
+        others = {
+            listing.value: tuple(msgspec.Raw(each.definition) for each in found)
+            for listing, found in lists.offers.items()
+        }
+        listings.append(
+            ListingView(server, True, lists.instructions, tools, others, msgspec.Raw(lists.capabilities))  # noqa: FBT003
         )
-        instructions = card.instructions if card is not None else ""
-        listings.append(ListingView(server, is_ready, instructions, definitions if is_ready else ()))
     return ListingList(tuple(listings))
 
 
@@ -246,7 +253,7 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
         id=status.server,
         phase=INSTALLING if status.installing else status.phase,
         transport=config.transport if config is not None else None,
-        tools=max(0, status.tool_count - offer.held_tools - offer.blocked_tools),
+        tools=max(0, status.tool_count - offer.waiting[Subject.TOOL] - offer.blocked[Subject.TOOL]),
         pid=status.pid,
         worker_pid=status.worker_pid,
         memory_bytes=memory.get(status.pid) if status.pid is not None else None,
@@ -255,8 +262,8 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
         era=status.era,
         fault=view_fault(product, status.fault, status.server) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
-        held=offer.held_tools if is_usable else 0,
-        blocked=offer.blocked_tools if is_usable else 0,
+        held=offer.waiting.total() if is_usable else 0,
+        blocked=offer.blocked.total() if is_usable else 0,
         of_sessions=tuple(
             OwnServerView(each.client, each.status.phase, each.status.pid)
             for each in product.sessions.statuses(status.server)

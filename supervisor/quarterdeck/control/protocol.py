@@ -173,12 +173,16 @@ class ListingView(msgspec.Struct, frozen=True):
         is_ready: whether it could be asked.
         instructions: what it tells models about itself.
         definitions: its tool objects, whole.
+        others: the objects of its other lists, by the member of a page that holds them.
+        capabilities: as it said them, a JSON object.
     """
 
     server: str
     is_ready: bool
     instructions: str
     definitions: tuple[msgspec.Raw, ...]
+    others: dict[str, tuple[msgspec.Raw, ...]] = {}
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class ListingList(Message, frozen=True, tag="listings"):

@@ -11,9 +11,10 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.http_wish import HttpWish
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
-from .messages import ANSWER, Ask, DaemonStatus, HttpWish, Order, encode_request
+from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
 from .place import DroppedError, NoAnswerError, NoDaemonError, await_key, connect, process_of, read_frame
 
 ANSWER_S: Final = 10.0

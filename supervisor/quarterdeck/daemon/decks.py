@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import partial
+from enum import IntEnum
 from typing import Final, Protocol
 
 import msgspec
 
-from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.shielding import cancelled
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.running_product import Product
@@ -43,6 +43,11 @@ class Served(Protocol):
         """What runs."""
         ...
 
+    @property
+    def problem(self) -> str:
+        """Why no session of it may be served now; empty where one may."""
+        ...
+
     async def guard(self, serving: Coroutine[None, None, None]) -> None:
         """Run a session of it, and end it with an error when the deck must not be served any more."""
         ...
@@ -56,6 +61,12 @@ class RefusalError(Exception):
         self.code = code
         self.message = message
         self.remedy = remedy
+
+    @property
+    def words(self) -> str:
+        """What a command writes on stderr, with a line's end."""
+        name = f"[{self.code.name.lower()}]" if isinstance(self.code, IntEnum) else ""
+        return f"error{name}: {self.message}\n" + (f"  fix: {self.remedy}\n" if self.remedy else "")
 
 
 ToRefusal = Callable[[Exception], RefusalError | None]
@@ -119,8 +130,8 @@ class Deck:
         native = self.request.native.profile if self.request.native is not None else ""
         ready = sum(state.phase is EndpointPhase.READY for state in states)
         since = self._since.isoformat(timespec="seconds")
-        command = served.product.settings.command if served is not None else ""
-        return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name)
+        command, problem = (served.product.settings.command, served.problem) if served is not None else ("", "")
+        return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name, problem)
 
     def queues(self) -> dict[str, CallQueue]:
         """The calls of each of its servers."""
@@ -148,8 +159,7 @@ class Deck:
         finally:
             is_left = not task.done()
             if is_left:
-                task.cancel()
-                await carried_through(partial(asyncio.wait, [task]))
+                await cancelled(task)
         if is_left:
             raise DeckEndedError(self._failure)
         await task

@@ -4,7 +4,8 @@
     hand over           stdin, stdout, stderr, the session's memory; what is wanted, and our environment
     wait                in place of this program, in `wait.py`, the smallest that can
 
-When the daemon dies, the door comes back here with the session's memory and goes through another one.
+When the daemon dies, the door comes back here with the session's memory and goes through another one.  Where a daemon
+has the ledger that cannot be reached, being of another version, the door serves its client itself: see `cli/run/serve`.
 """
 
 import errno
@@ -14,20 +15,32 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
 from quarterdeck.common.locks import LOCK_NAME
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE
+from quarterdeck.host.journal import Interrupted
 from quarterdeck.host.stdio.early_reply import FirstLine, refuse_client
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import wait
 from .messages import ACCEPTED, END, LOG, REFUSED, BadHandoverError, Handover, ServeRequest, encode_request
-from .place import DroppedError, NoDaemonError, StartTimeoutError, await_key, daemon_dir, process_of, reach, read_frame
+from .place import (
+    DroppedError,
+    NoDaemonError,
+    OtherDaemonError,
+    StartTimeoutError,
+    await_key,
+    check_no_other,
+    daemon_dir,
+    process_of,
+    reach,
+    read_frame,
+)
 from .session_memory import SessionMemory, make_memory
 from .start import start_daemon
 
@@ -100,6 +113,7 @@ def enter(
     Raises:
         NotAcceptedError: no daemon can be had, or it does not answer.
         EndedError: it refused this client, and has told it and us why.
+        OtherDaemonError: one has the ledger that cannot be reached; the client was told nothing.
     """
     own = {name: value for name, value in environ.items() if name not in (MEMORY_VARIABLE, LIVES_VARIABLE)}
     memory, blocking = _resumed(environ), _blocking()
@@ -113,6 +127,8 @@ def enter(
             os.environ[LIVES_VARIABLE] = " ".join(map(str, deaths))
             _wait(connection, fd, blocking, come_back)
         raise NotAcceptedError("the daemon ended at its start", LOGGED)
+    except OtherDaemonError:
+        raise
     except StartTimeoutError as error:
         lock = daemon_dir() / LOCK_NAME
         given_up = NotAcceptedError(str(error), f"end what holds {lock} (fuser {lock} names it)")
@@ -125,7 +141,7 @@ def enter(
     except NotAcceptedError as error:
         given_up = error
     if memory is not None:
-        _answer_all(memory, given_up)
+        answer_left(SessionMemory.map(memory).begin_session(), f"{given_up.message}; {given_up.remedy}")
     raise given_up
 
 
@@ -153,11 +169,26 @@ def _count_death(environ: Mapping[str, str]) -> list[float]:
     return deaths
 
 
-def _answer_all(memory: int, error: NotAcceptedError) -> None:
-    """Answer what the last daemon left: nobody else will."""
-    left = SessionMemory.map(memory).begin_session()
-    head = FirstLine(left.unread, left.greeted_id)
-    refuse_client(0, 1, head, f"{error.message}; {error.remedy}", 0.0, ids=left.under_way)
+def take_left(environ: MutableMapping[str, str]) -> tuple[Interrupted, bytes] | None:
+    """The session that the last daemon left, and what native tools noted in it; None for one that begins.
+
+    Nothing of it is in `environ` any more.
+    """
+    fd = _resumed(environ)
+    for name in (MEMORY_VARIABLE, LIVES_VARIABLE):
+        environ.pop(name, None)
+    if fd is None:
+        return None
+    memory = SessionMemory.map(fd)
+    left, notes = memory.begin_session(), memory.notes()
+    memory.close()
+    os.close(fd)
+    return (left, notes) if left != Interrupted() else None
+
+
+def answer_left(left: Interrupted, reason: str) -> None:
+    """Answer what the last daemon left, with an error: nobody else will."""
+    refuse_client(0, 1, FirstLine(left.unread, left.greeted_id), reason, 0.0, ids=left.under_way)
 
 
 def _hand_over(
@@ -204,6 +235,12 @@ def _connected(environ: Mapping[str, str]) -> tuple[socket.socket, Path, float]:
         return *reach(CONNECT_S), START_S
     # Behind a service manager's socket may be a daemon that it starts now.
     is_up = directory == daemon_dir() or process_of(directory) is not None
+    if not is_up:
+        try:
+            check_no_other()
+        except OtherDaemonError:
+            connection.close()
+            raise
     return connection, directory, ACCEPT_S if is_up else START_S
 
 

@@ -7,17 +7,17 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.http_wish import HttpWish
+from quarterdeck.common.shielding import cancelled
 from quarterdeck.host.http.admission import PATH
 from quarterdeck.host.http.options import HttpOptions, listen
 from quarterdeck_protocol.faults import ProtocolFault
 
 from .decks import Decks, RefusalError, ToRefusal
-from .messages import ClientStatus, HttpStatus, HttpWish
+from .messages import ClientStatus, HttpStatus
 
 if TYPE_CHECKING:
     from quarterdeck.host.http.serve import HttpFace
@@ -124,8 +124,7 @@ class HttpListening:
         """Listen no more, once what is under way is answered."""
         async with self._changing:
             if self._running is not None:
-                self._running.serving.cancel()
-                await carried_through(partial(asyncio.wait, [self._running.serving]))
+                await cancelled(self._running.serving)
                 self._running = None
 
     def _fail(self, problem: RefusalError) -> None:

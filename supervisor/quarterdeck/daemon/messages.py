@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.http_wish import HttpWish
+
 PROTOCOL: Final = 1
 """Of doors; in the name of the socket, so that a door never meets a daemon that speaks another."""
 
@@ -130,20 +132,6 @@ class Order(StrEnum):
     """End, and leave the doors waiting: they go through the next daemon."""
 
 
-class HttpWish(msgspec.Struct, frozen=True):
-    """Where the daemon is to listen on HTTP.
-
-    Attributes:
-        address: as in `HOST:PORT`; what is left out is the default.
-        allow_remote: whether other machines may reach it.
-        allow_hosts: further names by which it may be called.
-    """
-
-    address: str = ""
-    allow_remote: bool = False
-    allow_hosts: tuple[str, ...] = ()
-
-
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """A command's order; every answer is the daemon's status.
 
@@ -215,6 +203,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
         ready: how many of its `servers` are ready.
         since: ISO 8601, UTC.
         name: of its configuration, see `deck_names`; empty for one that has none.
+        problem: why it serves nobody now: servers offer what its lock does not name; empty where it does.
     """
 
     key: str
@@ -225,6 +214,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
     since: str
     command: str = ""
     name: str = ""
+    problem: str = ""
 
 
 class HttpStatus(msgspec.Struct, frozen=True):

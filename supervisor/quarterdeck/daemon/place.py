@@ -52,6 +52,14 @@ LOCK_S: Final = 30.0
 CROWD_S: Final = 0.05
 """Before the next try, where as many doors wait as may, or where a daemon that was just started has no key yet."""
 
+DYING_S: Final = 1.0
+"""For how long a dying daemon is waited for: the kernel takes milliseconds, and its turn on a busy machine."""
+
+_EXITING: Final = 0x4
+"""PF_EXITING of a process's flags (linux/sched.h): set before anything that it had is closed."""
+
+_DEAD: Final = (b"Z", b"X")
+
 
 class NoDaemonError(ConnectionError):
     """No daemon listens; the text says where."""
@@ -63,6 +71,14 @@ class NoAnswerError(ConnectionError):
 
 class DroppedError(NoAnswerError):
     """It has let the connection go without an answer: it was about to end, or was killed."""
+
+
+class OtherDaemonError(ConnectionError):
+    """A daemon has the ledger that cannot be reached: of another version, or without its directory."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"another daemon (process {pid}) has the ledger: of another version, or without its directory")
+        self.pid = pid
 
 
 class StartTimeoutError(TimeoutError):
@@ -87,6 +103,43 @@ def running_dir() -> Path:
     """Where the daemon that runs is asked, if one does: a service manager's socket alone would start one."""
     service = service_dir()
     return service if process_of(service) is not None else daemon_dir()
+
+
+def ledger_daemon() -> int | None:
+    """The process of the daemon that has the ledger of our state directory; None without one.
+
+    One that is dying is waited for: of what a killed process had its socket is closed before its hold of the ledger.
+    """
+    from quarterdeck.ledger.store.lease import DAEMON, ledger_dir, read_holder  # most doors find a daemon
+
+    until = time.monotonic() + DYING_S
+    while (holder := read_holder(ledger_dir(state_dir()))) is not None and holder.command == DAEMON:
+        if not _is_dying(holder.pid) or time.monotonic() > until:
+            return holder.pid
+        time.sleep(CROWD_S)
+    return None
+
+
+def _is_dying(pid: int) -> bool:
+    """Whether the kernel is taking this process down; False where the system does not tell."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return Path("/proc/self/stat").exists()  # it is gone by now
+    state, *_, flags = stat.rpartition(b")")[2].split()[:7]  # proc(5); a name may hold anything
+    return state in _DEAD or bool(int(flags) & _EXITING)
+
+
+def check_no_other() -> None:
+    """Check, where no daemon can be reached, that none that we know nothing of has the ledger.
+
+    Raises:
+        OtherDaemonError: one has.
+    """
+    pid = ledger_daemon()
+    # One of ours is about to end, or to listen.
+    if pid is not None and pid not in (process_of(daemon_dir()), process_of(service_dir())):
+        raise OtherDaemonError(pid)
 
 
 def reach(within_s: float) -> tuple[socket.socket, Path]:

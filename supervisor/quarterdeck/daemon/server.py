@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.host.journal import Interrupted
 from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
@@ -225,9 +225,7 @@ class DoorServer:
             await door.tell(ACCEPTED, CLIENT_VERSION)
             await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            leaving.cancel()
-            serving.cancel()
-            await carried_through(partial(asyncio.wait, [serving, leaving]))
+            await cancelled(leaving, serving)
             del self._sessions[session]
             memory.close()
             if self.order is not Order.REPLACE:
@@ -315,7 +313,7 @@ class _Session:
     async def refuse(self, refusal: RefusalError) -> None:
         """Tell the client, and whoever reads the door's stderr, why it is not served."""
         message, remedy = refusal.message, refusal.remedy
-        self.door.log(f"error: {message}\n" + (f"  fix: {remedy}\n" if remedy else ""))
+        self.door.log(refusal.words)
         reason = f"{message}; {remedy}" if remedy else message
         early, self._early = self._early, None
         interrupted, self._interrupted = self._interrupted, None

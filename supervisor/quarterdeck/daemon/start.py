@@ -18,7 +18,7 @@ from quarterdeck.config.places.paths import (
     writing_below,
 )
 
-from .place import NoDaemonError, listen, reach, remove, start_lock
+from .place import NoDaemonError, check_no_other, listen, reach, remove, start_lock
 
 LOG_NAME: Final = "daemon.log"
 
@@ -69,6 +69,7 @@ def start_daemon(directory: Path, environ: Mapping[str, str]) -> Path:
 
     Raises:
         StartTimeoutError: another process has been starting or ending it for too long.
+        OtherDaemonError: one has the ledger, and cannot be reached.
         UnsafePathError: a directory is not ours alone.
         OSError: it cannot be started.
     """
@@ -81,6 +82,7 @@ def start_daemon(directory: Path, environ: Mapping[str, str]) -> Path:
             connection.close()
             return reached
         try:
+            check_no_other()
             _start(directory, environ)
         except BaseException:
             remove(directory)  # nobody listens there

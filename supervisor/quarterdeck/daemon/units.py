@@ -88,8 +88,15 @@ WantedBy=default.target
 """
 
 
-def launch_agent(label: str, words: Iterable[str], environ: Mapping[str, str]) -> str:
-    """The agent's property list: launchd starts the daemon at login, and again when it dies."""
+def launch_agent(label: str, words: Iterable[str], environ: Mapping[str, str], log: str) -> str:
+    """The agent's property list: launchd starts the daemon at login, and again when it dies.
+
+    Args:
+        label: its name.
+        words: the command line that runs the daemon; the first is an absolute path.
+        environ: variables of the daemon.
+        log: what the daemon says before it has opened its log itself is written there; absolute.
+    """
     agent = {
         "Label": label,
         "ProgramArguments": list(words),
@@ -99,6 +106,7 @@ def launch_agent(label: str, words: Iterable[str], environ: Mapping[str, str]) -
         # What has no type is slowed down for the sake of applications.
         "ProcessType": "Interactive",
         "WorkingDirectory": "/",
+        "StandardErrorPath": log,
         "Umask": 0o077,
         "ExitTimeOut": END_S,
         "HardResourceLimits": {"Core": 0},

@@ -29,9 +29,12 @@ def say(text: bytes) -> None:
 
 
 def wait(connection: int) -> int | None:
-    """Carry out what the daemon says; the exit code, or None when it died."""
+    """Carry out what the daemon says; the exit code, or None when it died and the client is still to be served."""
+    was_told = False
 
     def tell(*_: object) -> None:
+        nonlocal was_told
+        was_told = True
         try:
             os.write(connection, b"T")
         except OSError:
@@ -48,7 +51,8 @@ def wait(connection: int) -> int | None:
         except OSError:
             more = b""
         if not more:
-            return None
+            # Who was told to end starts no other: at the end of a login it would outlive all that is ended.
+            return 0 if was_told else None
         data += more
         while len(data) >= 5 and len(data) >= (end := 5 + int.from_bytes(data[1:5], "big")):
             kind, text, data = data[:1], data[5:end], data[end:]

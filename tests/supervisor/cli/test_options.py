@@ -1,4 +1,4 @@
-"""What the options of native tools and of names amount to."""
+"""What the options of HTTP, of names and of native tools amount to."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.options import NativeOptions, ProfileName, name_budget, native_options
+from quarterdeck.cli.options import NativeOptions, ProfileName, http_wish, name_budget, native_options
 from quarterdeck.cli.program import run
+from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.tool_names import NameBudget, Profile
 from quarterdeck.tools.catalogue import PROFILE_NAMES
 
@@ -38,6 +39,47 @@ def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
     assert found.workspace == tmp_path / "real"
     assert found.allow_dirs == (tmp_path / "real", tmp_path)
     assert found.tools == ("read", "ls")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["127.0.0.1:9000"], "HOST:PORT"),
+        (["--allow-remote"], "--allow-remote"),
+        (["--allow-host", "deck.example"], "--allow-host"),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_what_belongs_to_http_says_nothing_without_it(
+    command: str, arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would believe that clients can come over the network, who cannot."""
+    assert run([command, *arguments]) == ExitCode.USAGE
+    assert f"{option} needs --http" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--no-token", "--json"])
+def test_what_a_serve_says_of_http_alone_is_refused_too(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A client on stdio would read the URL of nothing as its first line."""
+    assert run(["serve", option]) == ExitCode.USAGE
+    assert f"{option} needs --http" in capsys.readouterr().err
+
+
+def test_the_options_of_http_are_one_wish() -> None:
+    """A daemon would listen elsewhere than a serve of the same options."""
+    assert http_wish(http=False, address=None, allow_remote=False, allow_host=None) is None
+    assert http_wish(http=True, address=None, allow_remote=False, allow_host=None) == HttpWish()
+    wish = http_wish(http=True, address="[::1]:1", allow_remote=True, allow_host=["a", "b"])
+    assert wish == HttpWish("[::1]:1", allow_remote=True, allow_hosts=("a", "b"))
+
+
+@pytest.mark.parametrize("command", ["serve", "up"])
+def test_an_address_that_is_none_is_refused_before_anything_starts(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Servers would be started for clients that can never come."""
+    assert run([command, "--http", "127.0.0.1:port"]) == ExitCode.USAGE
+    assert "for example 127.0.0.1:8808" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

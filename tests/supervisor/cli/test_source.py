@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from support.config.places import use_places, write_config
 
+from quarterdeck import app
 from quarterdeck.cli import source as source_module
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.options import NativeOptions, ProfileName
@@ -20,6 +21,8 @@ from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
+from quarterdeck.fleet import placement
+from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 
 NOTHING = ServerList(())
 
@@ -209,6 +212,33 @@ def test_a_serve_that_offers_other_native_tools_is_left_alone(config: Path, monk
         assert asked == []
         assert ask(Source((config,)), Ps()) is NOTHING
         assert asked == [plain.path]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("servers", "is_started"),
+    [
+        ((StdioServerConfig(id="a", command="true"),), True),
+        ((SseServerConfig(id="r", url="http://127.0.0.1:9/"),), False),
+        ((), False),
+    ],
+)
+async def test_the_zygote_of_processes_imports_beside_us_where_there_are_any(
+    config: Path, monkeypatch: pytest.MonkeyPatch, servers: tuple[ServerConfig, ...], is_started: bool
+) -> None:
+    """A first call would wait for one import after the other, or remote servers cost a process for nothing."""
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def open_quarterdeck(settings: Settings, **_: object) -> AsyncIterator[None]:
+        steps.append("opened")
+        yield
+
+    monkeypatch.setattr(app, "open_quarterdeck", open_quarterdeck)
+    monkeypatch.setattr(placement, "start_zygote_early", lambda: steps.append("zygote"))
+    async with source_module.start_product(Settings(servers=servers)):
+        pass
+    assert steps == (["zygote", "opened"] if is_started else ["opened"])
 
 
 def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

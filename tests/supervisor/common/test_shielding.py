@@ -8,7 +8,14 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S, eventually_async
 
-from quarterdeck.common.shielding import cancelled_by, carried_through, in_counted_thread, made_in_thread
+from quarterdeck.common.shielding import (
+    cancelled,
+    cancelled_by,
+    carried_through,
+    in_counted_thread,
+    made_in_thread,
+    told_to_end,
+)
 from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +73,91 @@ async def test_work_says_how_it_ended_to_whoever_waits() -> None:
     assert await carried_through(answer) == 42
     with pytest.raises(ValueError, match="a full disk"):
         await carried_through(fail)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
+async def test_a_cancellation_has_work_end_and_waits_for_it(
+    cancel: Callable[["asyncio.Task[None]", anyio.CancelScope], None], fails: bool
+) -> None:
+    """Clients would be cut off in place of being answered, or a failure at the end be told as nobody's."""
+    steps: list[str] = []
+    begun, ending = asyncio.Event(), asyncio.Event()
+    scope = anyio.CancelScope()
+
+    async def work() -> None:
+        begun.set()
+        await ending.wait()
+        await asyncio.sleep(0.001)
+        steps.append("answered")
+        if fails:
+            raise ValueError("a full disk")
+
+    async def wait() -> None:
+        with scope:
+            await told_to_end(work, ending.set)
+            steps.append("told")
+
+    task = asyncio.create_task(wait())
+    await begun.wait()
+    cancel(task, scope)
+    await asyncio.wait((task,), timeout=PATIENCE_S)
+    assert steps == ["answered"]
+    assert task.cancelled() is (cancel is cancel_twice)
+
+
+async def test_work_that_ends_by_itself_says_how() -> None:
+    """A listener that failed would seem to have ended as it was told."""
+    ends: list[str] = []
+
+    async def fail() -> None:
+        raise ValueError("the address is gone")
+
+    async def answer() -> int:
+        return 42
+
+    assert await told_to_end(answer, lambda: ends.append("answer")) == 42
+    with pytest.raises(ValueError, match="the address is gone"):
+        await told_to_end(fail, lambda: ends.append("fail"))
+    assert ends == ["answer", "fail"]
+
+
+@pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
+async def test_tasks_that_are_cancelled_have_ended_before_who_cancels_them(
+    cancel: Callable[["asyncio.Task[None]", anyio.CancelScope], None],
+) -> None:
+    """A daemon would close the ledger under sessions that still end."""
+    steps: list[str] = []
+    begun, ending = asyncio.Event(), asyncio.Event()
+    scope = anyio.CancelScope()
+
+    async def serve() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.sleep(0.001)
+            steps.append("ended")
+
+    async def fail() -> None:
+        raise ValueError("a full disk")
+
+    serving, failing = asyncio.create_task(serve()), asyncio.create_task(fail())
+
+    async def stop() -> None:
+        with scope:
+            await cancelled(serving, failing)
+        steps.append("left")
+
+    await begun.wait()
+    task = asyncio.create_task(stop())
+    await ending.wait()
+    cancel(task, scope)
+    await asyncio.wait((task,), timeout=PATIENCE_S)
+    assert steps == (["ended", "left"] if cancel is cancel_scope else ["ended"])
+    assert serving.cancelled()
+    assert isinstance(failing.exception(), ValueError)
 
 
 @pytest.mark.parametrize("fails", [False, True])

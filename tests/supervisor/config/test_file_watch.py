@@ -202,27 +202,26 @@ async def test_changes_count_from_the_call_on_and_while_the_caller_works(tmp_pat
 
 async def test_a_save_in_several_steps_is_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file would be read while its editor has only emptied it."""
-    steps = iter(["emptied", "half", "whole", "whole", "later"])
+    steps = iter(["half", "whole", "whole", "later"])
     monkeypatch.setattr(file_watch, "_look", lambda _: (next(steps),))
-    assert await file_watch._settled_look((tmp_path,), (None,)) == ("whole",)
+    assert await file_watch._settled_look((tmp_path,), (None,), ("emptied",)) == ("whole",)
     assert next(steps) == "later"
 
 
 async def test_a_file_that_never_rests_is_told_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that something writes to all the time would never be read."""
-    looks = iter(range(1000))
+    looks = iter(range(1, 1000))
     monkeypatch.setattr(file_watch, "SETTLE_S", 0.0)
     monkeypatch.setattr(file_watch, "_look", lambda _: ((next(looks),),))
-    assert await file_watch._settled_look((tmp_path,), (None,)) == ((file_watch.MAX_SETTLE_LOOKS,),)
+    assert await file_watch._settled_look((tmp_path,), (None,), ((0,),)) == ((file_watch.MAX_SETTLE_LOOKS,),)
 
 
 async def test_a_change_that_is_undone_while_it_settles_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A temporary file of that name, made and removed, would be told as a change."""
-    looks = iter(["made", None])
-    monkeypatch.setattr(file_watch, "_look", lambda _: (next(looks),))
-    assert await file_watch._settled_look((tmp_path,), (None,)) == (None,)
+    monkeypatch.setattr(file_watch, "_look", lambda _: (None,))
+    assert await file_watch._settled_look((tmp_path,), (None,), ("made",)) == (None,)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from quarterdeck.config.web_policy import BLOCKED_PORTS, FetchPolicy, allowed_by, parse_allowed, refusal
 from quarterdeck_protocol.addresses import OPEN, Address, AddressKind, closed_networks, kind_of_address
 from quarterdeck_sandbox.network import relay, uplink
+from quarterdeck_sandbox.network.changes import ip_batch
 
 
 def judged(*entries: str, host: str = "example.com", port: int = 80, address: str = "127.0.0.1") -> str | None:
@@ -39,7 +40,7 @@ def test_what_the_table_closes_is_closed_to_webfetch_relay_and_uplink(
     assert by_webfetch is (is_closed or place is AddressKind.DOCUMENTATION)
     assert (relay.refusal("example.com", str(address), own) is not None) is is_closed
     if isinstance(address, IPv4Address):  # an uplink has no IPv6
-        words = (line.split() for line in uplink._routes(closed_networks(own)).splitlines())
+        words = (line.split() for line in ip_batch(uplink._routes(closed_networks(own))).splitlines())
         routes = [ip_network(line[3]) for line in words if line[:3] == ["route", "add", "unreachable"]]
         assert any(address in route for route in routes) is is_closed
 

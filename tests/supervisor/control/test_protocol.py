@@ -103,7 +103,7 @@ MEMBERS = {
     "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
     "sandbox": "tier network gaps",
     "tools": "name server description definition alias",
-    "listings": "server is_ready instructions definitions",
+    "listings": "server is_ready instructions definitions others capabilities",
     "receipt": "tier network uid program cwd properties shown gaps gate",
     "properties": "name strength mechanism",
     "limits": "name most present peak kept_by",

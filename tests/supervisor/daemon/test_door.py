@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,12 +16,12 @@ import pytest
 from support.config.places import short_folder, use_places
 
 from quarterdeck.daemon import door as door_module
-from quarterdeck.daemon import wait
-from quarterdeck.daemon.door import MAX_DEATHS, NotAcceptedError, enter
-from quarterdeck.daemon.messages import REFUSED, ServeRequest, frame
+from quarterdeck.daemon import start, wait
+from quarterdeck.daemon.door import MAX_DEATHS, NotAcceptedError, enter, take_left
+from quarterdeck.daemon.messages import END, LOG, REFUSED, ServeRequest, frame
 from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
-from quarterdeck.host.journal import RequestKind
+from quarterdeck.host.journal import Interrupted, RequestKind
 
 REQUEST = ServeRequest(cwd="/")
 
@@ -102,6 +103,56 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: p
     assert (error.message, "quarterdeck down" in error.remedy) == ("the daemon does not answer", True)
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        frame(END, "x"),
+        frame(END, "-1"),
+        frame(END, ""),
+        END + b"\xff\xff\xff\xff",
+        LOG + b"\x7f\xff\xff\xff" + b"x" * 65536,
+    ],
+    ids=["http", "word", "negative", "nothing", "huge end", "huge line"],
+)
+def test_what_listens_there_and_is_no_daemon_is_said_to_be_none(forged: bytes) -> None:
+    """A door would end with a traceback, fill its memory, or exit with a code that a stranger chose."""
+
+    def answer(door: socket.socket) -> None:
+        try:
+            door.sendall(forged)
+            door.recv(1 << 20)
+        except OSError:
+            pass
+
+    with listening(answer):
+        error = refused()
+    assert error.message == "the daemon cannot be reached: what listens there is no daemon of ours"
+
+
+@pytest.mark.parametrize("planted", ["file", "directory", "link", "dangling"])
+def test_what_lies_where_the_socket_should_be_is_no_daemon(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leftover would keep every window from being served; or a link lead the client to somebody else's socket."""
+    monkeypatch.setattr(start, "_start", stop_here)
+    daemon_dir().mkdir(parents=True, mode=0o700)
+    path = daemon_dir() / "door.sock"
+    match planted:
+        case "file":
+            path.write_text("x")
+        case "directory":
+            path.mkdir()
+        case "link":
+            path.symlink_to("/dev/null")
+        case _:
+            path.symlink_to("/nowhere/door.sock")
+    assert "one would be started" in str(refused())
+
+
+def stop_here(*_: object) -> None:
+    """In place of starting a daemon."""
+    raise OSError("one would be started")
+
+
 def test_what_cannot_be_handed_over_is_said() -> None:
     """A folder with a name that is not UTF-8 would end the door with a traceback."""
     with listening(lambda door: door.recv(1)):
@@ -145,10 +196,47 @@ def test_a_door_gives_up_when_daemons_keep_dying_and_answers_what_they_left(tmp_
     assert all("died 5 times" in answer["error"]["message"] for answer in answers)
 
 
+def test_what_a_daemon_left_is_taken_once_and_handed_to_nobody(tmp_path: Path) -> None:
+    """A server would be given the memory of its client's session; or a new client the answers of another."""
+    fd = make_memory(tmp_path)
+    environ = {door_module.MEMORY_VARIABLE: str(fd), door_module.LIVES_VARIABLE: "1", "PATH": "/bin"}
+    memory = SessionMemory.map(fd)
+    memory.begin_session()
+    memory.began(b"7", RequestKind.CALL)
+    memory.keep_notes(b"noted")
+    left, notes = take_left(environ) or (Interrupted(), b"")
+    assert (list(left.under_way), notes, environ) == ([b"7"], b"noted", {"PATH": "/bin"})
+    assert take_left({**environ, door_module.MEMORY_VARIABLE: str(fd)}) is None  # it is closed
+    assert take_left({door_module.MEMORY_VARIABLE: str(make_memory(tmp_path))}) is None  # nothing was said in it
+
+
 def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that is open for weeks would be given up at the fifth upgrade."""
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     assert door_module._count_death({door_module.LIVES_VARIABLE: "1 2 3 4 5 6 7 950"}) == [950.0, 1000.0]
+
+
+@pytest.mark.parametrize(("is_told", "code"), [(True, 0), (False, None)])
+def test_a_door_whose_daemon_died_comes_back_unless_it_was_told_to_end(is_told: bool, code: int | None) -> None:
+    """A client that is ending would be given a new daemon; or one that is not be left alone."""
+    before = [signal.getsignal(number) for number in (*wait.ENDING, signal.SIGHUP)]
+    ours, theirs = socket.socketpair()
+    with ours:
+
+        def die() -> None:
+            with theirs:
+                if is_told:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    theirs.recv(1)
+
+        daemon = threading.Timer(0.05, die)
+        daemon.start()
+        try:
+            assert wait.wait(ours.fileno()) == code
+        finally:
+            daemon.join()
+            for number, handler in zip((*wait.ENDING, signal.SIGHUP), before, strict=True):
+                signal.signal(number, handler)
 
 
 def test_a_door_whose_stderr_nobody_reads_still_ends() -> None:

@@ -212,6 +212,7 @@ def deck_named(text: str) -> str:
             )
         path = os.path.realpath(os.path.expanduser(text))
         if os.path.isdir(path):
+            _check_folder(path)
             request = wanted = ServeRequest(cwd=path)
         elif os.path.isfile(path):
             request, wanted = (
@@ -223,6 +224,21 @@ def deck_named(text: str) -> str:
         if name := names.name(wanted, request):
             return name
     raise UsageError("too many decks have names that tokens are bound to", "revoke tokens: quarterdeck token list")
+
+
+def _check_folder(path: str) -> None:
+    """Refuse a folder from which no configuration is found, and say so of one that adds none to the user's own."""
+    from quarterdeck.config.load.origin import PROJECT_FILES, Standing, candidates
+
+    found = {each.standing for each in candidates(Path(path), os.environ) if each.path.exists()}
+    files = " or ".join(PROJECT_FILES)
+    if not found:
+        raise UsageError(
+            f"{path} has no configuration: neither {files}, nor a file of your own",
+            "name a project's folder, or write one of the files that `quarterdeck config path` lists",
+        )
+    if Standing.PROJECT not in found:
+        print_line(f"{path} has no {files}: its deck has your own servers alone", "yellow", stderr=True)
 
 
 def tokens_path() -> Path:

@@ -104,8 +104,7 @@ def _find(state: Path, config: list[Path] | None) -> "list[Leftover]":
     from quarterdeck.config.places.kept_state import find_leftovers
     from quarterdeck.config.places.paths import configuration_digest, runtime_roots
     from quarterdeck.config.places.runtime_directory import live_digests
-    from quarterdeck.ledger.open import ledger_dir
-    from quarterdeck.ledger.store.lease import read_holder
+    from quarterdeck.ledger.store.lease import ledger_dir, read_holder
 
     # Who writes the ledger says so in the state directory itself, wherever its runtime directory is.
     holder = read_holder(ledger_dir(state))

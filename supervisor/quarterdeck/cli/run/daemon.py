@@ -25,8 +25,9 @@ from quarterdeck.cli.configure.client_tokens import deck_names
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
 from quarterdeck.cli.trust.lock import locked as read_lock
+from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.local_socket import read_key
-from quarterdeck.common.shielding import carried_through
+from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.settings import Settings
@@ -34,7 +35,7 @@ from quarterdeck.control.server import answering, open_control
 from quarterdeck.daemon.decisions import Decisions
 from quarterdeck.daemon.decks import LINGER_S, Decks, RefusalError, current_deck
 from quarterdeck.daemon.http_listening import HttpListening
-from quarterdeck.daemon.messages import HttpWish, Order, ServeRequest
+from quarterdeck.daemon.messages import Order, ServeRequest
 from quarterdeck.daemon.place import (
     KEY_NAME,
     SOCKET_NAME,
@@ -59,7 +60,7 @@ from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
 
 from .daemon_http import first_wish, keep_wish, make_options
 from .request import read_found, read_request
-from .serve_watch import changes_logged, following, serve_locked
+from .serve_watch import changes_logged, drifted, following, serve_locked
 
 LINGER_VARIABLE: Final = "QUARTERDECK_LINGER"
 """Seconds that a deck, and with the last one the daemon, stays after its last client."""
@@ -174,6 +175,12 @@ class ServedDeck:
     product: Product
     lock: DeckLock | None
 
+    @property
+    def problem(self) -> str:
+        """See `Served`."""
+        error = drifted(self.product, self.lock) if self.lock is not None else None
+        return f"{error.message}; {error.remedy}" if error is not None else ""
+
     async def guard(self, serving: Coroutine[None, None, None]) -> None:
         """See `Served`."""
         if self.lock is None:
@@ -210,7 +217,7 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(configuration_digest((state_dir(),)))
         stack.push_async_callback(carried_through, runtime.release)
-        runtime.warm_up()
+        runtime.warm_up()  # takes the zygote that was started with us, so that it is ended with us, too
         holder = make_holder(runtime.directory, command=DAEMON)
         opening = open_recorder(state_dir(), holder, must_write=True, wait_s=COMMAND_WAIT_S)
         recorder = await stack.enter_async_context(opening)
@@ -235,9 +242,7 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
             while not (await _is_wanted_no_more(server, decks) and await _has_left(server, directory, mark, leaving)):
                 pass
         finally:
-            opening_http.cancel()
-            serving.cancel()
-            await carried_through(partial(asyncio.wait, [serving, opening_http]))
+            await cancelled(opening_http, serving)
 
 
 async def _listen_first(server: DoorServer, http: HttpListening, directory: Path) -> None:

@@ -11,18 +11,18 @@ from typing import Annotated, Final
 import msgspec
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.parameters import Option
+from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.words import duration, printable
-from quarterdeck.config.places.paths import UnsafePathError, state_dir
+from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import (
     ClientStatus,
     DaemonStatus,
     DeckStatus,
     HttpStatus,
-    HttpWish,
     Order,
     ServerStatus,
 )
@@ -30,8 +30,10 @@ from quarterdeck.daemon.place import (
     SOCKET_NAME,
     NoAnswerError,
     NoDaemonError,
+    OtherDaemonError,
     StartTimeoutError,
     daemon_dir,
+    ledger_daemon,
     running_dir,
     service_dir,
     start_lock,
@@ -51,33 +53,22 @@ def up(
         bool,
         Option("--replace", help="Start a new daemon in place of the one that runs; its clients stay connected."),
     ] = False,
-    http: Annotated[
-        bool, Option("--http", help="Listen on HTTP, too, at HOST:PORT or 127.0.0.1:8808, for every deck.")
-    ] = False,
-    address: Annotated[
-        str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
-    ] = None,
-    allow_remote: Annotated[
-        bool, Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        Option("--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."),
-    ] = None,
+    http: options.ListenHttp = False,
+    address: options.HttpAddress = None,
+    allow_remote: options.AllowRemote = False,
+    allow_host: options.AllowHost = None,
     json: options.Json = False,
 ) -> None:
     """Start the daemon, and have it stay until `quarterdeck down`; one that runs stays from now on.
 
     Without this, it starts with the first client and ends some minutes after the last one.
     """
-    if not http and (address or allow_remote or allow_host):
-        raise UsageError("HOST:PORT, --allow-remote and --allow-host need --http", "add --http, or leave them out")
-    wish = HttpWish(_checked(address or ""), allow_remote, tuple(allow_host or ())) if http else None
+    wish = options.http_wish(http, address, allow_remote, allow_host)
     before = _end(Order.REPLACE) if replace else None
     if not replace and (lost := _unreachable()) is not None:
         found = _ask(running_dir(), Order.STATUS)
         if found is None or found.pid != lost.pid:
-            why = f"another daemon (process {lost.pid}) has the ledger: of another version, or without its directory"
+            why = str(OtherDaemonError(lost.pid))
             raise CommandError(ExitCode.NO_ANSWER, why, "quarterdeck up --replace ends it, and starts a new one")
     if wish is not None and wish.address and _ask(running_dir(), Order.STATUS) is None:
         _listen_there_first(wish)
@@ -152,6 +143,7 @@ def status(json: options.Json = False) -> None:
         _print_http(found.http)
     print_line()
     _print_rows(DECKS, [_deck_row(deck) for deck in found.decks])
+    _print_drifts(found.decks)
     print_line()
     names = {deck.key: deck.name or deck.key for deck in found.decks}
     _print_rows(CLIENTS, [_client_row(client, names) for client in found.clients])
@@ -160,6 +152,13 @@ def status(json: options.Json = False) -> None:
         _print_rows(SERVERS, [_server_row(server, names) for server in busy])
     if found.refused_doors:
         print_line(f"{found.refused_doors} clients were one too many: {found.max_doors} may be connected.", "yellow")
+
+
+def _print_drifts(decks: Sequence[DeckStatus]) -> None:
+    """Which decks serve nobody, for what their servers offer is not what their locks name."""
+    for deck in decks:
+        if deck.problem:
+            print_line(f"{deck.name or deck.key}: {printable(deck.problem)}", "yellow")
 
 
 def _print_http(http: HttpStatus) -> None:
@@ -175,14 +174,6 @@ def _print_http(http: HttpStatus) -> None:
 
 def _mebibytes(size: int) -> str:
     return f"{size / 1024**2:.0f}"
-
-
-def _checked(address: str) -> str:
-    from quarterdeck.host.http.options import split_address
-
-    with as_command_error(ValueError, remedy="for example 127.0.0.1:8808, or [::1]:8808"):
-        split_address(address)
-    return address
 
 
 def _deck_row(deck: DeckStatus) -> tuple[str, ...]:
@@ -279,11 +270,8 @@ def _unreachable() -> DaemonStatus | None:
 
     Its runtime directory was removed, or it speaks another protocol with doors, in a directory of that.
     """
-    from quarterdeck.ledger.open import ledger_dir
-    from quarterdeck.ledger.store.lease import DAEMON, read_holder
-
-    holder = read_holder(ledger_dir(state_dir()))
-    return DaemonStatus(holder.pid, "", "", stays=True) if holder is not None and holder.command == DAEMON else None
+    pid = ledger_daemon()
+    return DaemonStatus(pid, "", "", stays=True) if pid is not None else None
 
 
 def _age(since: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from quarterdeck.cli.configure.client_tokens import tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.common.file_changes import replace_file
+from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError
@@ -18,7 +19,6 @@ from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import mcp_config_paths
 from quarterdeck.config.load.problems import RowError
 from quarterdeck.config.places.paths import state_dir
-from quarterdeck.daemon.messages import HttpWish
 from quarterdeck.host.http.options import HttpOptions, split_address
 
 WISH_NAME: Final = "http.json"
@@ -60,12 +60,11 @@ def first_wish(directory: Path) -> HttpWish | None:
     path = mcp_config_paths(state_dir(), os.environ)[1]
     try:
         document = parse_document(to_plain(read_text(path, MAX_CONFIG_BYTES, is_own_word=True).text))
-        key = read_http(document) if isinstance(document, JsonObject) else None
+        return read_http(document) if isinstance(document, JsonObject) else None
     except MissingFileError:
         return None
     except (OSError, TextFileError, DocumentError, RowError) as error:
         raise ConfigFileError(path, str(error)) from error
-    return HttpWish(key.address, key.allow_remote, key.allow_hosts) if key is not None else None
 
 
 def keep_wish(directory: Path, wish: HttpWish) -> None:

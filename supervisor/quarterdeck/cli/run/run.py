@@ -1,4 +1,4 @@
-"""`quarterdeck run`: one server by its command line, isolated, under its tools' own names, on stdio."""
+"""`quarterdeck run`: one server by its command line, isolated, under its tools' own names, on stdio or over HTTP."""
 
 import os
 from functools import partial
@@ -13,7 +13,7 @@ from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 
 from .sandbox_options import Wish
-from .serve import check_streams, serve_alone, serve_by_daemon
+from .serve import check_streams, serve_alone, serve_by_daemon, serve_listening, tell_hand
 
 
 def run(
@@ -24,18 +24,34 @@ def run(
     trust: Annotated[
         str, Option("--trust", metavar="MODE", help="When a tool may be called: baseline, strict or open.")
     ] = "baseline",
+    http: Annotated[
+        str | None,
+        Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Serve streamable HTTP there in place of stdio, within this process; port 0 lets the system choose.",
+            show_default=False,
+        ),
+    ] = None,
+    no_token: options.NoToken = False,
+    allow_remote: options.AllowRemote = False,
+    allow_host: options.AllowHost = None,
+    json: options.JsonUrl = False,
     own: options.WithoutDaemon = False,
     allow_unsandboxed: options.Unsandboxed = False,
     log_level: options.Level = LogLevel.INFO,
     log_format: options.Format = LogFormat.AUTO,
 ) -> None:
-    """Serve one MCP server by its command line, on stdio: isolated, its tools under their own names.
+    """Serve one MCP server by its command line, on stdio or over HTTP: isolated, its tools under their own names.
 
     Put it before a command in any client's configuration. Without options the server sees its own home, its program and
     the internet. Its id, by which logs, ps and trust know it, is the name of its package or program and six digits of
     its command line; what it keeps and what was approved of it last from start to start.
     """
-    check_streams()
+    http_words = {"--no-token": no_token, "--json": json}
+    http_wish = options.http_wish(http is not None, http, allow_remote, allow_host, **http_words)
+    if http_wish is None:
+        check_streams()
     if unset := [name for name in wish.inherit_env if name not in os.environ]:
         raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
     request = ServeRequest(
@@ -52,7 +68,10 @@ def run(
     )
     withhold = partial(set_up_logging, log_level, log_format)
     withhold(())
-    if own:
+    if http_wish is not None:
+        serve_listening(request, withhold, http_wish, needs_token=not no_token, announce=json)
+    elif own:
+        tell_hand()
         serve_alone(request, withhold)
     else:
-        serve_by_daemon(request, log_level, log_format)
+        serve_by_daemon(request, log_level, log_format, withhold)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
-from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.process import closed_streams, run
 from quarterdeck.cli.source import Served, start_product
 from quarterdeck.cli.trust.lock import locked as read_lock
@@ -29,7 +29,10 @@ from quarterdeck_sandbox import raise_open_files_limit
 from .request import make_request, read_found, read_request
 
 if TYPE_CHECKING:
+    from quarterdeck.common.http_wish import HttpWish
     from quarterdeck.config.settings import Settings
+    from quarterdeck.daemon.place import OtherDaemonError
+    from quarterdeck.host.journal import Interrupted
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.host.stdio.early_reply import FirstLine
     from quarterdeck.trust.lock.lockfile import DeckLock
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
     from .serve_http import HttpPlan
 
 _ANOTHER_FOLDER: Final = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
+
+_ALONE: Final = (
+    "this client is served alone; what is found is not recorded, and what is decided from now on counts at its next "
+    "start. `quarterdeck up --replace` starts a daemon of this version: start the client anew then"
+)
 
 _COME_BACK: Final = "from quarterdeck.cli import main; main()"
 
@@ -50,6 +58,8 @@ class Plan:
 
     Attributes:
         withhold: sets logging up anew, without these secrets.
+        visits: whether another process has the ledger, which is only read then.
+        left: by a daemon, the session to go on with; None for one that begins.
     """
 
     request: ServeRequest
@@ -57,31 +67,17 @@ class Plan:
     http: "HttpPlan | None"
     lock: "DeckLock | None"
     withhold: Callable[[Iterable[str]], None]
+    visits: bool = False
+    left: "Interrupted | None" = None
 
 
 def serve(
     source: Served,
-    http: Annotated[
-        bool,
-        Option("--http", help="Serve streamable HTTP, at HOST:PORT or 127.0.0.1:8808, in place of stdio."),
-    ] = False,
-    address: Annotated[
-        str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
-    ] = None,
-    no_token: Annotated[
-        bool,
-        Option(
-            "--no-token",
-            help="With --http: require no bearer token; on loopback only, where nothing sandboxed can reach it.",
-        ),
-    ] = False,
-    allow_remote: Annotated[
-        bool, Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        Option("--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."),
-    ] = None,
+    http: options.ServeHttp = False,
+    address: options.HttpAddress = None,
+    no_token: options.NoToken = False,
+    allow_remote: options.AllowRemote = False,
+    allow_host: options.AllowHost = None,
     portable_schemas: Annotated[
         bool, Option("--portable-schemas", help="Publish simplified input schemas instead of the servers' own.")
     ] = False,
@@ -99,7 +95,7 @@ def serve(
         "deck.lock"
     ),
     own: options.WithoutDaemon = False,
-    json: Annotated[bool, Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
+    json: options.JsonUrl = False,
 ) -> None:
     """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
 
@@ -107,12 +103,8 @@ def serve(
     SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of its files by
     itself.
     """
-    if not http and (address or no_token or allow_remote or allow_host or json):
-        raise UsageError(
-            "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http",
-            "add --http, or leave them out",
-        )
-    if not http:
+    wish = options.http_wish(http, address, allow_remote, allow_host, **{"--no-token": no_token, "--json": json})
+    if wish is None:
         check_streams()
     budget = options.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
@@ -125,30 +117,13 @@ def serve(
     )
     withhold = partial(set_up_logging, source.log_level, source.log_format)
     withhold(())
-    if not (http or own):
-        serve_by_daemon(request, source.log_level, source.log_format)
-    if not http:
-        _tell_hand()
-    _collect_later()
-    settings = _load(request, withhold)
-    http_plan = None
-    if http:
-        from .serve_http import plan_http
-
-        settings, http_plan = plan_http(
-            withhold,
-            settings,
-            address or "",
-            allow_host or (),
-            allow_remote=allow_remote,
-            needs_token=not no_token,
-            announce=json,
-            request=request,
-        )
-    raise_open_files_limit()
-    plan = Plan(request, settings, http_plan, deck_lock, withhold)
-    with http_plan.listener if http_plan is not None and http_plan.listener is not None else nullcontext():
-        run(lambda: _serve(plan), outlives_terminal=True)
+    if wish is not None:
+        serve_listening(request, withhold, wish, needs_token=not no_token, announce=json, lock=deck_lock)
+    elif own:
+        tell_hand()
+        serve_alone(request, withhold)
+    else:
+        serve_by_daemon(request, source.log_level, source.log_format, withhold)
 
 
 def check_streams() -> None:
@@ -165,28 +140,99 @@ def check_streams() -> None:
         )
 
 
-def _tell_hand() -> None:
+def tell_hand() -> None:
+    """Tell a person who starts it by hand what it is for."""
     if sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
 
 
-def serve_alone(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> None:
-    """Serve our client on stdio within this process; no line of its was read yet.
+def serve_alone(
+    request: ServeRequest,
+    withhold: Callable[[Iterable[str]], None],
+    *,
+    visits: bool = False,
+    left: "Interrupted | None" = None,
+) -> None:
+    """Serve our client on stdio within this process; no line of its was read yet, but those of a session that was left.
+
+    Args:
+        request: what it is to be served.
+        withhold: see `Plan`.
+        visits: likewise.
+        left: likewise.
 
     Raises:
         CommandError: it cannot be served.
     """
     from quarterdeck.host.stdio.early_reply import start_early
 
-    start_early()
-    _tell_hand()
+    if left is None:
+        start_early()
     _collect_later()
+    deck_lock = read_lock(Path(request.lock_file)) if request.lock_file is not None else None
     settings = _load(request, withhold)
     raise_open_files_limit()
-    run(lambda: _serve(Plan(request, settings, None, None, withhold)), outlives_terminal=True)
+    plan = Plan(request, settings, None, deck_lock, withhold, visits, left)
+    run(lambda: _serve(plan), outlives_terminal=True)
 
 
-def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogFormat) -> NoReturn:
+def serve_listening(
+    request: ServeRequest,
+    withhold: Callable[[Iterable[str]], None],
+    wish: "HttpWish",
+    *,
+    needs_token: bool,
+    announce: bool,
+    lock: "DeckLock | None" = None,
+) -> None:
+    """Serve clients over HTTP within this process; `announce` prints the URL as JSON on stdout.
+
+    Raises:
+        CommandError: they cannot be served.
+    """
+    from .serve_http import plan_http
+
+    _collect_later()
+    settings = _load(request, withhold)
+    settings, http = plan_http(withhold, settings, wish, needs_token=needs_token, announce=announce, request=request)
+    raise_open_files_limit()
+    plan = Plan(request, settings, http, lock, withhold)
+    with http.listener if http.listener is not None else nullcontext():
+        run(lambda: _serve(plan), outlives_terminal=True)
+
+
+def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], daemon: "OtherDaemonError") -> NoReturn:
+    """Serve our client beside a daemon that cannot be reached and has the ledger; never returns.
+
+    Raises:
+        CommandError: it cannot be served.
+    """
+    from quarterdeck.daemon.door import answer_left, take_left
+    from quarterdeck.tools import session_notes
+
+    signal.signal(signal.SIGHUP, lambda *_: None)  # what is ignored would be so in what we start
+    _log.warning("%s: %s", daemon, _ALONE)
+    found = take_left(os.environ)
+    left, noted = found or (None, b"")
+    notes = session_notes.SessionNotes(lambda _: None, noted)
+    session_notes.current.set(notes)
+    if notes.lost:
+        _log.warning("the daemon before this one ended, and with it: %s", notes.lost)
+    try:
+        serve_alone(request, withhold, visits=True, left=left)
+    except CommandError as error:
+        if left is not None:
+            answer_left(left, f"{error.message}; {error.remedy}")
+        raise
+    sys.exit(ExitCode.OK)
+
+
+def serve_by_daemon(
+    request: ServeRequest,
+    log_level: LogLevel,
+    log_format: LogFormat,
+    withhold: Callable[[Iterable[str]], None],
+) -> NoReturn:
     """Have the daemon serve our client, and wait for its end in place of this program.
 
     Raises:
@@ -194,10 +240,11 @@ def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogF
     """
     from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
+    from quarterdeck.daemon.place import OtherDaemonError
     from quarterdeck.daemon.start import program
     from quarterdeck.host.stdio.early_reply import start_early
 
-    _tell_hand()
+    tell_hand()
     # Not by a handler: the client is served from the handover on, and what waits is another program then.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     come_back = [*program(_COME_BACK), *sys.argv[1:]]
@@ -205,6 +252,8 @@ def serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogF
         enter(request, come_back, log_level=number_of(log_level), log_is_json=is_json(log_format))
     except EndedError as end:
         sys.exit(end.code)
+    except OtherDaemonError as error:
+        _visit(request, withhold, error)
     except (NotAcceptedError, UnsafePathError) as error:
         start_early()  # to tell the client why, too
         match error:
@@ -241,11 +290,6 @@ def _collect_later() -> None:
 async def _serve(plan: Plan) -> None:
     import asyncio  # a third of what a door costs, which needs none of it
 
-    from quarterdeck.fleet.placement import start_zygote_early
-
-    if plan.settings.servers:
-        start_zygote_early()
-
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.host.stdio.early_reply import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
@@ -254,13 +298,15 @@ async def _serve(plan: Plan) -> None:
     give_back_large_blocks()
     try:
         async with AsyncExitStack() as stack:
-            product = await stack.enter_async_context(start_product(plan.settings, serves=True, lock=plan.lock))
-            # Only now: the zygote imports beside us.
+            opening = start_product(plan.settings, serves=not plan.visits, visits=plan.visits, lock=plan.lock)
+            product = await stack.enter_async_context(opening)
+            # Only now: the zygote was started first.
             from quarterdeck.control.server import open_control
 
             from .serve_watch import changes_logged, following
 
-            await stack.enter_async_context(open_control(product))
+            if not plan.visits:  # commands are answered by the daemon
+                await stack.enter_async_context(open_control(product))
             read = partial(read_request, plan.request, os.environ)
             await stack.enter_async_context(following(product, read, plan.withhold))
             if plan.http is None:
@@ -279,7 +325,7 @@ async def _serve(plan: Plan) -> None:
                 gc.freeze()
                 gc.enable()
                 if plan.http is None:
-                    serving = _serve_stdio(host, head)
+                    serving = _serve_stdio(host, head, plan.left)
                 else:
                     from .serve_http import serve_over_http
 
@@ -296,8 +342,8 @@ async def _serve(plan: Plan) -> None:
         raise cannot_serve(fault) from None
 
 
-async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine") -> None:
+async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine", left: "Interrupted | None") -> None:
     from quarterdeck.host.stdio.serve import serve_stdio
 
-    await serve_stdio(host, head=head)
+    await serve_stdio(host, head=head, interrupted=left)
     _log.info("the client has left")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.cli.configure.client_tokens import deck_names, tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
-from quarterdeck.cli.exits import UsageError, as_command_error, cannot_serve
+from quarterdeck.cli.exits import UsageError, cannot_serve
 from quarterdeck.cli.output import print_json
 from quarterdeck.cli.trust.context import directory
 
 if TYPE_CHECKING:
     import socket
 
+    from quarterdeck.common.http_wish import HttpWish
     from quarterdeck.config.settings import Settings
     from quarterdeck.daemon.messages import ServeRequest
     from quarterdeck.host.http.options import HttpOptions
@@ -41,10 +42,8 @@ class HttpPlan:
 def plan_http(
     withhold: Callable[[Iterable[str]], None],
     settings: "Settings",
-    address: str,
-    hosts: Iterable[str],
+    wish: "HttpWish",
     *,
-    allow_remote: bool,
     needs_token: bool,
     announce: bool,
     request: "ServeRequest",
@@ -52,14 +51,13 @@ def plan_http(
     """Judge what HTTP is to be, and listen, before anything is started: clients that come early wait.
 
     Raises:
-        CommandError: an option is wrong, a server could call a serve without a token, or nothing can listen there.
+        CommandError: a server could call a serve without a token, or nothing can listen there.
     """
     from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
     from quarterdeck.ledger.store.lease import read_holder
     from quarterdeck_protocol.faults import ProtocolFault
 
-    with as_command_error(ValueError, remedy="for example 127.0.0.1:8808, or [::1]:8808"):
-        bind, port = split_address(address)
+    bind, port = split_address(wish.address)
     token = read_token(token_path()) if needs_token else None
     if token is not None:
         withhold((*settings.secrets, token))
@@ -71,8 +69,8 @@ def plan_http(
         port=port,
         token=token,
         tokens=tokens_path(),
-        allow_remote=allow_remote,
-        hosts=tuple(hosts),
+        allow_remote=wish.allow_remote,
+        hosts=wish.allow_hosts,
         deck=_deck_of(request, settings),
     )
     try:

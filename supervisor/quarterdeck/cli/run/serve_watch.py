@@ -12,7 +12,9 @@ from quarterdeck.cli.trust.views import describe_key
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.running_product import Product
-from quarterdeck.trust.lock.lockfile import Drift, LockChange, drift, listed_documents
+from quarterdeck.trust.judge.documents import documents_of
+from quarterdeck.trust.lock.lockfile import Drift, LockChange, drift
+from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
 
@@ -170,7 +172,7 @@ async def serve_locked(product: Product, lock: "DeckLock", serving: Coroutine[No
     try:
         await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise _drifted(await watcher)
+            raise await watcher
         await task
     finally:
         task.cancel()
@@ -178,34 +180,34 @@ async def serve_locked(product: Product, lock: "DeckLock", serving: Coroutine[No
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-async def _first_drift(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
-    found: tuple[Drift, ...] = ()
+async def _first_drift(product: Product, lock: "DeckLock") -> CommandError:
+    found: CommandError | None = None
+    changed = {row.id for row in product.approvals.rows}
 
     def has_drifted() -> bool:
         nonlocal found
-        found = _drifts(product, lock)
-        return bool(found)
+        servers = frozenset(changed)
+        changed.clear()
+        found = drifted(product, lock, servers)
+        return found is not None
 
-    await product.until(has_drifted, None)
+    unwatch = product.approvals.watch_each(changed.add)
+    try:
+        await product.until(has_drifted, None)
+    finally:
+        unwatch()
+    assert found is not None
     return found
 
 
-def _drifts(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
-    """How the servers that have listed their tools differ from the lock."""
-    present = {}
-    for row in product.approvals.rows:
-        endpoint = product.fleet.endpoint(row.id)
-        if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
-            continue
-        if product.approvals.is_judged(row.id):
-            instructions = endpoint.card.instructions if endpoint.card is not None else ""
-            present[row.id] = listed_documents(
-                instructions, (tool.descriptor.definition or b"null" for tool in endpoint.tools())
-            )
-    return tuple(each for each in drift(lock, present) if each.what is not LockChange.ABSENT)
+def drifted(product: Product, lock: "DeckLock", servers: Collection[str] | None = None) -> CommandError | None:
+    """The error of servers that offer what the lock does not name, or lack what it names; None where none does.
 
-
-def _drifted(found: tuple[Drift, ...]) -> CommandError:
+    `servers` are those to be looked at, all by default: each look hashes what they list.
+    """
+    found = _drifts(product, lock, servers)
+    if not found:
+        return None
     named = ", ".join(_in_words(each) for each in found[:MAX_NAMED])
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     return CommandError(
@@ -213,6 +215,20 @@ def _drifted(found: tuple[Drift, ...]) -> CommandError:
         f"what servers offer differs from deck.lock: {named}{more}",
         "quarterdeck lock --check shows what differs; if it is right, approve what is held, then run quarterdeck lock",
     )
+
+
+def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None) -> tuple[Drift, ...]:
+    """How the servers that have listed their tools differ from the lock."""
+    present = {}
+    for row in product.approvals.rows:
+        if servers is not None and row.id not in servers:
+            continue
+        endpoint = product.fleet.endpoint(row.id)
+        if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
+            continue
+        if product.approvals.is_judged(row.id):
+            present[row.id] = documents_of(lists_of(endpoint))
+    return tuple(each for each in drift(lock, present) if each.what is not LockChange.ABSENT)
 
 
 def _in_words(each: Drift) -> str:

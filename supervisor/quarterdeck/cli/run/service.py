@@ -49,6 +49,7 @@ from quarterdeck.daemon.place import (
     service_dir,
     start_lock,
 )
+from quarterdeck.daemon.start import log_path
 from quarterdeck.daemon.units import is_ours, launch_agent, service_unit, socket_unit
 
 group: Final = Group("Have the system run the daemon from each login on: systemd, or launchd on macOS.")
@@ -104,6 +105,8 @@ def install(dry_run: DryRun = False, json: options.Json = False) -> None:
                 print_line()
         copies = [_write(found[path], manager.files[path]) for path in changed] if not dry_run else []
     if not dry_run:
+        with as_command_error(UnsafePathError, OSError, remedy="see quarterdeck doctor"):
+            make_private_dir(state_dir())  # launchd opens the log in it
         for order in manager.starting:
             _tell(order)
     if json:
@@ -178,6 +181,7 @@ def run_service() -> None:
         if lent is not None and lent.getsockname() != str(service_dir() / SOCKET_NAME):
             raise ActivationError(f"its socket is {lent.getsockname()!r}, where no door looks for it")
     with as_command_error(UnsafePathError, OSError, remedy="see quarterdeck doctor", code=ExitCode.NO_ANSWER):
+        make_private_dir(state_dir())  # for the log; it may be the first of us here
         if lent is not None:
             _take_over()
             make_private_dir(service_dir())
@@ -253,7 +257,7 @@ def _launchd(label: str, words: tuple[str, ...], environ: Mapping[str, str]) -> 
     end = "launchctl", "bootout", f"{domain}/{label}"
     return Manager(
         "launchd",
-        {path: launch_agent(label, words, environ)},
+        {path: launch_agent(label, words, environ, str(log_path().absolute()))},
         starting=(("-", *end), ("launchctl", "bootstrap", domain, str(path))),
         ending=(("-", *end),),
     )

@@ -37,7 +37,7 @@ WRITE_WAIT_S: Final = 10.0
 
 def directory() -> Path:
     """Where the ledger is."""
-    from quarterdeck.ledger.open import ledger_dir
+    from quarterdeck.ledger.store.lease import ledger_dir
 
     return ledger_dir(state_dir())
 

@@ -59,7 +59,12 @@ OfServer = Annotated[str | None, Option("--server", metavar="ID", help="Only of 
 
 OfTool = Annotated[
     str | None,
-    Option("--tool", metavar="NAME", help="Only of this tool, by its server's name for it.", show_default=False),
+    Option(
+        "--tool",
+        metavar="NAME",
+        help="Only of this tool, prompt or resource, by its server's name.",
+        show_default=False,
+    ),
 ]
 
 Since = Annotated[

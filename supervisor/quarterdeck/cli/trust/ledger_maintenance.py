@@ -145,7 +145,7 @@ def _redact(*, json: bool) -> None:
     from quarterdeck.ledger.open import secrets_key
     from quarterdeck.ledger.store.rewrite import redact
     from quarterdeck.ledger.store.store import LedgerStore
-    from quarterdeck.trust.judge.documents import redacted_launch
+    from quarterdeck.trust.judge.launches import redacted_launch
     from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins
 
     def message(text: str) -> str:

@@ -43,7 +43,7 @@ def lock(
     check: Annotated[bool, Option("--check", help="Write nothing: compare it with what the servers list now.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Write the approved form of every tool to deck.lock, for version control; with --check fail where servers differ.
+    """Write the approved form of all that servers list to deck.lock, with --check fail where they differ.
 
     `serve --locked` offers nothing else.  How servers are launched is not in it: paths differ between machines.
     """
@@ -97,8 +97,10 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
         _warn(server, "it has never been ready here: its lock entry is unchanged")
     for server in draft.unknown:
         _warn(server, "it has never been ready here, and is not in the lock: start it once, with quarterdeck tools")
-    tools = sum(len(server.tools) for server in draft.lock.servers.values())
-    amount = f"{counted(len(draft.lock.servers), 'server')}, {counted(tools, 'tool')}"
+    keys = [key.subject.value for server in draft.lock.servers.values() for key in server.forms if key.name]
+    others = [counted(count, each) for each in ("prompt", "resource", "template") if (count := keys.count(each))]
+    parts = [counted(len(draft.lock.servers), "server"), counted(keys.count("tool"), "tool"), *others]
+    amount = ", ".join(parts)
     print_line(f"{file}: {amount}{', as before' if is_same else ''}{_left_out(ignores)}", stderr=True)
 
 
@@ -118,6 +120,7 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
 
 def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
     from quarterdeck.trust.lock.lockfile import LockChange, drift, listed_documents
+    from quarterdeck_protocol.offers import Listing
 
     lock = locked(file, ignore)
     answer = ask(source, Listings())
@@ -125,7 +128,12 @@ def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
     found = drift(
         lock,
         {
-            listing.server: listed_documents(listing.instructions, map(bytes, listing.definitions))
+            listing.server: listed_documents(
+                listing.instructions,
+                map(bytes, listing.definitions),
+                {Listing(kind): map(bytes, found) for kind, found in listing.others.items()},
+                bytes(listing.capabilities),
+            )
             for listing in answer.listings
             if listing.is_ready
         },

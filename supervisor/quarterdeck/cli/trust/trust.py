@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import click
@@ -75,16 +76,31 @@ def scan_history(context: TrustContext, *, json: bool) -> None:
     if rows:
         print_table(HEADERS, rows)
     else:
-        print_line("no findings in any recorded tool definition", stderr=True)
+        print_line("no findings in any recorded definition", stderr=True)
 
 
 group: Final = Group("Decide what servers may offer: what is held, what changed, approve, block.")
 
 Server = Annotated[str | None, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)]
 
-ToolNames = Annotated[
+Names = Annotated[
     list[str] | None,
-    Argument(metavar="TOOL…", help="Its tools, by the server's own names.", show_default=False),
+    Argument(metavar="NAME…", help="Its tools and prompts by name, resources by URI.", show_default=False),
+]
+
+
+class Kind(StrEnum):
+    """What a server lists."""
+
+    TOOL = "tool"
+    PROMPT = "prompt"
+    RESOURCE = "resource"
+    TEMPLATE = "template"
+
+
+OfKind = Annotated[
+    Kind | None,
+    Option("--kind", metavar="tool|prompt|resource|template", help="Only what is of this kind.", show_default=False),
 ]
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
@@ -124,7 +140,7 @@ def diff(source: Named, server: Server = None, whole: Whole = False, json: optio
     held = [matter for _, matters in chosen for matter in matters]
     if held:
         name = server if server is not None else "SERVER"
-        part = f", {name} TOOL… only these tools" if any(matter.key.name for matter in held) else ""
+        part = f", {name} NAME… only what is named" if any(matter.key.name for matter in held) else ""
         print_line(f"{context.command('approve', name, '--all')} approves it{part}", "dim", stderr=True)
     elif server is None:
         print_line("nothing is held", stderr=True)
@@ -134,11 +150,13 @@ def diff(source: Named, server: Server = None, whole: Whole = False, json: optio
 def approve(
     source: Named,
     server: Server = None,
-    tools: ToolNames = None,
+    names: Names = None,
+    kind: OfKind = None,
     everything: Annotated[
-        bool, Option("--all", help="All that is held of the server: how it is started, instructions, tools.")
+        bool, Option("--all", help="All that is held of the server: how it is started, instructions, what it lists.")
     ] = False,
     instructions: Annotated[bool, Option("--instructions", help="What the server tells models about itself.")] = False,
+    capabilities: Annotated[bool, Option("--capabilities", help="What the server says that it has.")] = False,
     project: Annotated[
         bool,
         Option("--project", help="How the servers of this directory's own files are started, each shown first."),
@@ -147,9 +165,11 @@ def approve(
     yes: Yes = False,
     json: options.Json = False,
 ) -> None:
-    """Approve what is held, in the form that is shown: some tools of a server, all of it, or a project's servers."""
+    """Approve what is held, in the form that is shown: a part of a server, all of it, or a project's servers."""
     with open_context(source) as context:
-        wanted = _Wanted(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
+        given = {"instructions": instructions, "capabilities": capabilities}
+        alone = tuple(word for word, is_given in given.items() if is_given)
+        wanted = _Wanted(tuple(names or ()), kind or "", alone, everything=everything, project=project)
         chosen, spared = _chosen(context, server, wanted)
         if not (json or _print_all(context, chosen, whole=whole)):
             raise UsageError("nothing is approved: some of it could not be shown", "add --whole, and read it all")
@@ -173,29 +193,27 @@ def approve(
 def block(
     source: Named,
     server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
-    tools: ToolNames = None,
+    names: Names = None,
+    kind: OfKind = None,
     everything: Annotated[
         bool, Option("--all", help="The whole server: it is stopped, and not started again.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Let no form of some tools be used, or of a server, until one is approved."""
+    """Let no form of some tools, prompts or resources be used, or of a server, until one is approved."""
     from quarterdeck.ledger.events.events import Subject
     from quarterdeck.ledger.events.fold import ItemKey
     from quarterdeck.trust.judge.verdicts import Decision
 
-    if bool(tools) == everything:
+    if bool(names) == everything or (everything and kind is not None):
         raise UsageError(
-            "name the tools to block, or the whole server: --all",
-            f"quarterdeck trust block {flat(server)} TOOL…, or quarterdeck trust block {flat(server)} --all",
+            "name what to block, or the whole server: --all",
+            f"quarterdeck trust block {flat(server)} NAME…, or quarterdeck trust block {flat(server)} --all",
         )
     with open_context(source) as context:
         found = context.server(server)
-        known = {matter.key.name for matter in found.matters}
-        keys = [ItemKey(Subject.TOOL, tool) for tool in tools or ()] or [ItemKey(Subject.LAUNCH)]
-        for key in keys:
-            if key.name and key.name not in known:
-                raise _no_tool(found, key.name)
+        keys = [matter.key for name in dict.fromkeys(names or ()) for matter in _named(found, name, kind or "")]
+        keys = keys or [ItemKey(Subject.LAUNCH)]
         decisions = [Decision(found.scope, found.server, key) for key in keys]
         send(decisions)
     _print_decisions("blocked", decisions, json=json)
@@ -208,13 +226,15 @@ def scan(source: Named, json: options.Json = False) -> None:
         scan_history(context, json=json)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What `approve` is to approve of the server."""
+    """What `approve` is to approve of the server; `alone` are words for what it has one of."""
 
-    tools: tuple[str, ...]
+    names: tuple[str, ...]
+    kind: str
+    alone: tuple[str, ...]
+    _: KW_ONLY
     everything: bool
-    instructions: bool
     project: bool
 
 
@@ -222,29 +242,44 @@ def _chosen(
     context: TrustContext, server: str | None, wanted: _Wanted
 ) -> "tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]":
     """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
-    is_part = bool(wanted.tools or wanted.instructions)
+    is_part = bool(wanted.names or wanted.alone)
     if server is None and wanted.project and not (is_part or wanted.everything):
         return _project_launches(context), []
-    if server is None or wanted.project or (wanted.everything and wanted.tools) or not (wanted.everything or is_part):
+    if server is None or wanted.project or (wanted.everything and wanted.names) or not (wanted.everything or is_part):
         raise _unclear()
     found = context.server(server)
-    told = [each for each in found.approvable if each.key.subject == "instructions" and wanted.instructions]
+    told = [each for each in found.approvable if each.key.subject in wanted.alone]
     if wanted.everything:
-        spared = [each for each in found.waiting if each not in told and _is_spared(context, found, each)]
-        chosen = tuple(each for each in (*found.waiting, *_undecided_launch(found)) if each not in spared)
+        held = (*found.waiting, *_undecided_launch(found))
+        held = tuple(each for each in held if wanted.kind in ("", each.key.subject.value))
+        spared = [each for each in held if each not in told and _is_spared(context, found, each)]
+        chosen = tuple(each for each in held if each not in spared)
         return ([(found, chosen)] if chosen else []), [_leave_out(context, server, each.key) for each in spared]
-    matters = {matter.key.name: matter for matter in found.matters if matter.key.name}
-    for tool in wanted.tools:
-        if tool not in matters or not matters[tool].seen:
-            raise _no_tool(found, tool)
-    chosen = (*told, *(matters[tool] for tool in dict.fromkeys(wanted.tools)))
+    named = (_named(found, name, wanted.kind, is_offered=True) for name in dict.fromkeys(wanted.names))
+    chosen = (*told, *(matter for matters in named for matter in matters))
     return ([(found, chosen)] if chosen else []), []
+
+
+def _named(server: "ServerMatters", name: str, kind: str, *, is_offered: bool = False) -> "tuple[Matter, ...]":
+    """What of this name the server has listed, of every kind unless one is given."""
+    known = [each for each in server.matters if each.key.name and kind in ("", each.key.subject.value)]
+    known = [each for each in known if each.seen or not is_offered]
+    found = tuple(each for each in known if each.key.name == name)
+    if not found:
+        what = kind or "tool, prompt or resource"
+        hint = did_you_mean(name, [each.key.name for each in known if each.seen], f"{kind or 'name'}s")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{server.server} offers no {what} {name!r}{hint}",
+            "quarterdeck trust list --all shows them",
+        )
+    return found
 
 
 def _unclear() -> CommandError:
     return UsageError(
         "nothing to approve was given",
-        "name SERVER TOOL…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
+        "name SERVER NAME…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
     )
 
 
@@ -290,14 +325,14 @@ def _approval(server: "ServerMatters", matter: "Matter") -> "Decision":
 
 def _next_step(context: TrustContext, server: "ServerMatters", matters: "Iterable[Matter]") -> list[str]:
     """What else holds the tools of a server, or becomes of them when it may be started now and was not asked yet."""
-    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck.ledger.events.events import LISTED, Subject
     from quarterdeck_protocol.configs import TrustMode
 
     subjects = {matter.key.subject for matter in matters}
     held = {matter.key.subject for matter in server.waiting} - subjects
-    if Subject.INSTRUCTIONS in held and Subject.TOOL in subjects:
+    if Subject.INSTRUCTIONS in held and subjects & LISTED:
         again = context.command("approve", server.server, "--instructions")
-        return [f"{server.server}: its instructions are held, and all its tools with them, until {again}"]
+        return [f"{server.server}: its instructions are held, and all that it lists with them, until {again}"]
     has_tools = any(matter.key.subject is Subject.TOOL and matter.seen for matter in server.matters)
     if has_tools or Subject.LAUNCH not in subjects:
         return []
@@ -308,15 +343,6 @@ def _next_step(context: TrustContext, server: "ServerMatters", matters: "Iterabl
     }
     trust = context.trust_of(server)
     return [f"{server.server}: its tools are {fates[trust]}"] if trust is not None else []
-
-
-def _no_tool(server: "ServerMatters", tool: str) -> CommandError:
-    known = [matter.key.name for matter in server.matters if matter.key.name and matter.seen]
-    return CommandError(
-        ExitCode.NOT_FOUND,
-        f"{server.server} offers no tool {tool!r}{did_you_mean(tool, known, 'tools')}",
-        "quarterdeck trust list --all shows them",
-    )
 
 
 def _in_words(server: str, key: "ItemKey") -> str:

@@ -192,14 +192,15 @@ def _view_state(matter: "Matter") -> dict[str, object]:
 
 
 def describe_key(key: "ItemKey") -> str:
-    """A tool by its name, what else can be approved in brackets."""
-    return flat(key.name) if key.name else f"({key.subject.value})"
+    """A tool by its name; what else a server lists by its own, and what it is; the rest in brackets."""
+    what = f"({key.subject.value})"
+    return flat(key.name) if key.subject.value == "tool" else f"{flat(key.name)} {what}" if key.name else what
 
 
 def _print_renames(server: "ServerMatters", read: Read, chosen: "set[ItemKey]") -> None:
     from quarterdeck.trust.judge.overview import renames
 
-    names = {key.name for key in chosen}
+    names = {key.name for key in chosen if key.subject.value == "tool"}
     for rename in renames(server, read):
         if rename.new in names:
             print_line(
@@ -210,9 +211,10 @@ def _print_renames(server: "ServerMatters", read: Read, chosen: "set[ItemKey]") 
 
 
 def _in_order(matters: "Iterable[Matter]") -> "list[Matter]":
-    """How it is started, then its instructions, then its tools by name."""
-    order = {"launch": 0, "instructions": 1}
-    return sorted(matters, key=lambda matter: (order.get(matter.key.subject, 2), matter.key.name))
+    """How it is started, then what it says of itself, then what it lists, by name."""
+    from quarterdeck.ledger.events.events import ORDER
+
+    return sorted(matters, key=lambda matter: (ORDER[matter.key.subject], matter.key.name))
 
 
 def _sameness(matter: "Matter") -> str:
@@ -226,8 +228,8 @@ def _is_notable(matter: "Matter") -> bool:
 
 
 def _urgency(matter: "Matter") -> int:
-    """What a screen has room for first: what is no tool, then what was found, then what changed, then the rest."""
-    if matter.key.subject.value != "tool":
+    """What a screen has room for first: what is not listed, then what was found, then what changed, then the rest."""
+    if not matter.key.name:
         return 0
     if matter.findings:
         return 1

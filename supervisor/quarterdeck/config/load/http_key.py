@@ -7,9 +7,9 @@
 Pure.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from quarterdeck.common.http_wish import HttpWish
 from quarterdeck_protocol.names import did_you_mean
 
 from .document import HTTP_KEY, JsonObject
@@ -18,22 +18,7 @@ from .problems import RowError, at, describe
 MEMBERS: Final = ("address", "allow_remote", "allow_hosts")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpKey:
-    """What the key says.
-
-    Attributes:
-        address: as in `HOST:PORT`; what is left out is the default.
-        allow_remote: whether other machines may reach it.
-        allow_hosts: further names by which it may be called.
-    """
-
-    address: str = ""
-    allow_remote: bool = False
-    allow_hosts: tuple[str, ...] = ()
-
-
-def read_http(document: JsonObject) -> HttpKey | None:
+def read_http(document: JsonObject) -> HttpWish | None:
     """What a file says of HTTP; None when it says nothing, or that nothing listens.
 
     Raises:
@@ -44,15 +29,15 @@ def read_http(document: JsonObject) -> HttpKey | None:
         case None | False:
             return None
         case True:
-            return HttpKey()
+            return HttpWish()
         case str():
-            return HttpKey(_address(value, HTTP_KEY))
+            return HttpWish(_address(value, HTTP_KEY))
         case JsonObject():
             return _of_object(value)
     raise RowError(HTTP_KEY, f"expected true, an address, or an object, got {describe(value)}")
 
 
-def _of_object(value: JsonObject) -> HttpKey:
+def _of_object(value: JsonObject) -> HttpWish:
     for key in value:
         if key not in MEMBERS:
             raise RowError(at(HTTP_KEY, key), f"means nothing{did_you_mean(key, MEMBERS)}")
@@ -63,7 +48,7 @@ def _of_object(value: JsonObject) -> HttpKey:
         raise RowError(at(HTTP_KEY, "allow_remote"), f"expected true or false, got {describe(remote)}")
     if not isinstance(hosts, list) or not all(isinstance(each, str) for each in hosts):
         raise RowError(at(HTTP_KEY, "allow_hosts"), "expected an array of names")
-    return HttpKey(_address(address, at(HTTP_KEY, "address")), remote, tuple(map(str, hosts)))
+    return HttpWish(_address(address, at(HTTP_KEY, "address")), remote, tuple(map(str, hosts)))
 
 
 def _address(text: str, place: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
+from quarterdeck_protocol.configs import AskMode, ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode, Preset, Tier
 
@@ -56,14 +56,16 @@ def project_root(cwd: Path, own: tuple[Path, ...]) -> str | None:
 
 def excesses(config: ServerConfig, bounds: ProjectBounds, location: str) -> tuple[Problem, ...]:
     """All that the row of a project's file wants beyond the default."""
+    asks = [Problem(at(location, "ask"), f"a project's file may not say 'allow': {_OWN_FILE}")]
+    asks = asks if config.ask is AskMode.ALLOW else []
     if not isinstance(config, StdioServerConfig):
-        return ()
+        return tuple(asks)
     found = [
         Problem(at(location, "inherit_env", index), closed_variable(name), "unset_variable")
         for index, name in enumerate(config.inherit_env)
         if name not in bounds.allowed_env
     ]
-    return (*found, *_loosened(config.sandbox, bounds, at(location, "sandbox")))
+    return (*asks, *found, *_loosened(config.sandbox, bounds, at(location, "sandbox")))
 
 
 def strictest(written: object, bounds: ProjectBounds) -> TrustMode:

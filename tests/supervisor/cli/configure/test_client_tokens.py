@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.config.places import write_config
 
 from quarterdeck.cli.program import run
 from quarterdeck.host.http.token_file import load_grants
@@ -103,6 +104,7 @@ def test_a_token_is_bound_to_decks_by_folder_and_by_name(tmp_path: Path, capsys:
     folder, file = tmp_path / "api", tmp_path / "tools.json"
     folder.mkdir()
     file.write_text("{}")
+    write_config(folder / ".mcp.json")
     _, err = said(capsys, "create", "ci", "--deck", "api", code=2)
     assert "there is no deck 'api'" in err
     said(capsys, "create", "ci", "--deck", f"{folder}/", "--deck", str(file))
@@ -111,3 +113,23 @@ def test_a_token_is_bound_to_decks_by_folder_and_by_name(tmp_path: Path, capsys:
     assert [row["decks"] for row in rows] == [["api", "tools"], ["api", "user"]]
     _, err = said(capsys, "create", "third", "--deck", f"{folder}/nothing", code=2)
     assert "is neither a folder nor a file" in err
+
+
+def test_a_folder_without_a_configuration_is_no_deck(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that opens nothing would be found out by its program; or a typo in a path open the user's own servers."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
+    folder = tmp_path / "api"
+    folder.mkdir()
+    _, err = said(capsys, "create", "ci", "--deck", f"{folder}/", code=2)
+    assert f"{folder} has no configuration: neither quarterdeck.json or .mcp.json, nor a file of your own" in err
+    assert "fix: name a project's folder, or write one of the files" in err
+    assert said(capsys, "list", "--json")[0].strip() == "[]"
+    write_config(tmp_path / "home" / ".config" / "quarterdeck" / "mcp.json")
+    _, err = said(capsys, "create", "ci", "--deck", f"{folder}/")
+    assert f"{folder} has no quarterdeck.json or .mcp.json: its deck has your own servers alone" in err
+    write_config(folder / ".mcp.json")
+    _, err = said(capsys, "create", "other", "--deck", f"{folder}/")
+    assert "your own servers" not in err

@@ -150,6 +150,7 @@ def test_an_address_and_a_token_are_written_where_a_client_takes_them(
     assert json.loads(path.read_text())["mcpServers"]["quarterdeck"]["url"] == "http://127.0.0.1:9000/mcp"
     assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp") == 0
     assert (shown(path), states()) == (token, [("link-cursor", "live")])
+    write(home / ".mcp.json", "{}")
     assert run("link", "cursor", "--http", "--deck", f"{home}") == 0
     assert shown(path) != token
     assert states() == [("link-cursor", "revoked"), ("link-cursor", "live")]

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 from support.config.places import write_config
 from support.serves.products import ProductEndpoint, ProductFleet, product_of
+from support.waiting import turns
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.run import serve_watch as module
@@ -23,6 +24,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.running_product import Product
+from quarterdeck.trust.judge.documents import Document, ServerLists, documents_of
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import DeckLock, listed_documents, lock_of
 from quarterdeck_protocol.contract import EndpointPhase
@@ -364,6 +366,30 @@ async def test_a_server_that_changes_while_it_is_served_ends_it(tmp_path: Path) 
     assert raised.value.code is ExitCode.DRIFTED
     assert raised.value.message == "what servers offer differs from deck.lock: fs write added"
     assert "quarterdeck lock --check" in (raised.value.remedy or "")
+
+
+async def test_an_event_of_one_server_has_only_its_list_held_against_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among two hundred servers each event would hash what all of them list."""
+    looked: list[int] = []
+
+    def looks(lists: ServerLists) -> tuple[Document, ...]:
+        looked.append(1)
+        return documents_of(lists)
+
+    monkeypatch.setattr(module, "documents_of", looks)
+    serving = Serving()
+    with locked_product(tmp_path, ProductEndpoint("fs", "read"), ProductEndpoint("git", "log")) as (product, lock):
+        async with asyncio.timeout(30):
+            work = asyncio.create_task(serve_locked(product, lock, serving()))
+            await serving.has_begun.wait()
+            looked.clear()
+            cast("ProductFleet", product.fleet).tell("fs")
+            await turns(20)
+            assert len(looked) == 1
+            serving.may_end.set()
+            await work
 
 
 async def test_a_server_that_lacks_what_is_locked_has_drifted_even_when_it_lists_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import plistlib
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +151,7 @@ def test_on_macos_an_agent_is_written(
     path = home / "Library" / "LaunchAgents" / "quarterdeck.daemon.plist"
     install(json=True)
     assert json.loads(capsys.readouterr().out)["changed"] == [str(path)]
+    assert Path(plistlib.loads(path.read_bytes())["StandardErrorPath"]).parent.is_dir()  # launchd makes none
     domain = f"gui/{os.getuid()}"
     assert orders(home) == [f"bootout {domain}/quarterdeck.daemon", f"bootstrap {domain} {path}"]
     uninstall()

@@ -36,7 +36,7 @@ def test_a_clean_history_is_said_to_be_clean(config: Path, capsys: pytest.Captur
     """A user would take silence for a failure."""
     assert run(["trust", "scan", "-c", str(config)]) == ExitCode.OK
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "no findings in any recorded tool definition\n")
+    assert (out, err) == ("", "no findings in any recorded definition\n")
 
 
 def test_what_was_offered_once_is_found_and_told_from_what_is_offered_now(

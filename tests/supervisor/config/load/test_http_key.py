@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.config.load.document import JsonObject, parse_document
 from quarterdeck.config.load.file import load_config_file
-from quarterdeck.config.load.http_key import HttpKey, read_http
+from quarterdeck.config.load.http_key import read_http
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.load.problems import RowError
 from quarterdeck.config.load.project import ProjectBounds
 
 
-def read(text: str) -> HttpKey | None:
+def read(text: str) -> HttpWish | None:
     document = parse_document(text)
     assert isinstance(document, JsonObject)
     return read_http(document)
@@ -24,16 +25,16 @@ def read(text: str) -> HttpKey | None:
         ("{}", None),
         ('{"http": null}', None),
         ('{"http": false}', None),
-        ('{"http": true}', HttpKey()),
-        ('{"http": "127.0.0.1:9000"}', HttpKey("127.0.0.1:9000")),
-        ('{"http": {}}', HttpKey()),
+        ('{"http": true}', HttpWish()),
+        ('{"http": "127.0.0.1:9000"}', HttpWish("127.0.0.1:9000")),
+        ('{"http": {}}', HttpWish()),
         (
             '{"http": {"address": "[::1]", "allow_remote": true, "allow_hosts": ["a"]}}',
-            HttpKey("[::1]", allow_remote=True, allow_hosts=("a",)),
+            HttpWish("[::1]", allow_remote=True, allow_hosts=("a",)),
         ),
     ],
 )
-def test_it_says_whether_and_where_the_daemon_listens(text: str, key: HttpKey | None) -> None:
+def test_it_says_whether_and_where_the_daemon_listens(text: str, key: HttpWish | None) -> None:
     """Clients would look for it where it is not."""
     assert read(text) == key
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.load.project import ProjectBounds, excesses, project_root, strictest
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, TrustMode
+from quarterdeck_protocol.configs import AskMode, SseServerConfig, StdioServerConfig, TrustMode
 
 PLACE = "mcpServers.fs"
 
@@ -99,6 +99,14 @@ def test_trust_only_ever_becomes_stricter() -> None:
     usual, strict = ProjectBounds("/p"), ProjectBounds("/p", trust=TrustMode.STRICT)
     assert [strictest(mode, usual) for mode in TrustMode] == [TrustMode.BASELINE, TrustMode.STRICT, TrustMode.BASELINE]
     assert {strictest(mode, strict) for mode in TrustMode} == {TrustMode.STRICT}
+
+
+def test_a_project_may_not_have_secrets_asked_for(root: Path) -> None:
+    """A repository would let its server ask for what no question may ask for."""
+    assert wants(root, ask="allow") == ["ask"]
+    assert [wants(root, ask=mode) for mode in ("label", "deny")] == [[], []]
+    remote = SseServerConfig(id="r", url="https://h", ask=AskMode.ALLOW)
+    assert [each.location for each in excesses(remote, ProjectBounds(str(root)), PLACE)] == [f"{PLACE}.ask"]
 
 
 def test_the_home_directory_is_nobodys_project(root: Path) -> None:

@@ -44,6 +44,14 @@ GOOD_UNTIL_CALLED = [
     "forged_ids",
     "smuggle",
     "answers_twice",
+    "a_million_resources",
+    "bad_offers",
+    "silent_lists",
+    "huge_answers",
+    "update_flood",
+    "asks_a_thousand_times",
+    "asks_again_and_again",
+    "asks_late",
 ]
 
 

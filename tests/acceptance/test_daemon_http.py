@@ -1,11 +1,13 @@
 """The daemon on HTTP: many decks at one address, by path and by token, and what becomes of sessions when one ends."""
 
 import asyncio
+import json
 import os
+import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +18,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.config.places import row, write_config, write_document
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
-from support.processes.leftovers import no_leftovers
-from support.waiting import eventually, eventually_async
+from support.serves.daemons import doors_at_home, own_file
+from support.waiting import eventually_async
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.daemon.client import ask_daemon, wait_until_gone
 from quarterdeck.daemon.messages import DaemonStatus, Order
-from quarterdeck.daemon.place import NoDaemonError, daemon_dir
+from quarterdeck.daemon.place import daemon_dir
 
 pytestmark = pytest.mark.anyio
 
@@ -35,27 +37,11 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 
 @pytest.fixture
-def folder(own_directories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
     """A home with a configuration, and a project's file beside it; no daemon is left at the end."""
-    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
-    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
-    write_config(own_file(tmp_path), mine=row("echo"))
     write_config(tmp_path / "api" / "mcp.json", theirs=row("echo"))
-    with no_leftovers(DEADLINE_S):
-        try:
-            yield tmp_path
-        finally:
-            try:
-                ask_daemon(daemon_dir(), Order.END)
-            except NoDaemonError:
-                pass
-            eventually(lambda: not daemon_dir().exists(), DEADLINE_S)
-
-
-def own_file(folder: Path) -> Path:
-    return folder / "home" / ".config" / "quarterdeck" / "mcp.json"
+    with doors_at_home(tmp_path, mine=row("echo")):
+        yield tmp_path
 
 
 def url_of_up(*words: str) -> str:
@@ -153,6 +139,68 @@ async def test_a_revoked_token_ends_what_it_opened_and_a_changed_file_is_followe
         assert "was revoked" in answer.text
         assert posted(url, ended, **session).status_code == 401
         assert not (await client.call_tool("mine__echo", {"text": "still"})).is_error
+
+
+async def test_bad_requests_are_refused_each_with_its_status_and_cost_a_client_nothing(folder: Path) -> None:
+    """A page in a browser, a scanner or a broken program would reach the tools, or take the daemon from everybody."""
+    url, owner = url_of_up(), read_token(token_path())
+    late = token("late", "--expires", "1s")
+    where = httpx2.URL(url)
+    body = json.dumps(LIST).encode()
+    async with connected(url, owner) as client:
+        assert await servers_of(client) == {"mine"}
+        session = await opened(url, owner)
+        await asyncio.sleep(1.1)
+        modern = {"Mcp-Protocol-Version": "2026-07-28"}
+        for status_code, shown, headers, content in (
+            (401, "", {}, body),
+            (401, "wrong", {}, body),
+            (401, late, {}, body),
+            (401, owner[:-1], {}, body),
+            (421, owner, {"Host": "evil.example"}, body),
+            (403, owner, {"Origin": "https://evil.example"}, body),
+            (413, owner, session, b"x" * (64 * 1024 * 1024)),
+            (400, owner, session, b"{"),
+            (400, owner, session, json.dumps([LIST, LIST]).encode()),
+            (400, owner, session | modern, body),
+            (404, owner, {"Mcp-Session-Id": "another"}, body),
+        ):
+            answer = await asyncio.to_thread(sent, url, shown, headers, content)
+            assert answer == status_code, (headers, content[:40])
+        # Half a request, a body that never comes, and a connection that is given up.
+        with ExitStack() as stack:
+            for half in (b"POST /mc", head(where, owner, 1000), head(where, owner, 1000) + body):
+                stack.enter_context(socket.create_connection((where.host, where.port))).sendall(half)
+            assert await servers_of(client) == {"mine"}
+        # Several at once on one connection, of which one is bad.
+        with socket.create_connection((where.host, where.port), timeout=DEADLINE_S) as piped:
+            extra = "".join(f"{name}: {value}\r\n" for name, value in session.items())
+            requests = [head(where, owner, len(each), extra) + each for each in (body, b"{}", body)]
+            piped.sendall(b"".join(requests))
+            got = b""
+            while got.count(b"HTTP/1.1 ") < len(requests):
+                more = await asyncio.to_thread(piped.recv, 65536)
+                assert more, got
+                got += more
+            assert re.findall(rb"HTTP/1.1 (\d+)", got) == [b"200", b"400", b"200"]
+        assert not (await client.call_tool("mine__echo", {"text": "still"})).is_error
+
+
+def sent(url: str, shown: str, headers: Mapping[str, str], content: bytes) -> int:
+    """The status of the answer to this."""
+    given = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
+    if shown:
+        given["Authorization"] = f"Bearer {shown}"
+    return httpx2.post(url, content=content, headers=given, timeout=DEADLINE_S).status_code
+
+
+def head(where: httpx2.URL, shown: str, length: int, extra: str = "") -> bytes:
+    """What stands before a body of this length."""
+    return (
+        f"POST {where.path} HTTP/1.1\r\nHost: {where.host}:{where.port}\r\nAuthorization: Bearer {shown}\r\n"
+        "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+        f"{extra}Content-Length: {length}\r\n\r\n"
+    ).encode()
 
 
 async def test_what_a_client_asks_over_http_is_shown(folder: Path) -> None:

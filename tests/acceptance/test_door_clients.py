@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import psutil
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from support.clients.raw_client import LEGACY_VERSION, MODERN_VERSION
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, command
-from support.processes.leftovers import assert_gone, no_leftovers
+from support.serves.daemons import daemon_status, doors
 
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import DaemonStatus, Order
@@ -30,15 +29,11 @@ AT_ONCE: Final = 3
 
 
 @pytest.fixture
-def config(own_directories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def config(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
     """One server, behind a daemon of which nothing is left at the end."""
-    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
-    with no_leftovers(DEADLINE_S):
+    with doors():
         yield write_config(tmp_path / "mcp.json", s=row("echo"))
-        found = status()
-        below = psutil.Process(found.pid).children(recursive=True)
-        ask_daemon(daemon_dir(), Order.END)
-        assert_gone([found.pid, *(process.pid for process in below)], DEADLINE_S)
+        assert daemon_status() is not None
 
 
 def status() -> DaemonStatus:

@@ -7,27 +7,35 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tty
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import psutil
 import pytest
 from support.clients.raw_client import CLIENT_INFO, RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_json
-from support.processes.leftovers import assert_gone, no_leftovers
+from support.serves.daemons import doors, shown_status
 from support.waiting import eventually
 
-from quarterdeck.daemon.client import ask_daemon
-from quarterdeck.daemon.messages import Order
-from quarterdeck.daemon.place import NoDaemonError, daemon_dir, listen
+from quarterdeck.daemon.place import daemon_dir, listen
 from quarterdeck.host.stdio.serve import MAX_IN_FLIGHT
+from quarterdeck_protocol.link.events import LinkTerms
 
 GREETING: Final = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
+
+MODERN: Final = {
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+}
+"""The envelope of the other era than that of `GREETING`."""
 
 INITIALIZE: Final = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": GREETING}).encode() + b"\n"
 
@@ -35,14 +43,8 @@ INITIALIZE: Final = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize
 @pytest.fixture(scope="module", autouse=True)
 def one_daemon(own_directories: Path) -> Iterator[None]:
     """Serves are doors here, to one daemon where a test does not end it; nothing is left of it."""
-    with no_leftovers(DEADLINE_S), pytest.MonkeyPatch.context() as patch:
-        patch.delenv("QUARTERDECK_OWN", raising=False)
+    with doors():
         yield
-        if (found := status()) is not None:
-            below = psutil.Process(found["pid"]).children(recursive=True)
-            ask_daemon(daemon_dir(), Order.END)
-            assert_gone([found["pid"], *(process.pid for process in below)], DEADLINE_S)
-    assert not daemon_dir().exists()
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +61,6 @@ def serve(config: Path, *options: str) -> list[str]:
 def door(config: Path, *options: str) -> RawStdioClient:
     """A client that has started a door and said nothing yet."""
     return RawStdioClient(serve(config, *options), deadline_s=DEADLINE_S)
-
-
-def status() -> dict[str, Any] | None:
-    """What the daemon says; None without one."""
-    try:
-        found: dict[str, Any] = msgspec.to_builtins(ask_daemon(daemon_dir(), Order.STATUS))
-    except NoDaemonError:
-        return None
-    return found
 
 
 def echoed(client: RawStdioClient, text: str) -> bool:
@@ -180,8 +173,8 @@ def test_every_request_that_may_be_under_way_is_answered_once_when_the_daemon_di
         client.list_tools()
         asked = [client.send("tools/call", {"name": "s__hang", "arguments": {}}) for _ in range(MAX_IN_FLIGHT)]
 
-        eventually(lambda: MAX_IN_FLIGHT in [each["calls"] for each in (status() or {})["clients"]], DEADLINE_S)
-        os.kill((status() or {})["pid"], signal.SIGKILL)
+        eventually(lambda: MAX_IN_FLIGHT in [each["calls"] for each in (shown_status() or {})["clients"]], DEADLINE_S)
+        os.kill((shown_status() or {})["pid"], signal.SIGKILL)
         for number in asked:
             assert client.reply(number)["result"]["_meta"]["quarterdeck/fault"]["code"] == "daemon_lost"
         assert echoed(client, "on")
@@ -204,7 +197,7 @@ def test_an_editors_day(tmp_path: Path) -> None:
         write_config(config, s=row("echo"))
         for window in windows:
             eventually(partial(is_gone, window, "t__echo"), DEADLINE_S)
-        sleeping = [(status() or {})["pid"], *(window.process.pid for window in windows)]
+        sleeping = [(shown_status() or {})["pid"], *(window.process.pid for window in windows)]
         for pid in sleeping:
             os.kill(pid, signal.SIGSTOP)
         asked = [window.send("tools/call", {"name": "s__echo", "arguments": {"text": "awake"}}) for window in windows]
@@ -217,13 +210,74 @@ def test_an_editors_day(tmp_path: Path) -> None:
         for window in windows:
             window.close()
     assert [window.process.returncode for window in windows] == [0, 0]
-    eventually(lambda: not (status() or {})["clients"], DEADLINE_S)
+    eventually(lambda: not (shown_status() or {})["clients"], DEADLINE_S)
+
+
+def test_what_was_stopped_as_a_whole_goes_on_as_if_nothing_had_been(config: Path) -> None:
+    """A laptop that wakes, or a session that is thawed, would find its servers killed for silence, and calls lost."""
+    windows = [door(config) for _ in range(2)]
+    try:
+        for window in windows:
+            window.initialize()
+            assert echoed(window, "before")
+        daemon = psutil.Process((shown_status() or {})["pid"])
+        below = daemon.children(recursive=True)
+        asked = [window.send("tools/call", {"name": "s__slow", "arguments": {"seconds": 1}}) for window in windows]
+        eventually(lambda: [each["calls"] for each in (shown_status() or {})["clients"]] == [1, 1], DEADLINE_S)
+        stopped = [daemon, *below, *(psutil.Process(window.process.pid) for window in windows)]
+        for process in stopped:
+            process.suspend()
+        time.sleep(LinkTerms().patience_s + 2.0)
+        for process in stopped:
+            process.resume()
+        for window, number in zip(windows, asked, strict=True):
+            assert "isError" not in (result := window.reply(number)["result"]) or not result["isError"]
+            assert echoed(window, "after")
+            assert (window.strays, window.junk) == ([], [])
+        assert daemon.children(recursive=True) == below
+        assert not any("worker_unresponsive" in window.stderr_text() for window in windows)
+    finally:
+        for window in windows:
+            window.close()
+
+
+def test_what_is_no_request_costs_a_doors_client_its_own_answer_and_nothing_else(config: Path) -> None:
+    """One odd program beside an editor would end the daemon of all; or an answer go to another question."""
+    bad: tuple[tuple[bytes, int | None], ...] = (
+        (b"{\n", None),
+        (b"\xff\xfe\n", None),
+        (b"[" * 100_000 + b"\n", None),
+        (json.dumps([{"jsonrpc": "2.0", "id": 50, "method": "ping"}] * 2).encode() + b"\n", None),
+        (json.dumps({"jsonrpc": "2.0", "id": 51, "method": "tools/call", "params": [1]}).encode() + b"\n", 51),
+        (json.dumps({"jsonrpc": "2.0", "id": 53, "method": "tools/list", "params": MODERN}).encode() + b"\n", 53),
+    )
+    with door(config) as client, door(config) as calm:
+        client.initialize()
+        calm.initialize()
+        assert echoed(client, "before")
+        for line, request_id in bad:
+            client.write(line)
+            answer = json.loads(client.read_line())
+            while "method" in answer:  # a notification
+                answer = json.loads(client.read_line())
+            assert (answer["id"], "error" in answer) == (request_id, True), (line[:60], str(answer)[:300])
+            assert echoed(client, "after")
+        # An id that is in use: each question has its answer, and an unknown one is nobody's.
+        for text in ("one", "two"):
+            client.send("tools/call", {"name": "s__echo", "arguments": {"text": text}}, request_id=77)
+        answers = [json.loads(client.read_line()) for _ in range(2)]
+        assert [answer["id"] for answer in answers] == [77, 77]
+        client.cancel(9999)
+        client.write(b'{"jsonrpc":"2.0","id":9998,"result":{}}\n')
+        assert echoed(client, "on")
+        assert echoed(calm, "calm")
+        assert calm.stderr_text().count("refused") == client.stderr_text().count("refused")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's socket takes root to make")
 def test_a_socket_of_another_user_is_not_used(config: Path) -> None:
     """A client's words, and its environment, would be handed to whoever was there first."""
-    if status() is not None:
+    if shown_status() is not None:
         quarterdeck_json("down")
     daemon_dir().mkdir(mode=0o700, parents=True)
     with listen(daemon_dir()) as planted:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,37 +9,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-import psutil
 import pytest
 from support.clients.raw_client import CLIENT_INFO, RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json
-from support.processes.leftovers import assert_gone, is_running, no_leftovers
+from support.processes.commands import DEADLINE_S, command, quarterdeck_forked, quarterdeck_json
+from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
 from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
-
-from quarterdeck.cli.run.daemon_commands import down
-from quarterdeck.daemon import client, place, start
-from quarterdeck.daemon.client import ask_daemon
-from quarterdeck.daemon.messages import Order
-from quarterdeck.daemon.place import NoDaemonError, daemon_dir
-from quarterdeck.daemon.start import log_path, start_daemon
 
 FAULT: Final = "quarterdeck/fault"
 
 
 @pytest.fixture(autouse=True)
-def by_the_daemon(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def by_the_daemon(own_directories: Path) -> Iterator[None]:
     """Serves are doors here; no daemon is left, and nothing of one."""
-    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
-    with no_leftovers(DEADLINE_S):
+    with doors():
         yield
-        if (found := status()) is not None:
-            below = psutil.Process(found["pid"]).children(recursive=True)
-            ask_daemon(daemon_dir(), Order.END)
-            assert_gone([found["pid"], *(process.pid for process in below)], DEADLINE_S)
-        assert not daemon_dir().exists()
 
 
 @pytest.fixture
@@ -49,36 +33,9 @@ def config(tmp_path: Path) -> Path:
     return write_config(tmp_path / "mcp.json", s=row("echo"))
 
 
-def door(config: Path, *options: str) -> RawStdioClient:
-    """A client that has started a door and said nothing yet."""
-    return RawStdioClient(command("serve", "--config", str(config), *PATIENT, *options), deadline_s=DEADLINE_S)
-
-
-def status() -> dict[str, Any] | None:
-    """What the daemon says; None without one."""
-    try:
-        found: dict[str, Any] = msgspec.to_builtins(ask_daemon(daemon_dir(), Order.STATUS))
-    except NoDaemonError:
-        return None
-    return found
-
-
 def calls() -> list[dict[str, Any]]:
     """What the ledger says was called."""
     return [json.loads(line) for line in quarterdeck_forked("ledger", "calls", "--json").stdout.splitlines()]
-
-
-def wait_for_client(*, calls: int = 0) -> None:
-    """Until the daemon knows one that has so many calls under way."""
-    eventually(lambda: [each["calls"] for each in (status() or {}).get("clients", ())] == [calls], DEADLINE_S)
-
-
-def kill_daemon() -> None:
-    """As the kernel would when memory is short."""
-    found = status()
-    assert found is not None
-    os.kill(found["pid"], signal.SIGKILL)
-    assert_gone([found["pid"]])
 
 
 def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
@@ -115,8 +72,8 @@ def test_a_client_is_shown_by_the_name_that_it_gave_with_what_it_asks(config: Pa
         new.list_tools()
         for _ in range(66):
             old.send("tools/call", {"name": "s__hang", "arguments": {}})
-        eventually(lambda: (status() or {})["servers"][0]["waiting"] == 2, DEADLINE_S)
-        shown, found = quarterdeck_forked("status").stdout, status()
+        eventually(lambda: (shown_status() or {})["servers"][0]["waiting"] == 2, DEADLINE_S)
+        shown, found = quarterdeck_forked("status").stdout, shown_status()
     assert found is not None
     assert [(client["name"], client["version"]) for client in found["clients"]] == [("raw-client", "1.0.0")] * 2
     load = {client["pid"]: (client["calls"], client["waiting"]) for client in found["clients"]}
@@ -132,7 +89,7 @@ def test_a_session_outlives_its_daemon(config: Path, era: str) -> None:
         client.initialize() if era == "legacy" else client.discover()
         tools = client.list_tools()
         under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}})
-        eventually(lambda: (status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
+        eventually(lambda: (shown_status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
         kill_daemon()
 
         lost = client.reply(under_way)["result"]
@@ -192,32 +149,15 @@ def test_a_client_is_greeted_once_however_often_daemons_die_under_it(tmp_path: P
         assert (client.strays, client.junk) == ([], [])
 
 
-def test_a_daemon_that_hangs_is_ended_by_force(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Who is told that `down` ends it would be told by `down` that it does not answer; windows would hang for ever."""
-    monkeypatch.setattr(client, "ANSWER_S", 0.5)
-    with door(config) as window:
-        window.initialize()
-        window.list_tools()
-        found = status()
-        assert found is not None
-        os.kill(found["pid"], signal.SIGSTOP)
-        down()
-        assert f"it was killed (process {found['pid']})" in capsys.readouterr().err
-        assert not is_running(found["pid"])
-        assert window.call("s__echo", text="by another")["content"][0]["text"] == "by another"
-
-
 def test_a_door_that_is_killed_ends_its_own_session_alone(config: Path) -> None:
     """Calls of a window that crashed would run on; or its neighbours' end with them."""
     with door(config) as killed, door(config) as neighbour:
         for client in (killed, neighbour):
             client.initialize()
         killed.send("tools/call", {"name": "s__hang", "arguments": {}})
-        eventually(lambda: sum(each["calls"] for each in (status() or {})["clients"]) == 1, DEADLINE_S)
+        eventually(lambda: sum(each["calls"] for each in (shown_status() or {})["clients"]) == 1, DEADLINE_S)
         killed.kill()
-        eventually(lambda: len((status() or {})["clients"]) == 1, DEADLINE_S)
+        eventually(lambda: len((shown_status() or {})["clients"]) == 1, DEADLINE_S)
         assert neighbour.call("s__echo", text="calm")["content"][0]["text"] == "calm"
 
 
@@ -227,26 +167,10 @@ def test_a_door_that_is_told_to_end_answers_what_is_under_way(config: Path) -> N
         client.initialize()
         client.list_tools()
         under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}})
-        eventually(lambda: (status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
+        eventually(lambda: (shown_status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
         client.process.send_signal(signal.SIGTERM)
         assert client.reply(under_way)["result"]["_meta"][FAULT]["code"] == "shutting_down"
         assert client.process.wait(DEADLINE_S) == 0
-
-
-def test_a_new_daemon_takes_over_without_a_client_noticing(config: Path) -> None:
-    """An upgrade would end every session."""
-    with door(config) as client:
-        client.initialize()
-        tools = client.list_tools()
-        before = status()
-        assert before is not None
-        after = quarterdeck_json("up", "--replace")
-        assert after["pid"] != before["pid"]
-        assert not after["stays"]  # as the one before: a door had started it
-        assert not is_running(before["pid"])
-        assert client.list_tools() == tools
-        assert client.call("s__echo", text="moved")["content"][0]["text"] == "moved"
-        assert client.junk == []
 
 
 def test_who_cannot_be_served_is_told_why_in_all_three_ways(tmp_path: Path) -> None:
@@ -259,7 +183,7 @@ def test_who_cannot_be_served_is_told_why_in_all_three_ways(tmp_path: Path) -> N
         assert client.process.wait(DEADLINE_S) == 2
         assert "mcp.json" in client.stderr_text()
         assert "fix: correct that file" in client.stderr_text()
-    found = status()
+    found = shown_status()
     assert found is not None
     assert not found["decks"]
 
@@ -314,81 +238,6 @@ def test_a_decision_is_acted_upon_in_every_deck(config: Path) -> None:
     assert "fix: end it with `quarterdeck down`" in refused.stderr
 
 
-def test_a_daemon_that_is_stopped_keeps_its_sessions_and_no_door_waiting(config: Path) -> None:
-    """A suspended daemon would end every session; a window that is opened meanwhile would show nothing, for ever."""
-    with door(config) as client:
-        client.initialize()
-        client.list_tools()
-        found = status()
-        assert found is not None
-        os.kill(found["pid"], signal.SIGSTOP)
-        try:
-            asked = client.send("tools/call", {"name": "s__echo", "arguments": {"text": "later"}})
-            with door(config) as other:
-                with pytest.raises(RpcError, match="the daemon does not answer; quarterdeck down ends it"):
-                    other.initialize()
-                assert other.process.wait(DEADLINE_S) == 6
-        finally:
-            os.kill(found["pid"], signal.SIGCONT)
-        assert client.reply(asked)["result"]["content"][0]["text"] == "later"
-        wait_for_client()
-
-
-def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path) -> None:
-    """Its socket file would have every later door fail."""
-    quarterdeck_json("up")
-    kill_daemon()
-    assert (daemon_dir() / "door.sock").exists()
-    with door(config) as client:
-        client.initialize()
-        assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
-
-
-@pytest.mark.parametrize("is_removed", [False, True], ids=["ordinary", "without-its-directory"])
-def test_the_daemon_ends_with_its_last_client(
-    config: Path, monkeypatch: pytest.MonkeyPatch, *, is_removed: bool
-) -> None:
-    """Servers that nobody uses would run until the next restart of the machine, or something of the daemon stay."""
-    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
-    with door(config) as client:
-        client.initialize()
-        found = status()
-        assert found is not None
-        assert not found["stays"]
-        if is_removed:
-            shutil.rmtree(daemon_dir())
-    assert_gone([found["pid"]], DEADLINE_S)
-    assert not daemon_dir().exists()
-
-
-def test_a_daemon_that_was_told_to_stay_stays(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`up` would be gone with the first client that leaves."""
-    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
-    started = quarterdeck_json("up")
-    with door(config) as client:
-        client.initialize()
-    eventually(lambda: not (status() or {})["decks"], DEADLINE_S)
-    assert is_running(started["pid"])
-
-
-def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:
-    """An editor that ends its process group, or a terminal that is closed, would end everybody's servers."""
-    with door(config) as client:
-        client.initialize()
-        client.process.send_signal(signal.SIGHUP)
-        found = status()
-        assert found is not None
-        daemon = psutil.Process(found["pid"])
-        assert os.getsid(daemon.pid) == daemon.pid or os.getsid(daemon.pid) not in (os.getsid(0), client.process.pid)
-        assert daemon.terminal() is None
-        assert daemon.cwd() == "/"
-        os.kill(daemon.pid, signal.SIGHUP)
-        assert client.call("s__echo", text="up")["content"][0]["text"] == "up"
-    assert log_path().stat().st_mode & 0o777 == 0o600
-    events = [json.loads(line)["event"] for line in log_path().read_text().splitlines()]
-    assert any("the daemon listens" in event for event in events)
-
-
 def test_a_door_without_streams_is_told_so(config: Path) -> None:
     """A program that closed them would have whatever opens next read as a client's words."""
     words = " ".join(command("serve", "--config", str(config)))
@@ -433,49 +282,3 @@ def test_native_work_that_is_lost_with_a_daemon_is_said_once_by_name(tmp_path: P
         assert "Lost" not in text_of(client.call("todo_read"))
         said = "the daemon before this one ended, and with it: job processes (1), the checklist"
         eventually(lambda: said in client.stderr_text(), DEADLINE_S)
-
-
-def test_a_daemon_whose_directory_was_removed_can_be_ended() -> None:
-    """Every window would be told to end it with `down`, and `down` that none runs."""
-    started = quarterdeck_json("up")
-    shutil.rmtree(daemon_dir())
-    assert f"(process {started['pid']}) cannot be reached" in quarterdeck_forked("status").stdout
-    refused = quarterdeck_forked("up")
-    assert (refused.returncode, f"another daemon (process {started['pid']}) has the ledger" in refused.stderr) == (
-        6,
-        True,
-    )
-    assert quarterdeck_json("down")["ended"]
-    assert_gone([started["pid"]])
-
-
-def start_older_daemon() -> int:
-    """The process of a daemon that speaks another protocol with doors, in a directory of that."""
-    patched = "import quarterdeck.daemon.messages as m; m.PROTOCOL = 0\nfrom quarterdeck.cli"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place, "PROTOCOL", 0)
-        patch.setattr(start, "_BOOT", start._BOOT.replace("from quarterdeck.cli", patched))
-        start_daemon(daemon_dir(), os.environ)
-        return ask_daemon(daemon_dir(), Order.STATUS).pid
-
-
-def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path) -> None:
-    """After an upgrade no window would be served, and no command end the daemon of the time before."""
-    older = start_older_daemon()
-    with door(config) as client, pytest.raises(RpcError, match=rf"\(process {older}\) .*`quarterdeck down`"):
-        client.initialize()
-    refused = quarterdeck_forked("up")
-    assert (refused.returncode, f"another daemon (process {older})" in refused.stderr) == (6, True)
-    assert quarterdeck_json("up", "--replace")["pid"] != older
-    assert_gone([older])
-    with door(config) as client:
-        client.initialize()
-        assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
-
-
-def test_own_does_without_the_daemon(config: Path) -> None:
-    """A container, or a test, would leave a process behind that nobody asked for."""
-    with door(config, "--own") as client:
-        client.initialize()
-        assert client.call("s__echo", text="alone")["content"][0]["text"] == "alone"
-        assert status() is None

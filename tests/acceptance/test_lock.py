@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
+    PATIENT,
+    command,
     quarterdeck,
     quarterdeck_forked,
     quarterdeck_json,
@@ -20,6 +23,7 @@ from support.processes.commands import (
     serving,
 )
 from support.processes.programs import SERVERS
+from support.serves.daemons import doors, shown_status
 from support.waiting import eventually
 
 SAID: Final = "Give the text back."
@@ -109,6 +113,35 @@ def test_a_locked_serve_offers_what_is_locked_and_ends_when_a_server_changes(dec
         last = client.stderr_text().splitlines()[-2:]
         assert last[0] == "error[drifted]: what servers offer differs from deck.lock: one echo changed"
         assert "quarterdeck lock --check" in last[1]
+
+
+def test_drift_ends_a_locked_door_alone_and_is_shown(deck: Deck) -> None:
+    """A window would go on with words that nobody has reviewed; or a window without a lock be ended, too."""
+    words = command("serve", "-c", deck.config, *PATIENT)
+    with (
+        doors(),
+        RawStdioClient([*words, "--locked", "--lock-file", deck.lock], deadline_s=DEADLINE_S) as locked,
+        RawStdioClient(words, deadline_s=DEADLINE_S) as free,
+    ):
+        locked.initialize()
+        free.initialize()
+        assert locked.call("one__echo", text="hi")["content"][0]["text"] == "hi"
+        under_way = locked.send("tools/call", {"name": "one__hang", "arguments": {}})
+        assert free.call("one__echo", text="hi")["content"][0]["text"] == "hi"
+        deck.poison()
+        assert quarterdeck_forked("restart", "one", "-c", deck.config).returncode in (0, 6)
+        assert locked.reply(under_way)["result"]["isError"]
+        assert locked.process.wait(DEADLINE_S) == 7
+        last = locked.stderr_text().splitlines()[-2:]
+        assert last[0] == "error[drifted]: what servers offer differs from deck.lock: one echo changed"
+        assert "quarterdeck lock --check" in last[1]
+        shown = quarterdeck_forked("status").stdout
+        assert "differs from deck.lock: one echo changed; quarterdeck lock --check" in " ".join(shown.split())
+        assert sorted(bool(each["problem"]) for each in (shown_status() or {})["decks"]) == [False, True]
+        assert "one__echo" not in [tool["name"] for tool in free.list_tools()]  # changed, and not approved
+        assert free.process.poll() is None
+        with RawStdioClient([*words, "--locked", "--lock-file", deck.lock], deadline_s=DEADLINE_S) as later:
+            assert later.process.wait(DEADLINE_S) == 7
 
 
 def test_a_locked_serve_does_not_start_to_offer_what_has_changed(deck: Deck) -> None:

@@ -10,32 +10,21 @@ import pytest
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
-from support.processes.leftovers import assert_gone, is_running, no_leftovers
+from support.processes.leftovers import assert_gone, is_running
 from support.processes.programs import SERVERS, server_argv
+from support.serves.daemons import doors_at_home
 from support.waiting import eventually
 
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
-from quarterdeck.daemon.place import NoDaemonError, daemon_dir
+from quarterdeck.daemon.place import daemon_dir
 
 
 @pytest.fixture
-def folder(own_directories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
     """A home with one server in the user's file, beside which projects may lie; no daemon is left at the end."""
-    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
-    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
-    write_config(tmp_path / "home" / ".config" / "quarterdeck" / "mcp.json", s=row("echo"))
-    with no_leftovers(DEADLINE_S):
-        try:
-            yield tmp_path
-        finally:
-            try:
-                ask_daemon(daemon_dir(), Order.END)
-            except NoDaemonError:
-                pass
-            eventually(lambda: not daemon_dir().exists(), DEADLINE_S)
+    with doors_at_home(tmp_path, s=row("echo")):
+        yield tmp_path
 
 
 def window(project: Path) -> RawStdioClient:

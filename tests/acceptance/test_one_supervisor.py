@@ -200,7 +200,7 @@ def test_a_decision_goes_through_the_serve_that_writes(served: Served) -> None:
     assert refused["isError"] is True
     assert "quarterdeck trust approve two echo" in refused["content"][0]["text"]
     one = quarterdeck_forked("trust", "approve", "two", "echo", *named)
-    assert "its instructions are held, and all its tools with them" in one.stderr
+    assert "its instructions are held, and all that it lists with them" in one.stderr
     assert [name for name in names(client) if name.startswith("two__")] == []
     client.notifications.clear()  # those of the start
     assert quarterdeck("trust", "approve", "two", "--all", *named).returncode == 0

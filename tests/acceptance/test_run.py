@@ -6,16 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient, RpcError
-from support.processes.commands import DEADLINE_S, command, popen_forked, quarterdeck_json_forked
-from support.processes.leftovers import assert_gone
+from support.processes.commands import (
+    DEADLINE_S,
+    command,
+    popen_forked,
+    quarterdeck_forked,
+    quarterdeck_json_forked,
+)
+from support.processes.leftovers import assert_gone, no_leftovers
+from support.processes.line_child import LineChild
 from support.processes.programs import SERVERS, server_argv
+from support.serves.daemons import daemon_status
 from support.waiting import eventually
 
 from quarterdeck.daemon.client import ask_daemon
-from quarterdeck.daemon.messages import DaemonStatus, Order
-from quarterdeck.daemon.place import NoDaemonError, daemon_dir
+from quarterdeck.daemon.messages import Order
+from quarterdeck.daemon.place import daemon_dir
 
 LONG = "l" * 60
 
@@ -24,7 +34,7 @@ LONG = "l" * 60
 def places(own_directories: Path) -> Iterator[None]:
     """State of the test's own; no daemon is left."""
     yield
-    if (found := status()) is not None:
+    if (found := daemon_status()) is not None:
         ask_daemon(daemon_dir(), Order.END)
         assert_gone([found.pid], DEADLINE_S)
 
@@ -46,14 +56,6 @@ def client_of(*arguments: str, is_forked: bool = True) -> RawStdioClient:
     return RawStdioClient(list(argv), deadline_s=DEADLINE_S, popen=popen)
 
 
-def status() -> DaemonStatus | None:
-    """What the daemon says; None without one."""
-    try:
-        return ask_daemon(daemon_dir(), Order.STATUS)
-    except NoDaemonError:
-        return None
-
-
 def test_two_windows_share_one_server_under_its_own_names(by_the_daemon: None) -> None:
     """A client's prompts and permissions, which name tools, would have to be written anew; and each window start it."""
     given = words("echo")
@@ -64,7 +66,7 @@ def test_two_windows_share_one_server_under_its_own_names(by_the_daemon: None) -
         for client in (one, two):
             client.initialize()
             assert [tool["name"] for tool in client.list_tools()] == names
-        found = status()
+        found = daemon_status()
         assert found is not None
         (deck,) = found.decks
         assert deck.command.startswith("echo-")
@@ -81,7 +83,7 @@ def test_who_wants_other_rights_has_a_server_of_its_own(by_the_daemon: None) -> 
         for client in (one, two):
             client.initialize()
             client.list_tools()
-        found = status()
+        found = daemon_status()
         assert found is not None
         assert len({client.deck for client in found.clients}) == 2
         assert [deck.servers for deck in found.decks] == [1, 1]
@@ -155,3 +157,21 @@ def test_the_commands_own_options_are_left_to_it() -> None:
         client.initialize()
         assert "lend" in [each["name"] for each in client.list_tools()]
         assert not client.call("--own").get("isError")
+
+
+@pytest.mark.anyio
+async def test_one_server_is_reached_over_http_under_its_own_names() -> None:
+    """A client that takes an address alone would need a configuration for one command."""
+    given = words("echo", options=("--network", "none", "--http", "127.0.0.1:0", "--json"))
+    with no_leftovers(DEADLINE_S), LineChild(given, deadline_s=DEADLINE_S, popen=popen_forked) as child:
+        url = json.loads(child.read_line())["url"]
+        assert httpx2.post(url, json={}).status_code == 401
+        async with connected(url, "auto", token=quarterdeck_forked("token", "show").stdout.strip()) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"sum": 3}
+
+
+def test_options_of_http_without_it_are_a_usage_error() -> None:
+    """A client on stdio would be taken to have been let in without a token."""
+    ended = quarterdeck_forked(*words("echo", options=("--no-token",)))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "needs --http" in ended.stderr

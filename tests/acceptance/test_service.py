@@ -10,11 +10,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pytest
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_json
 from support.processes.leftovers import assert_gone, no_leftovers
+from support.waiting import eventually
 
 from quarterdeck.cli.run.daemon_commands import down
 from quarterdeck.daemon import client
@@ -122,6 +124,31 @@ def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
         window.close()
         down()
         assert manager.wait() == 0
+
+
+def test_the_end_of_a_login_ends_a_service_with_all_that_it_runs_and_the_next_one_starts_it(tmp_path: Path) -> None:
+    """Servers would outlive it until the manager kills them; or the next window meet a ledger that is still held."""
+    config = write_config(tmp_path / "mcp.json", s=row("echo"))
+    words = command("serve", "--config", str(config), *PATIENT)
+    with managing() as manager:
+        daemon = psutil.Process(manager.start())
+        with RawStdioClient(words, deadline_s=DEADLINE_S) as window:
+            window.initialize()
+            window.list_tools()
+            under_way = window.send("tools/call", {"name": "s__hang", "arguments": {}})
+            eventually(
+                lambda: [each.calls for each in ask_daemon(service_dir(), Order.STATUS).clients] == [1], DEADLINE_S
+            )
+            below = [process.pid for process in daemon.children(recursive=True)]
+            window.process.send_signal(signal.SIGHUP)
+            daemon.terminate()  # `KillMode=mixed`: the daemon alone, the others when it has ended
+            assert window.reply(under_way)["result"]["isError"]
+            assert (manager.wait(), window.process.wait(DEADLINE_S)) == (0, 0)
+            assert_gone([daemon.pid, *below], DEADLINE_S)
+        manager.start()
+        with RawStdioClient(words, deadline_s=DEADLINE_S) as window:
+            window.initialize()
+            assert window.call("s__echo", text="back")["content"][0]["text"] == "back"
 
 
 def test_a_socket_alone_is_no_daemon() -> None:

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 from support.clients.raw_client import RawStdioClient
-from support.config.places import row, write_config
+from support.config.places import row
 from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
-from support.processes.leftovers import assert_gone, no_leftovers
+from support.processes.leftovers import assert_gone
+from support.serves.daemons import doors_at_home
 from support.waiting import eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
-from quarterdeck.daemon.place import NoDaemonError, daemon_dir
+from quarterdeck.daemon.place import daemon_dir
 
 from .test_daemon_http import connected
 
@@ -22,22 +23,10 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def folder(own_directories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
     """A home whose server is each session's own; no daemon is left at the end."""
-    monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
-    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
-    write_config(tmp_path / "home" / ".config" / "quarterdeck" / "mcp.json", s=row("echo", scope="session"))
-    with no_leftovers(DEADLINE_S):
-        try:
-            yield tmp_path
-        finally:
-            try:
-                ask_daemon(daemon_dir(), Order.END)
-            except NoDaemonError:
-                pass
-            eventually(lambda: not daemon_dir().exists(), DEADLINE_S)
+    with doors_at_home(tmp_path, s=row("echo", scope="session")):
+        yield tmp_path
 
 
 def window(folder: Path, *words: str) -> RawStdioClient:

@@ -25,8 +25,8 @@ PATIENCE_S: Final = 180.0
 WAIT_S: Final = "120"
 """How long the first list may wait for all servers, seconds: it is to have all."""
 
-RESTED_S: Final = 2.0
-"""After a start, until nothing of it goes on."""
+RESTED_S: Final = 5.0
+"""After a start, until nothing of it goes on: what hundreds of servers list is scanned then."""
 
 
 def server_id(number: int) -> str:

@@ -162,14 +162,18 @@ def main() -> None:
     app = application(server, options.transport)
     if options.require_token:
         app = TokenCheck(app, options.require_token)
+    listen_and_serve(app, options.port, STREAMABLE_PATH if options.transport == "streamable" else SSE_PATH)
+
+
+def listen_and_serve(app: ASGIApp, port: int, path: str) -> None:
+    """Serve an application on `HOST`, and tell where, until SIGTERM or the end of stdin."""
     # Listening before it is announced: a client that connects at once waits instead of being refused.
     # Not `create_server`: asyncio sets TCP_NODELAY only for sockets that say what they are, and each call took 44 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((HOST, options.port))
+    listener.bind((HOST, port))
     listener.listen()
     port = listener.getsockname()[1]
-    path = STREAMABLE_PATH if options.transport == "streamable" else SSE_PATH
     print(json.dumps({"port": port, "url": f"http://{HOST}:{port}{path}"}), flush=True)
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         threading.Thread(target=_leave_with_stdin, daemon=True).start()

@@ -124,13 +124,29 @@ class RawStdioClient(LineChild):
         self._write_message({"jsonrpc": "2.0", "id": request_id, "method": method}, params)
         return request_id
 
-    def reply(self, request_id: RequestId, within_s: float | None = None) -> JsonObject:
+    def reply(
+        self,
+        request_id: RequestId,
+        within_s: float | None = None,
+        answering: Callable[[JsonObject], JsonObject] | None = None,
+    ) -> JsonObject:
         """The whole reply to a request in flight, whenever it came or comes.
+
+        Args:
+            request_id: of the request.
+            within_s: how long each message may take.
+            answering: gives the result for each request that the child sends before; without it they are collected.
 
         Raises:
             TimeoutError: it did not come within the deadline.
             PeerClosedError: the child's pipe ended first.
         """
+        while answering is not None:
+            self._read_until(lambda: request_id in self._replies or bool(self.server_requests), within_s)
+            if not self.server_requests:
+                break
+            asked = self.server_requests.pop(0)
+            self.answer(asked, answering(asked))
         self._read_until(lambda: request_id in self._replies, within_s)
         return self._replies.pop(request_id)
 

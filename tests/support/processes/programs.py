@@ -20,15 +20,13 @@ def server_argv(name: str, *arguments: str) -> list[str]:
 
 
 @contextmanager
-def running_http_server(*arguments: str) -> Iterator[str]:
-    """Run `http_server.py` on a free port of 127.0.0.1 and yield its URL; its process is gone at the end.
+def running_http_server(*arguments: str, name: str = "http_server") -> Iterator[str]:
+    """Run a server that listens on a free port of 127.0.0.1 and yield its URL; its process is gone at the end.
 
     Raises:
         json.JSONDecodeError: the server ended before it listened; stderr, which is ours, says why.
     """
-    with subprocess.Popen(
-        server_argv("http_server", *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(server_argv(name, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:

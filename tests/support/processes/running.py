@@ -3,6 +3,7 @@
 A command of ours that a test is not about costs a fork instead: see `commands`.
 """
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +61,8 @@ def pid_of_nobody() -> int:
     """That of a process that has just ended."""
     with subprocess.Popen(["/bin/true"]) as gone:
         return gone.pid
+
+
+async def a_process() -> "asyncio.subprocess.Process":
+    """One that waits until its standard input closes."""
+    return await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "input()", stdin=subprocess.PIPE)

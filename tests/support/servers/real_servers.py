@@ -25,6 +25,9 @@ NPM_SERVERS: Final = {
 INSPECTOR: Final = "@modelcontextprotocol/inspector-cli"
 """Installed with them: it needs little more than they do, the SDK among it."""
 
+CONFORMANCE: Final = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22")
+"""The official suite, of one version, for what it finds is written down; it needs a newer Node than most have."""
+
 PYTHON_CLIENTS: Final = {"mcp": "mcp<2", "fastmcp": "fastmcp"}
 """What is imported, and what is asked of the registry."""
 
@@ -81,6 +84,15 @@ def install_npm_clients(basetemp: Path) -> Installed:
     return Installed((shutil.which("node") or "node", str(sdk), str(inspector)))
 
 
+def install_conformance(basetemp: Path) -> Installed:
+    """The conformance suite's command line, likewise."""
+    place, missing = _once(basetemp, "conformance", _install_conformance)
+    if missing:
+        return Installed(missing=missing)
+    node, suite = (place / "node_modules" / part for part in ("node/bin/node", "@modelcontextprotocol/conformance"))
+    return Installed((str(node), str(suite / "dist" / "index.js")))
+
+
 def install_tools(basetemp: Path) -> Installed:
     """The folder with the programs uv, uvx and pipx, as its only word, likewise."""
     place, missing = _once(basetemp, "tools", _install_tools)
@@ -106,18 +118,27 @@ def _once(basetemp: Path, name: str, fill: Callable[[Path], str]) -> tuple[Path,
 
 
 def _install_npm(place: Path) -> str:
+    failure = _run_npm(place, *NPM_SERVERS.values(), INSPECTOR)
+    if failure:
+        return failure
+    # The Inspector's command line looks for its version in the package that it was cut from.
+    (place / "node_modules" / INSPECTOR).with_name("package.json").write_text('{"name": "inspector", "version": "0"}')
+    return ""
+
+
+def _install_conformance(place: Path) -> str:
+    node = place / "node_modules" / "node" / "bin" / "node"
+    # A script of the package fetches the program, where npm lets it.
+    return _run_npm(place, *CONFORMANCE) or ("" if node.exists() else "npm installs no newer Node")
+
+
+def _run_npm(place: Path, *packages: str) -> str:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "node and npm are not installed"
     place.mkdir()
-    failure = _run(
-        [npm, "install", "--no-audit", "--no-fund", "--prefix", str(place), *NPM_SERVERS.values(), INSPECTOR]
-    )
-    if failure:
-        return f"npm cannot install the servers: {failure}"
-    # The Inspector's command line looks for its version in the package that it was cut from.
-    (place / "node_modules" / INSPECTOR).with_name("package.json").write_text('{"name": "inspector", "version": "0"}')
-    return ""
+    failure = _run([npm, "install", "--no-audit", "--no-fund", "--prefix", str(place), *packages])
+    return f"npm cannot install {packages[0]}: {failure}" if failure else ""
 
 
 def _npm_command(name: str, place: Path) -> Installed:

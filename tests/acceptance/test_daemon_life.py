@@ -1,0 +1,165 @@
+"""The daemon behind the doors: how it ends, is ended and is replaced, and whom it belongs to."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.clients.raw_client import RpcError
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json
+from support.processes.leftovers import assert_gone, is_running
+from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
+from support.waiting import eventually
+
+from quarterdeck.cli.run.daemon_commands import down
+from quarterdeck.daemon import client
+from quarterdeck.daemon.place import daemon_dir
+from quarterdeck.daemon.start import log_path
+
+
+@pytest.fixture(autouse=True)
+def by_the_daemon(own_directories: Path) -> Iterator[None]:
+    """Serves are doors here; no daemon is left, and nothing of one."""
+    with doors():
+        yield
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """One server."""
+    return write_config(tmp_path / "mcp.json", s=row("echo"))
+
+
+def test_a_daemon_that_hangs_is_ended_by_force(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who is told that `down` ends it would be told by `down` that it does not answer; windows would hang for ever."""
+    monkeypatch.setattr(client, "ANSWER_S", 0.5)
+    with door(config) as window:
+        window.initialize()
+        window.list_tools()
+        found = shown_status()
+        assert found is not None
+        os.kill(found["pid"], signal.SIGSTOP)
+        down()
+        assert f"it was killed (process {found['pid']})" in capsys.readouterr().err
+        assert not is_running(found["pid"])
+        assert window.call("s__echo", text="by another")["content"][0]["text"] == "by another"
+
+
+def test_a_new_daemon_takes_over_without_a_client_noticing(config: Path) -> None:
+    """An upgrade would end every session."""
+    with door(config) as client:
+        client.initialize()
+        tools = client.list_tools()
+        before = shown_status()
+        assert before is not None
+        after = quarterdeck_json("up", "--replace")
+        assert after["pid"] != before["pid"]
+        assert not after["stays"]  # as the one before: a door had started it
+        assert not is_running(before["pid"])
+        assert client.list_tools() == tools
+        assert client.call("s__echo", text="moved")["content"][0]["text"] == "moved"
+        assert client.junk == []
+
+
+def test_a_daemon_that_is_stopped_keeps_its_sessions_and_no_door_waiting(config: Path) -> None:
+    """A suspended daemon would end every session; a window that is opened meanwhile would show nothing, for ever."""
+    with door(config) as client:
+        client.initialize()
+        client.list_tools()
+        found = shown_status()
+        assert found is not None
+        os.kill(found["pid"], signal.SIGSTOP)
+        try:
+            asked = client.send("tools/call", {"name": "s__echo", "arguments": {"text": "later"}})
+            with door(config) as other:
+                with pytest.raises(RpcError, match="the daemon does not answer; quarterdeck down ends it"):
+                    other.initialize()
+                assert other.process.wait(DEADLINE_S) == 6
+        finally:
+            os.kill(found["pid"], signal.SIGCONT)
+        assert client.reply(asked)["result"]["content"][0]["text"] == "later"
+        wait_for_client()
+
+
+def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path) -> None:
+    """Its socket file would have every later door fail."""
+    quarterdeck_json("up")
+    kill_daemon()
+    assert (daemon_dir() / "door.sock").exists()
+    with door(config) as client:
+        client.initialize()
+        assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["ordinary", "without-its-directory"])
+def test_the_daemon_ends_with_its_last_client(
+    config: Path, monkeypatch: pytest.MonkeyPatch, *, is_removed: bool
+) -> None:
+    """Servers that nobody uses would run until the next restart of the machine, or something of the daemon stay."""
+    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
+    with door(config) as client:
+        client.initialize()
+        found = shown_status()
+        assert found is not None
+        assert not found["stays"]
+        if is_removed:
+            shutil.rmtree(daemon_dir())
+    assert_gone([found["pid"]], DEADLINE_S)
+    assert not daemon_dir().exists()
+
+
+def test_a_daemon_that_was_told_to_stay_stays(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`up` would be gone with the first client that leaves."""
+    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
+    started = quarterdeck_json("up")
+    with door(config) as client:
+        client.initialize()
+    eventually(lambda: not (shown_status() or {})["decks"], DEADLINE_S)
+    assert is_running(started["pid"])
+
+
+def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:
+    """An editor that ends its process group, or a terminal that is closed, would end everybody's servers."""
+    with door(config) as client:
+        client.initialize()
+        client.process.send_signal(signal.SIGHUP)
+        found = shown_status()
+        assert found is not None
+        daemon = psutil.Process(found["pid"])
+        assert os.getsid(daemon.pid) == daemon.pid or os.getsid(daemon.pid) not in (os.getsid(0), client.process.pid)
+        assert daemon.terminal() is None
+        assert daemon.cwd() == "/"
+        os.kill(daemon.pid, signal.SIGHUP)
+        assert client.call("s__echo", text="up")["content"][0]["text"] == "up"
+    assert log_path().stat().st_mode & 0o777 == 0o600
+    events = [json.loads(line)["event"] for line in log_path().read_text().splitlines()]
+    assert any("the daemon listens" in event for event in events)
+
+
+def test_a_daemon_whose_directory_was_removed_can_be_ended() -> None:
+    """Every window would be told to end it with `down`, and `down` that none runs."""
+    started = quarterdeck_json("up")
+    shutil.rmtree(daemon_dir())
+    assert f"(process {started['pid']}) cannot be reached" in quarterdeck_forked("status").stdout
+    refused = quarterdeck_forked("up")
+    assert (refused.returncode, f"another daemon (process {started['pid']}) has the ledger" in refused.stderr) == (
+        6,
+        True,
+    )
+    assert quarterdeck_json("down")["ended"]
+    assert_gone([started["pid"]])
+
+
+def test_own_does_without_the_daemon(config: Path) -> None:
+    """A container, or a test, would leave a process behind that nobody asked for."""
+    with door(config, "--own") as client:
+        client.initialize()
+        assert client.call("s__echo", text="alone")["content"][0]["text"] == "alone"
+        assert shown_status() is None

@@ -1,0 +1,180 @@
+"""Doors beside a daemon that they cannot reach and that has the ledger: each serves its client itself, as a visitor."""
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.clients.raw_client import RawStdioClient, RpcError
+from support.config.places import row, write_config
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json
+from support.processes.leftovers import assert_gone, is_running
+from support.processes.programs import SERVERS, server_argv
+from support.serves.daemons import doors, shown_status
+from support.serves.native_serves import make_project, native, text_of
+from support.waiting import eventually
+
+from quarterdeck.config.places.paths import state_dir
+from quarterdeck.daemon import place, start
+from quarterdeck.daemon.client import ask_daemon, wait_until_gone
+from quarterdeck.daemon.messages import Order
+from quarterdeck.daemon.place import daemon_dir
+from quarterdeck.daemon.start import start_daemon
+from quarterdeck.ledger.store.lease import ledger_dir
+
+WAY_OUT: Final = "quarterdeck up --replace"
+
+
+@pytest.fixture(autouse=True)
+def by_the_daemon(own_directories: Path) -> Iterator[None]:
+    """Serves are doors here; no daemon is left, and nothing of one."""
+    with doors():
+        yield
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A server whose tools may be called at first sight, and one whose tools a person has to approve."""
+    return write_config(tmp_path / "mcp.json", s=row("echo"), t=row("echo", trust="strict"))
+
+
+@pytest.fixture
+def older() -> Iterator[int]:
+    """The process of a daemon that speaks another protocol with doors, in a directory of that; ended at the end."""
+    pid = start_older_daemon()
+    yield pid
+    if is_running(pid):
+        os.kill(pid, signal.SIGTERM)
+        assert wait_until_gone(pid)
+
+
+def start_older_daemon() -> int:
+    """Start one, which stays."""
+    patched = "import quarterdeck.daemon.messages as m; m.PROTOCOL = 0\nfrom quarterdeck.cli"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, "PROTOCOL", 0)
+        patch.setattr(start, "_BOOT", start._BOOT.replace("from quarterdeck.cli", patched))
+        start_daemon(daemon_dir(), os.environ)
+        return ask_daemon(daemon_dir(), Order.STAY).pid
+
+
+def door(config: Path, *options: str) -> RawStdioClient:
+    """A client that has started a door and said nothing yet."""
+    return RawStdioClient(command("serve", "--config", str(config), *PATIENT, *options), deadline_s=DEADLINE_S)
+
+
+def offered(client: RawStdioClient) -> set[str]:
+    """The tools that it is offered."""
+    return {tool["name"] for tool in client.list_tools()}
+
+
+def events() -> list[str]:
+    """What the ledger tells."""
+    return quarterdeck_forked("ledger", "events", "--json").stdout.splitlines()
+
+
+def test_a_visitor_serves_by_what_is_approved_and_writes_nothing(config: Path, older: int) -> None:
+    """After an upgrade no window would be served; or two processes write one ledger, and break its chain."""
+    assert quarterdeck_forked("trust", "approve", "t", "--all", "-c", str(config)).returncode == 0
+    before = events()
+    with door(config) as client:
+        assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
+        assert {name.partition("__")[0] for name in offered(client)} == {"s"}
+        assert client.call("s__echo", text="alone")["content"][0]["text"] == "alone"
+        held = client.call("t__echo", text="held")
+        assert (held["isError"], "quarterdeck trust" in held["content"][0]["text"]) == (True, True)
+        assert is_running(older)
+        assert not daemon_dir().exists()
+        said = [line for line in client.stderr_text().splitlines() if WAY_OUT in line]
+        assert len(said) == 1
+        assert f"another daemon (process {older}) has the ledger" in said[0]
+    assert client.process.returncode == 0
+    assert (events(), quarterdeck_forked("ledger", "calls", "--json").stdout) == (before, "")
+
+
+def test_a_decision_counts_at_a_visitors_next_start(config: Path, older: int) -> None:
+    """A person would approve a tool in vain, for as long as the old daemon runs."""
+    assert quarterdeck_forked("trust", "approve", "t", "--all", "-c", str(config)).returncode == 0
+    with door(config) as client:
+        client.initialize()
+        before = offered(client)
+        decided = quarterdeck_forked("trust", "block", "s", "--all", "-c", str(config))
+        assert decided.returncode == 0, decided.stderr
+        assert "s__echo" in offered(client) == before
+    with door(config) as client:
+        client.initialize()
+        assert not offered(client)
+
+
+def test_a_visitor_has_native_tools_a_lock_and_a_server_of_its_own(config: Path, tmp_path: Path, older: int) -> None:
+    """A part of what `serve` and `run` can do would be missing, or a lock not be asked for."""
+    project = make_project(tmp_path / "project")
+    with RawStdioClient(command("serve", *native(project, "all"), *PATIENT), deadline_s=DEADLINE_S) as client:
+        client.initialize()
+        client.call("memory", action="replace", content="kept for this session")
+        assert "kept for this session" in text_of(client.call("memory", action="read"))
+    with door(config, "--locked", "--lock-file", str(tmp_path / "none.lock")) as client:
+        with pytest.raises(RpcError, match="quarterdeck lock writes it"):
+            client.initialize()
+        assert client.process.wait(DEADLINE_S) == 3
+    with RawStdioClient(
+        command("run", "--read", str(SERVERS), "--", *server_argv("echo")), deadline_s=DEADLINE_S
+    ) as client:
+        client.initialize()
+        assert "echo" in offered(client)
+
+
+def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path) -> None:
+    """A window that is open while another version takes over would lose its server, and never have its answers."""
+    with door(config) as client:
+        client.initialize()
+        tools = client.list_tools()
+        under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}})
+        eventually(lambda: (shown_status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
+        os.kill(client.process.pid, signal.SIGSTOP)
+        found = shown_status()
+        assert found is not None
+        os.kill(found["pid"], signal.SIGKILL)
+        assert_gone([found["pid"]])
+        older = start_older_daemon()
+        os.kill(client.process.pid, signal.SIGCONT)
+
+        lost = client.reply(under_way)["result"]["_meta"]["quarterdeck/fault"]
+        assert (lost["code"], lost["delivery"]) == ("daemon_lost", "unknown")
+        assert client.list_tools() == tools
+        assert client.call("s__echo", text="on")["content"][0]["text"] == "on"
+        assert (client.strays, client.junk) == ([], [])
+        assert WAY_OUT in client.stderr_text()
+    assert client.process.returncode == 0
+    os.kill(older, signal.SIGTERM)
+    assert wait_until_gone(older)
+
+
+def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int) -> None:
+    """What was held would be offered by one who does not know of it."""
+    with closing(sqlite3.connect(ledger_dir(state_dir()) / "ledger.db")) as database:
+        (schema,) = database.execute("PRAGMA user_version").fetchone()
+        database.execute("PRAGMA user_version = 99")
+        try:
+            with door(config) as client:
+                with pytest.raises(RpcError, match="has schema 99"):
+                    client.initialize()
+                assert client.process.wait(DEADLINE_S) == 2
+        finally:
+            database.execute(f"PRAGMA user_version = {schema}")
+
+
+def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path, older: int) -> None:
+    """After an upgrade no command would end the daemon of the time before."""
+    refused = quarterdeck_forked("up")
+    assert (refused.returncode, f"another daemon (process {older})" in refused.stderr) == (6, True)
+    assert quarterdeck_json("up", "--replace")["pid"] != older
+    assert_gone([older])
+    with door(config) as client:
+        client.initialize()
+        assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
+        assert WAY_OUT not in client.stderr_text()

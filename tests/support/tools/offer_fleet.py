@@ -1,0 +1,133 @@
+"""Servers whose prompts and resources a test writes, as the fleet that merges them sees them."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
+from quarterdeck_protocol.questions import Question
+from quarterdeck_protocol.tools import Client, Deliver, PendingCall, WireResult
+
+ERA = "2025-11-25"
+
+
+def definition_of(listing: Listing, key: str) -> bytes:
+    """The least that a server says of one."""
+    members = {Listing.PROMPTS: "name", Listing.RESOURCES: "uri", Listing.TEMPLATES: "uriTemplate"}
+    return msgspec.json.encode({"name": "it", members[listing]: key})
+
+
+class Pending:
+    """A request that has ended already."""
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """See `PendingCall`."""
+        return Delivery.UNKNOWN
+
+
+@dataclass
+class OfferServer:
+    """A server whose offers a test writes.
+
+    It answers every request with `result`, or `fault`, or asks its `question` first and answers with what it is told,
+    or not at all.
+    """
+
+    id: str
+    prompts: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    links: frozenset[str] = frozenset()
+    result: bytes = b"{}"
+    fault: ProtocolFault | None = None
+    question: Question | None = None
+    is_silent: bool = False
+    asked: list[RawRequest] = field(default_factory=list)
+    told: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.config = StdioServerConfig(id=self.id, command="x")
+        self.relist()
+
+    def relist(self) -> None:
+        """Offer what its attributes say now."""
+        rows = {Listing.PROMPTS: self.prompts, Listing.RESOURCES: self.resources, Listing.TEMPLATES: self.templates}
+        self._offers = {
+            listing: tuple(Offered(self.id, listing, key, definition_of(listing, key), key) for key in keys)
+            for listing, keys in rows.items()
+        }
+
+    def offers(self, listing: Listing) -> tuple[Offered, ...]:
+        """See `LiveEndpoint`."""
+        return self._offers[listing]
+
+    def has_linked(self, uri: str) -> bool:
+        """See `LiveEndpoint`."""
+        return uri in self.links
+
+    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`."""
+        self.asked.append(request)
+        loop = asyncio.get_running_loop()
+        if self.question is not None and request.answerer is not None:
+            # What was answered is the result.
+            request.answerer.ask(self.question, lambda end: deliver(WireResult(end.result or b'{"refused":1}', ERA)))
+        elif not self.is_silent:
+            loop.call_soon(deliver, self.fault or WireResult(self.result, ERA))
+        return Pending()
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`."""
+        return self.forward(request, deliver)
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `LiveEndpoint`."""
+        self.told.append((client.key, uri))
+
+    def leave(self, client: Client) -> None:
+        """See `LiveEndpoint`."""
+        self.told.append((client.key, "leave"))
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `LiveEndpoint`."""
+        self.told.append((client.key, level))
+
+    def tell(self, method: str, params: bytes = b"{}") -> None:
+        """See `LiveEndpoint`."""
+        self.told.append(("", method))
+
+
+class OfferFleet:
+    """A fleet of such servers."""
+
+    def __init__(self, *servers: OfferServer) -> None:
+        self.servers = list(servers)
+        self.changed: Callable[[str], None] = lambda _: None
+        self._listeners: list[Callable[[News], None]] = []
+
+    def news(self, news: News) -> None:
+        """Have a server say this."""
+        for listener in tuple(self._listeners):
+            listener(news)
+
+    def endpoint(self, server: str) -> OfferServer | None:
+        """See `LiveFleet`."""
+        return next((each for each in self.servers if each.id == server), None)
+
+    def endpoints(self) -> tuple[OfferServer, ...]:
+        """See `LiveFleet`."""
+        return tuple(self.servers)
+
+    def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """See `LiveFleet`."""
+        self.changed = callback
+        return lambda: None
+
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """See `LiveFleet`."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)

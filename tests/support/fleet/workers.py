@@ -12,7 +12,7 @@ from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link import frames
-from quarterdeck_protocol.link.events import Arrived, Greeted, LinkEvent, LinkTerms, Side
+from quarterdeck_protocol.link.events import Arrived, Expired, Greeted, LinkEvent, LinkTerms, Side
 from quarterdeck_protocol.link.session import Link
 from support.waiting import PATIENCE_S
 
@@ -133,6 +133,9 @@ class PlayedWorker:
                     self.asked.put_nowait((frame, body))
                 else:
                     rule(self, frame, body)
+            case Expired():
+                # On a busy machine a request with a short deadline is read after it; its sender counts by its own clock.
+                pass
             case _:
                 raise AssertionError(f"the played worker heard {event}")
 

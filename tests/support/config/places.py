@@ -1,6 +1,7 @@
 """What a test has for itself: short folders, directories for our state, and configuration files."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,11 @@ from support.processes.programs import SERVERS, server_argv
 
 
 @contextmanager
-def short_folder(mode: int = 0o700, parent: str = "/tmp") -> Iterator[Path]:
+def short_folder(mode: int = 0o700, parent: str | None = None) -> Iterator[Path]:
     """A folder in which a socket's path is short enough, where another user can be let in; removed at the end."""
+    if parent is None:
+        # In a sandbox without a file system of its own, a test of ours that an agent runs has only its TMPDIR.
+        parent = "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
     with tempfile.TemporaryDirectory(prefix="qd-", dir=parent, ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         folder.chmod(mode)

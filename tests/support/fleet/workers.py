@@ -134,7 +134,7 @@ class PlayedWorker:
                 else:
                     rule(self, frame, body)
             case Expired():
-                # On a busy machine a request with a short deadline is read after it; its sender counts by its own clock.
+                # On a busy machine a request with a short deadline is read after it; its sender has its own clock.
                 pass
             case _:
                 raise AssertionError(f"the played worker heard {event}")

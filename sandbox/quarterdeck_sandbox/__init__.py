@@ -72,11 +72,11 @@ if TYPE_CHECKING:
     from .run.process_settings import open_files_of_children as open_files_of_children
     from .run.process_settings import raise_oom_score as raise_oom_score
     from .run.process_settings import raise_open_files_limit as raise_open_files_limit
-    from .run.processes import ask_to_end as ask_to_end
-    from .run.processes import descendants as descendants
+    from .run.process_signals import ask_to_end as ask_to_end
+    from .run.process_signals import descendants as descendants
+    from .run.process_signals import kill_descendants as kill_descendants
+    from .run.process_signals import signal_tree as signal_tree
     from .run.processes import is_stopped as is_stopped
-    from .run.processes import kill_descendants as kill_descendants
-    from .run.processes import signal_tree as signal_tree
     from .run.processes import waited_s as waited_s
     from .run.start import run_foreground as run_foreground
     from .run.start import start as start

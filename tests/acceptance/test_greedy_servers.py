@@ -12,8 +12,8 @@ import pytest
 from support.servers.real_endpoints import BACKSTOP_S, hostile, opened, text_of
 from support.waiting import eventually_async
 
-from quarterdeck.fleet import endpoint as endpoint_module
 from quarterdeck.fleet.core.asks import MAX_ASKED
+from quarterdeck.fleet.exchange import lists as lists_module
 from quarterdeck.fleet.requests import ended
 from quarterdeck.interop import ProtocolFault, RemoteCallResult, ServerEndpointImpl
 from quarterdeck_protocol.offers import Listing, News, RawRequest, ResourceUpdated
@@ -88,7 +88,7 @@ async def test_what_clients_would_refuse_is_left_out_and_said(caplog: pytest.Log
 
 async def test_lists_that_never_come_do_not_hold_up_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server would seem to have no tools until the deadline of a list that nobody needs."""
-    monkeypatch.setattr(endpoint_module, "OTHER_LISTS_S", 0.1)
+    monkeypatch.setattr(lists_module, "OTHER_LISTS_S", 0.1)
     async with opened(hostile("silent_lists")) as endpoint:
         with anyio.fail_after(BACKSTOP_S):
             assert "echo" in [tool.ref.name for tool in await endpoint.list_tools()]

@@ -18,7 +18,8 @@ from support.servers.real_endpoints import BACKSTOP_S, opened, pretend, say
 from quarterdeck.fleet import router
 from quarterdeck.interop import CLIENT_VERSION
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Lost, encode
+from quarterdeck_protocol.link.frame_bytes import encode
+from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Lost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
 

@@ -16,7 +16,8 @@ import psutil
 import pytest
 from support.servers.real_endpoints import pretend
 
-from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
+from quarterdeck.fleet.create_endpoint import create_server_endpoint
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.link.frames import ServerStart

@@ -24,7 +24,8 @@ from quarterdeck_protocol.faults import (
     protocol_fault,
     sayable,
 )
-from quarterdeck_protocol.link.frames import MAX_HEADER_BYTES, Failed, WireLimits, decode, encode
+from quarterdeck_protocol.link.frame_bytes import MAX_HEADER_BYTES, WireLimits, decode, encode
+from quarterdeck_protocol.link.frames import Failed
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "sandbox", "worker", "supervisor")

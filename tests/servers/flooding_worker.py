@@ -12,7 +12,8 @@ from itertools import chain, repeat
 
 import msgspec
 
-from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Hello, encode
+from quarterdeck_protocol.link.frame_bytes import encode
+from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Hello
 from quarterdeck_protocol.link.zmtp import DEALER, encode_message, handshake
 from quarterdeck_protocol.spawn_orders import SpawnOrder
 

@@ -23,7 +23,8 @@ from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Greeted, LinkEvent, Replied, Side
-from quarterdeck_protocol.link.frames import INLINE_BYTES, Answer, Close, Open, OpenOrder, Reply, StdioServer
+from quarterdeck_protocol.link.frame_bytes import INLINE_BYTES
+from quarterdeck_protocol.link.frames import Answer, Close, Open, OpenOrder, Reply, StdioServer
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_worker import main as main_module

@@ -20,7 +20,7 @@ import msgspec
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver, OnEnd, OnMessage
 from quarterdeck_protocol.link.events import Side
-from quarterdeck_protocol.link.frames import WireLimits
+from quarterdeck_protocol.link.frame_bytes import WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind

@@ -8,20 +8,8 @@ from collections import deque
 from math import inf
 from typing import Final
 
-from .frames import (
-    AskAnswer,
-    AskEnded,
-    Condemn,
-    Frame,
-    ListChanged,
-    Listen,
-    Lost,
-    Request,
-    Started,
-    WireError,
-    WireLimits,
-    encode,
-)
+from .frame_bytes import WireError, WireLimits, encode
+from .frames import AskAnswer, AskEnded, Condemn, Frame, ListChanged, Listen, Lost, Request, Started
 
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""

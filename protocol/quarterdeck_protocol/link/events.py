@@ -12,6 +12,7 @@ from typing import Final, get_args
 import msgspec
 
 from . import frames
+from .frame_bytes import WireLimits
 
 MAX_REASON_CHARS: Final = 500
 """A reason is for people; clients and hostile peers may write anything there."""
@@ -59,7 +60,7 @@ class LinkTerms:
     window_units: int = 2048
     max_waiting: int = 4096
     max_requests: int = 8192
-    wire: frames.WireLimits = field(default_factory=frames.WireLimits)
+    wire: WireLimits = field(default_factory=WireLimits)
 
     def beat_of(self, side: Side, *, owes: bool) -> float:
         """The longest silence of this end, seconds; `owes`: while it owes a reply."""

@@ -1,14 +1,9 @@
-"""Every message between supervisor and worker: frozen tagged structs, and their bytes; decoding validates.
+"""Every message between supervisor and worker: frozen tagged structs, one union; `frame_bytes` has how they travel.
 
 A frame is a msgpack array `[tag, fields…]`; JSON travels beside it as an opaque body.  Nothing here is ever a
-msgpack extension, a timestamp or a pickled object: the union's types admit none.  As a multipart message:
-
-part 0   4 bytes: length of the header (big endian) · header: msgpack of the frame · small body, inline
-part 1   a large body, alone, so that a socket can pass it without a copy
+msgpack extension, a timestamp or a pickled object: the union's types admit none.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
@@ -374,95 +369,3 @@ class ServerCard(msgspec.Struct, frozen=True):
     title: str = ""
     capabilities: bytes = b"{}"
     info: bytes = b"{}"
-
-
-# Bytes of frames.  What is refused is a `WireError`, which kills the peer.
-
-INLINE_BYTES: Final = 64 * 1024
-"""Bodies below travel in part 0: one message is cheaper than two until copying costs more (measured)."""
-
-MAX_HEADER_BYTES: Final = 256 * 1024
-"""A dossier's stderr tail and a caller's `_meta` are the largest things in a header."""
-
-MAX_BODY_BYTES: Final = 1024 * 1024 * 1024
-"""The largest `max_result_bytes` that a configuration may ask for."""
-
-_PREFIX: Final = 4
-
-
-class WireError(Exception):
-    """Bytes that are no frame."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireLimits:
-    """The most that one message may hold, bytes."""
-
-    header_bytes: int = MAX_HEADER_BYTES
-    body_bytes: int = MAX_BODY_BYTES
-
-    @property
-    def part_bytes(self) -> tuple[int, int]:
-        """The most that each part may hold, for the socket's own limits."""
-        return _PREFIX + self.header_bytes + INLINE_BYTES, self.body_bytes
-
-
-def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) -> list[bytes]:
-    """The parts of a message.
-
-    Raises:
-        WireError: text that is not Unicode, a number beyond 64 bits, or more than the limits (when given) allow.
-    """
-    try:
-        header = _encoder.encode(frame)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise WireError(f"this cannot be sent as a header: {error}") from None
-    if limits is not None and (len(header) > limits.header_bytes or len(body) > limits.body_bytes):
-        raise _too_large(len(header), len(body), limits)
-    prefix = len(header).to_bytes(_PREFIX, "big")
-    if len(body) < INLINE_BYTES:
-        return [b"".join((prefix, header, body))]
-    return [prefix + header, body]
-
-
-def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
-    """The frame and body of a message.
-
-    Raises:
-        WireError: too many or too large parts, a header that is not a frame of ours.
-    """
-    if not 1 <= len(parts) <= 2:
-        raise WireError(f"a message of {len(parts)} parts")
-    head = parts[0]
-    length = int.from_bytes(head[:_PREFIX], "big")
-    end = _PREFIX + length
-    if len(head) < end or not length:
-        raise WireError(f"a header of {length:,} bytes in a part of {len(head):,}")
-    body = head[end:]
-    if len(parts) == 2:
-        if body:
-            raise WireError("two bodies")
-        body = parts[1]
-    if length > limits.header_bytes or len(body) > limits.body_bytes:
-        raise _too_large(length, len(body), limits)
-    header = head[_PREFIX:end]
-    try:
-        frame = _decoder.decode(header)
-        if type(frame) in _WITH_FAULT and _untyped.decode(header) != _untyped.decode(_encoder.encode(frame)):
-            raise WireError("a fault with more in it than a fault")
-    except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-        raise WireError(f"a header that is not a frame: {error}") from None
-    return frame, body
-
-
-def _too_large(header_bytes: int, body_bytes: int, limits: WireLimits) -> WireError:
-    if header_bytes > limits.header_bytes:
-        return WireError(f"a header of {header_bytes:,} bytes; the limit is {limits.header_bytes:,}")
-    return WireError(f"a body of {body_bytes:,} bytes; the limit is {limits.body_bytes:,}")
-
-
-_WITH_FAULT: Final = frozenset({Failed, Lost})
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Frame)
-_untyped: Final = msgspec.msgpack.Decoder()
-"""Faults are dataclasses, whose unknown members the typed decoder skips, extensions and timestamps among them."""

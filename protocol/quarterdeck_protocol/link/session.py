@@ -20,6 +20,7 @@ from quarterdeck_protocol.faults import sayable
 
 from . import events, frames
 from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, Pause, PeerCredit
+from .frame_bytes import WireError, decode
 
 PAUSE_S: Final = 1.0
 """A timer that rings later than this was not late for a busy loop: somebody had stopped the process, or the machine."""
@@ -201,8 +202,8 @@ class Link:
             return []
         self._heard_at, self._excused_s = now, 0.0
         try:
-            frame, body = frames.decode(parts, self._terms.wire)
-        except frames.WireError as error:
+            frame, body = decode(parts, self._terms.wire)
+        except WireError as error:
             return [self._violation(str(error))]
         if (reason := events.wrong_frame(frame, body, self.side)) is not None:
             return [self._violation(reason)]

@@ -19,7 +19,7 @@ from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.running_product import Product
 from quarterdeck.trust.configured_servers import command_options
-from quarterdeck.trust.judge.offers import describe_held
+from quarterdeck.trust.judge.held_messages import describe_held
 from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck.trust.server_state import lists_of

@@ -6,18 +6,16 @@ that the others' attempt goes on when one caller is cancelled.
 
 import asyncio
 import logging
-import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from quarterdeck.common.watchers import Watchers
 from quarterdeck.config.places.kept_state import names_of_gaps, warn_of_gaps
-from quarterdeck.config.places.trusted_files import trusted_files
-from quarterdeck_protocol.configs import Revision, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import (
     TRANSITIONS,
     EndpointPhase,
@@ -41,26 +39,19 @@ from quarterdeck_protocol.link.frames import (
     Updated,
 )
 from quarterdeck_protocol.offers import Listing, Offered, RawRequest
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, Report
+from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
 
+from .era_fallback import EraFallback
 from .exchange.exchange import Exchange
 from .exchange.lists import ServerLists
 from .handle import WorkerHandle
 from .requests import arguments_json, ask, ended, refuse
-from .worker_session import OLDER_ERA, ConfinedServer, Session, WorkerSession
-
-if TYPE_CHECKING:
-    from .embedded import SessionFactory
+from .worker_session import ConfinedServer, Session
 
 CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 """How long a worker may take to stop its server: three graces, and a moment to say so."""
 
-OTHER_LISTS_S: Final = 5.0
-"""How long a server's tools wait for its other lists, which come later then."""
-
-_ERA_MARK: Final = "resultType"
-"""In the message of a server that refuses its own results: they lack what the newer era asks for."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -90,8 +81,7 @@ class ServerEndpointImpl:
         self._ready_at: float | None = None
         self._lists = ServerLists(config, is_wanted=lambda: self.phase is EndpointPhase.READY, on_change=self._notify)
         self.exchange = Exchange(config)
-        self._other_lists: asyncio.Task[None] | None = None
-        self._has_waited = False
+        self._era = EraFallback(config, session.try_older_era)
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watchers: Final = Watchers(config.id, _log)
@@ -168,6 +158,7 @@ class ServerEndpointImpl:
             handle.violated("a server whose capabilities cannot be read")
         self.exchange.greeted(handle, card)
         self.card = card
+        self._era.era = card.era
         self._session.remember_era(card.era)
         if handle.lost is not None:
             return self._at_connect(ProtocolFault.from_record(handle.lost))
@@ -198,7 +189,7 @@ class ServerEndpointImpl:
     @property
     def has_listed(self) -> bool:
         """Whether any list of tools has come, and the others have, or were waited for long enough."""
-        return self._lists.has_tools_come and self._has_waited
+        return self._lists.has_settled
 
     @property
     def lists_version(self) -> int:
@@ -215,50 +206,8 @@ class ServerEndpointImpl:
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """See `ServerEndpoint`; its other lists are taken beside, once, and waited for a little."""
-        handle = self._ready_handle()
-        if self._other_lists is None:
-            self._other_lists = self._start("lists", self._lists.fetch_others(handle))
-        if not self._lists.has_tools_come:
-            await self._lists.fetch_tools(handle)
-        if not self._has_waited:
-            await asyncio.wait((self._other_lists,), timeout=OTHER_LISTS_S)
-            self._has_waited = True
+        await self._lists.take(self._ready_handle(), self._start)
         return self._lists.tools
-
-    async def _refresh(self, listing: Listing) -> None:
-        try:
-            await self._lists.refetch(listing, self._ready_handle())
-        except ProtocolFault as fault:
-            # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
-            if self.phase is EndpointPhase.READY:
-                _log.warning("%s changed its tools, but does not list them: %s", self.config.id, fault)
-
-    @property
-    def _is_modern(self) -> bool:
-        """Whether requests say who makes them, and it asks by results."""
-        return self.card is not None and self.card.era >= Revision.R2026_07_28
-
-    @property
-    def _is_newer(self) -> bool:
-        """Whether it speaks the newer era, by its own choice."""
-        return self._is_modern and self.config.protocol is None
-
-    def try_older_era(self) -> bool:
-        """Have its next start try the older era, as it breaks the newer one; whether it does.
-
-        Once, and never where its configuration forces a revision.
-        """
-        return self._is_newer and self._session.try_older_era()
-
-    def _judge_era(self, deliver: Deliver, end: CallEnd) -> None:
-        is_refused = isinstance(end, ProtocolFault) and end.code == "reply_error"
-        if is_refused and _ERA_MARK in str(end) and self.try_older_era():
-            server, era = self.config.id, self.card.era if self.card is not None else ""
-            now = f"`quarterdeck restart {server}` does now"
-            _log.warning(
-                "%s violates %s, the revision it chose: its next start tries %s; %s", server, era, OLDER_ERA, now
-            )
-        deliver(end)
 
     # Calls
 
@@ -266,7 +215,7 @@ class ServerEndpointImpl:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
         if self.phase is not EndpointPhase.READY or not self.config.tools.admits(call.tool):
             return None
-        return self.exchange.begin(call, partial(self._judge_era, deliver) if self._is_newer else deliver)
+        return self.exchange.begin(call, self._era.watching(deliver))
 
     async def call(
         self,
@@ -328,17 +277,16 @@ class ServerEndpointImpl:
         if self.phase is EndpointPhase.READY:
             self.exchange.tell(method, params)
 
+    def try_older_era(self) -> bool:
+        """See `EraFallback.try_older`."""
+        return self._era.try_older()
+
     # What the worker says
 
     def on_list_changed(self, kind: str) -> None:
         """See `WorkerListener`: take it anew, soon."""
         if self.phase is EndpointPhase.READY:
-            for listing in (Listing.RESOURCES, Listing.TEMPLATES) if kind == "resources" else (Listing(kind),):
-                refresh = partial(self._start_refresh, listing)
-                self._lists.refresh_soon(listing, refresh)
-
-    def _start_refresh(self, listing: Listing) -> None:
-        self._start(f"refresh {listing}", self._refresh(listing))
+            self._lists.on_changed(kind, self._ready_handle(), self._start)
 
     def on_news(self, news: Log | Note | Updated | Listening, body: bytes) -> None:
         """See `WorkerListener`."""
@@ -446,48 +394,3 @@ class ServerEndpointImpl:
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self.config.id}: {name}")
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
         return task
-
-
-def create_server_endpoint(
-    config: ServerConfig,
-    session_factory: "SessionFactory | None" = None,
-    *,
-    allow_unsandboxed: bool = False,
-    open_port: int | None = None,
-    trusted: Callable[[], Iterable[str]] = trusted_files,
-    secrets_of: Callable[[str], Iterable[str]] = lambda _: (),
-    claim: Callable[[str], None] = lambda _: None,
-    environ: Mapping[str, str] = os.environ,
-    digest: str = "",
-) -> ServerEndpointImpl:
-    """An idle endpoint for one server.
-
-    Args:
-        config: which server.
-        session_factory: makes a connected SDK session instead; it runs in this process, without isolation.
-        allow_unsandboxed: start it even where nothing but limits can be enforced.
-        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
-        trusted: the files that are the user's word now, which it may not write; see `config.trusted_files`.
-        secrets_of: by a server's id, values that were put into its configuration and that no message may repeat.
-        claim: by a server's id, has its directory be its own before it starts; may raise `UnsafePathError`.
-        environ: what its environment is made from.
-        digest: names the configuration, which its directories belong to; that of the runtime by default.
-
-    Raises:
-        ValueError: `config` asks for what a session of this process cannot have.
-    """
-    if session_factory is None:
-        session = WorkerSession(
-            config,
-            allow_unsandboxed=allow_unsandboxed,
-            open_port=open_port,
-            trusted=trusted,
-            secrets=secrets_of(config.id),
-            claim=claim,
-            environ=environ,
-            digest=digest,
-        )
-        return ServerEndpointImpl(config, session)
-    from .embedded import EmbeddedSession
-
-    return ServerEndpointImpl(config, EmbeddedSession(config, session_factory))

@@ -22,7 +22,8 @@ from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetSt
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 from .call_queue import CallQueue
-from .endpoint import ServerEndpointImpl, create_server_endpoint
+from .create_endpoint import create_server_endpoint
+from .endpoint import ServerEndpointImpl
 from .exchange.news import NewsWatchers, TakeNews
 from .runtime import Runtime
 

@@ -12,7 +12,8 @@ from quarterdeck.config.places.kept_state import reserve_server_home
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
-from .endpoint import ServerEndpointImpl, create_server_endpoint
+from .create_endpoint import create_server_endpoint
+from .endpoint import ServerEndpointImpl
 from .fleet import ServerFleetImpl
 from .shared_servers import Trusted, Wish
 

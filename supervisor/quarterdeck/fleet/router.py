@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_protocol.io import Channel
-from quarterdeck_protocol.link.frames import Hello, WireError, WireLimits, decode
+from quarterdeck_protocol.link.frame_bytes import WireError, WireLimits, decode
+from quarterdeck_protocol.link.frames import Hello
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, handshake
 
 HANDSHAKE_S: Final = 30.0

@@ -19,81 +19,26 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 import msgspec
-from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.offers import Listing
-from quarterdeck_protocol.offers import RawRequest as OfferRequest
+from quarterdeck_protocol.offers import Listing, RawRequest
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, run_call
+from .client_sessions import Sessions, connection_of, tell_one
 from .content import Content, KnownTools
 from .in_flight import InFlight
 from .offer_handlers import WHOLE, OfferHandlers, end_of, error_for
 from .publish import knows_structures, mirroring_names
 from .results import fault_result, under_envelope
-from .sdk_requests import Context, ResultSlot, is_modern, log_lines_told, raw_meta, raw_request, reach_of, teller
+from .sdk_requests import Context, ResultSlot, is_modern, log_lines_told, raw_meta, reach_of, teller, wire_request
 from .session_news import SessionNews
-
-TELL_S: Final = 5.0
-"""How long one client that does not read may hold its notification."""
-
-
-class Sessions:
-    """The live clients of one server."""
-
-    def __init__(self, known: KnownTools) -> None:
-        self._legacy: dict[Connection, ServerSession] = {}
-        self._known = known
-        self.greets_with_change = False
-        """Whether a client is told of a change as soon as its handshake is complete: it knows an earlier list."""
-        self.bus: Final = InMemorySubscriptionBus()
-        self.listen: Final = ListenHandler(self.bus)
-        """Serves `subscriptions/listen`; resources that it names are subscribed by `McpServer`."""
-
-    def admit(self, session: ServerSession) -> None:
-        """Count a legacy session whose handshake is complete, until its connection ends."""
-        connection = connection_of(session)
-        if connection not in self._legacy:
-            connection.exit_stack.callback(self._legacy.pop, connection, None)
-        self._legacy[connection] = session
-
-    def listed(self, tools: Sequence[ToolDescriptor]) -> None:
-        """A client was shown these: it is to be told when they are others."""
-        self._known.listed(tools)
-
-    def awaited(self) -> None:
-        """A client listens to changes: it is to be told of them, whether it was shown any tools or not."""
-        self._known.awaited()
-
-    async def tell_changes(self, box: ToolSource) -> None:
-        """Tell every client whenever the tools of `box` are others than before; see `KnownTools`."""
-        await self._known.tell_changes(box, self._tell)
-
-    async def _tell(self) -> None:
-        await self.bus.publish(ToolsListChanged())
-        async with anyio.create_task_group() as tasks:
-            for session in list(self._legacy.values()):
-                tasks.start_soon(_tell_one, session)
-
-
-def connection_of(session: ServerSession) -> Connection:
-    """The connection that a request came over; for a 2026-07-28 request, one of its own."""
-    # Private, but the only way from a handler to the connection's end (mcp 2.3).
-    return session._connection  # noqa: SLF001
-
-
-async def _tell_one(session: ServerSession) -> None:
-    with anyio.move_on_after(TELL_S):
-        await session.send_tool_list_changed()
-
 
 MAX_CALLS_EACH: Final = 512
 """Of one client under way over HTTP, read or not; each is a task and some 90 KiB."""
@@ -278,7 +223,7 @@ class McpServer(Server[ResultSlot]):
             if self._news is not None and not self._is_alone:  # one client over lines is told by its connection
                 self._news.admit(connection_of(ctx.session), ctx.session, self._client_of(ctx))
             if self.sessions.greets_with_change:
-                await _tell_one(ctx.session)
+                await tell_one(ctx.session)
         return result
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -316,7 +261,7 @@ class McpServer(Server[ResultSlot]):
         refusal: ProtocolFault | None = None
         try:
             async with log_lines_told(self._content, client, context), self._source_for(context) as box:
-                raw = raw_request(context, name=params.name, arguments=call.arguments)
+                raw = wire_request(context, name=params.name, arguments=call.arguments)
                 begin = partial(replace(reach, box=box).begin, raw)
                 try:
                     context.lifespan_context.whole = await run_call(box, replace(call, begin=begin), self.drain)
@@ -345,7 +290,7 @@ class McpServer(Server[ResultSlot]):
                 async with anyio.create_task_group() as tasks:
                     for uri in uris:
                         body = msgspec.json.encode({"uri": str(uri)})
-                        asked = OfferRequest("resources/subscribe", body, client=holder)
+                        asked = RawRequest("resources/subscribe", body, client=holder)
                         tasks.start_soon(end_of, partial(offers.subscribe, asked), self.drain)
             return await self.sessions.listen(context, params)
         finally:

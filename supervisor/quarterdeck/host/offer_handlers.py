@@ -16,14 +16,13 @@ from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
-from quarterdeck_protocol.offers import Listing, OfferSource
-from quarterdeck_protocol.offers import RawRequest as OfferRequest
+from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
 
 from .calls import Drain, relay_notes, shut_down
 from .content import Content
 from .results import bad_result, error_of, whole_result
-from .sdk_requests import Context, is_modern, log_lines_told, raw_request, reach_of, teller
+from .sdk_requests import Context, is_modern, log_lines_told, reach_of, teller, wire_request
 
 LISTS: Final = {
     "prompts/list": types.ListPromptsResult(prompts=[]),
@@ -97,7 +96,7 @@ class OfferHandlers:
         return list_offers
 
     async def _answer(self, context: Context, _: object) -> Any:
-        request = raw_request(context)
+        request = wire_request(context)
         reach = reach_of(self._content, self._client_of(context), context)
         context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
         return ANSWERS[context.method]
@@ -117,7 +116,7 @@ class OfferHandlers:
         raise error_for(end, context)
 
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        request = OfferRequest(
+        request = RawRequest(
             "resources/subscribe", msgspec.json.encode({"uri": str(params.uri)}), client=self._client_of(context)
         )
         await self._ended(context, lambda _, deliver: self._offers.subscribe(request, deliver))

@@ -16,7 +16,7 @@ from .raw_calls import (
     ClientMessage,
     Envelope,
     Key,
-    RawRequest,
+    WireRequest,
     envelope_of,
     read_call,
     read_cancellation,
@@ -58,7 +58,7 @@ class RawCallGate(Generic[T]):
         """Let legacy calls through: whoever owns the session saw its greeting answered and completed."""
         self._initialize_answered = self._initialized = True
 
-    def admit(self, message: ClientMessage) -> RawRequest | None:
+    def admit(self, message: ClientMessage) -> WireRequest | None:
         """The call in `message` when it may be a raw one, None when the SDK's session has to see it."""
         if not self.is_open:
             return None
@@ -72,7 +72,7 @@ class RawCallGate(Generic[T]):
             return None
         return read_list(message, self._envelopes or LEGACY)
 
-    def began(self, request: RawRequest, call: T) -> None:
+    def began(self, request: WireRequest, call: T) -> None:
         """A raw call is under way."""
         self._raw[request.key] = call
         kind = RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL

@@ -65,8 +65,8 @@ class Resumption(msgspec.Struct, frozen=True, gc=False):
     responses: bytes = b""
 
 
-class RawRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request that may become a raw call.
+class WireRequest(msgspec.Struct, frozen=True, gc=False):
+    """A client's request as it came over the wire, which may become a raw call.
 
     Attributes:
         id_json: the request's id as JSON, for the answer.
@@ -165,7 +165,7 @@ def read_capabilities(message: ClientMessage) -> bytes:
         return b"{}"
 
 
-def read_call(message: ClientMessage, envelopes: Container[Envelope]) -> RawRequest | None:
+def read_call(message: ClientMessage, envelopes: Container[Envelope]) -> WireRequest | None:
     """The call in `message` when it may be a raw one, None for whatever else it is.
 
     Args:
@@ -181,7 +181,7 @@ def read_call(message: ClientMessage, envelopes: Container[Envelope]) -> RawRequ
         return None
 
 
-def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope]) -> RawRequest | None:
+def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope]) -> WireRequest | None:
     params = _call_params.decode(message.params) if message.method == "tools/call" else _other_params(message.params)
     arguments = bytes(params.arguments)
     check_object(arguments, max_bytes=MAX_LINE_BYTES)
@@ -200,7 +200,7 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
             return None
         responses = b"" if params.responses is UNSET else bytes(params.responses)
         resumption = Resumption(params.state or "", responses)
-    return RawRequest(
+    return WireRequest(
         key=key,
         id_json=msgspec.json.encode(message.id),
         name=params.name,

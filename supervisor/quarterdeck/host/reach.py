@@ -11,14 +11,13 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from quarterdeck_protocol.offers import OfferSource
-from quarterdeck_protocol.offers import RawRequest as OfferRequest
+from quarterdeck_protocol.offers import OfferSource, RawRequest
 from quarterdeck_protocol.questions import Answerer
 from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, RawCall, Report, ToolSource
 
 from .asks.parked import CallKey, Parking, Passed
 from .offer_news import LogStreams
-from .raw_calls import RawRequest
+from .raw_calls import WireRequest
 
 _NOTHING: Final = (b"", b"{}")
 """Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
@@ -44,7 +43,7 @@ class Reach:
     parking: Parking | None = None
     logs: LogStreams | None = None
 
-    def begin(self, request: RawRequest, on_progress: Report | None, deliver: Deliver) -> PendingCall | None:
+    def begin(self, request: WireRequest, on_progress: Report | None, deliver: Deliver) -> PendingCall | None:
         """Start a request; None when it is a tool that takes no raw call, or there is nobody to ask."""
         begin = partial(self._begin, request, on_progress)
         if not request.is_modern:
@@ -56,7 +55,7 @@ class Reach:
 
     def _begin(
         self,
-        request: RawRequest,
+        request: WireRequest,
         on_progress: Report | None,
         answerer: Answerer | None,
         passed: Passed | None,
@@ -75,7 +74,7 @@ class Reach:
             return self.box.begin(call, deliver)
         if self.offers is None:
             return None
-        other = OfferRequest(
+        other = RawRequest(
             request.method,
             self._params(request, passed),
             request.meta,
@@ -86,7 +85,7 @@ class Reach:
         )
         return self.offers.begin(other, deliver)
 
-    def _params(self, request: RawRequest, passed: Passed | None) -> bytes:
+    def _params(self, request: WireRequest, passed: Passed | None) -> bytes:
         """All params of a request but `_meta`, with what a server gets back that asked for more."""
         if passed is None:
             return request.arguments

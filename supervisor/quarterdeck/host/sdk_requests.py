@@ -17,7 +17,7 @@ from quarterdeck_protocol.tools import Client, ProgressNote, ToolDescriptor
 from .asks.sessions import SessionAnswerer
 from .calls import Tell
 from .content import Content
-from .raw_calls import RawRequest, Resumption
+from .raw_calls import Resumption, WireRequest
 from .reach import Reach
 
 MAX_LINES: Final = 64
@@ -65,8 +65,8 @@ def own_params(context: Context) -> dict[str, object]:
     return {name: value for name, value in (context.params or {}).items() if name not in _NOT_OWN}
 
 
-def raw_request(context: Context, *, name: str = "", arguments: object = None) -> RawRequest:
-    """A request as the raw calls have it.
+def wire_request(context: Context, *, name: str = "", arguments: object = None) -> WireRequest:
+    """The request as one that came over the wire, past the SDK.
 
     Args:
         context: of the request.
@@ -79,7 +79,7 @@ def raw_request(context: Context, *, name: str = "", arguments: object = None) -
         state = params.get("requestState")
         responses = json_bytes(params["inputResponses"]) if "inputResponses" in params else b""
         resumption = Resumption(state if isinstance(state, str) else "", responses)
-    return RawRequest(
+    return WireRequest(
         key=str(context.request_id),
         id_json=msgspec.json.encode(context.request_id),
         name=name,

@@ -16,7 +16,7 @@ from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.tools import CallEnd, PendingCall, ProgressNote, WireResult
 
 from .calls import not_granted, shut_down
-from .raw_calls import Key, RawRequest
+from .raw_calls import Key, WireRequest
 from .reach import Reach
 from .results import bad_result, error_of, fault_parts, is_for_client, splice
 
@@ -47,7 +47,7 @@ class WireCall:
 
     __slots__ = ("_call", "_close_log", "_is_over", "_on_end", "_outlet", "_request", "_server_info")
 
-    def __init__(self, request: RawRequest, outlet: Outlet, server_info: bytes, on_end: Callable[[Key], None]):
+    def __init__(self, request: WireRequest, outlet: Outlet, server_info: bytes, on_end: Callable[[Key], None]):
         self._request = request
         self._outlet = outlet
         self._server_info = server_info if request.is_modern else None
@@ -142,7 +142,7 @@ class WireCall:
         self._outlet.answer(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}")
 
 
-def answer_of(fault: ProtocolFault, request: RawRequest, server_info: bytes | None) -> tuple[Part, ...]:
+def answer_of(fault: ProtocolFault, request: WireRequest, server_info: bytes | None) -> tuple[Part, ...]:
     """The answer that a fault is: a tool's is a result, for a model to read; of all else it is an error."""
     if request.method == "tools/call" and not is_for_client(fault):
         said: tuple[Part, ...] = (b',"result":', *fault_parts(fault, server_info if request.is_modern else None))

@@ -23,7 +23,8 @@ from quarterdeck_protocol.faults import ProtocolFault
 
 from .common_record import CommonRecord
 from .judge.documents import read_native, value_of
-from .judge.offers import NOTHING, Offer, item_held, last_held, last_verdict, native_held, withdrawal, without
+from .judge.held_messages import item_held, native_held
+from .judge.offers import NOTHING, Offer, last_held, last_verdict, withdrawal, without
 from .judge.requests import Wish, refused
 from .judge.server_rows import NativeRow, ServerRow, loosens, loosens_native
 from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
@@ -18,13 +19,39 @@ from .judge.questions import judge_input_required
 from .judge.requests import Wish
 from .questions import JudgedAnswerer
 
-if TYPE_CHECKING:
-    from .gate import GatedEndpoint
-
 T = TypeVar("T", RawCall, RawRequest)
 
 _INPUT_REQUIRED: Final = "input_required"
 """What the result of a server of 2026-07-28 is called that asks its caller."""
+
+
+class CallGate(Protocol):
+    """What a call needs of the gate that it goes through."""
+
+    @property
+    def config(self) -> ServerConfig:
+        """Of the server."""
+        ...
+
+    def find(self, tool: str) -> ServerEndpointImpl | ProtocolFault | None:
+        """See `GatedCall.find`."""
+        ...
+
+    def find_for(self, wish: Wish) -> ServerEndpointImpl | ProtocolFault | None:
+        """The same for what is wished beside plain calls."""
+        ...
+
+    def start(self, call: "GatedCall") -> PendingCall:
+        """Begin a call that has its turn."""
+        ...
+
+    def ended(self, call: "GatedCall", end: CallEnd | None) -> None:
+        """A call has ended; None when it was cancelled."""
+        ...
+
+    def with_words(self, fault: ProtocolFault) -> ProtocolFault:
+        """The fault, with a remedy whose commands find the server."""
+        ...
 
 
 class GatedCall:
@@ -40,7 +67,7 @@ class GatedCall:
 
     __slots__ = ("_call", "_deliver", "_gate", "_pending", "asked_at", "began", "client", "queue", "tool")
 
-    def __init__(self, gate: "GatedEndpoint", queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
+    def __init__(self, gate: CallGate, queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
         self._gate = gate
         self._call = _judged(call, gate)
         self._deliver = deliver
@@ -120,7 +147,7 @@ class GatedRequest(GatedCall):
 
     def __init__(
         self,
-        gate: "GatedEndpoint",
+        gate: CallGate,
         queue: CallQueue,
         request: RawRequest,
         wish: Wish,
@@ -145,7 +172,7 @@ class GatedRequest(GatedCall):
         return (endpoint.subscribe if self._is_subscription else endpoint.forward)(due, self.settle)
 
 
-def _judged(request: T, gate: "GatedEndpoint") -> T:
+def _judged(request: T, gate: CallGate) -> T:
     """The same, whose answerer answers what its server may ask."""
     if request.answerer is None:
         return request

@@ -19,15 +19,8 @@ from quarterdeck_protocol.link.credit import TokenBucket
 
 from .common_record import CommonRecord
 from .judge.documents import Document, ServerLists, documents_of, value_of
-from .judge.offers import (
-    NOTHING,
-    describe_held,
-    enrolments,
-    offer_of,
-    snapshot_hashes,
-    snapshot_offer,
-    without_news,
-)
+from .judge.held_messages import describe_held
+from .judge.offers import NOTHING, enrolments, offer_of, snapshot_hashes, snapshot_offer, without_news
 from .judge.scans import ListScan, ScanCache, bodies_of, names_found, scan_list
 from .judge.server_rows import ServerRow
 from .judge.verdicts import CAPABILITIES, judge_listing

@@ -19,7 +19,8 @@ from quarterdeck_protocol.offers import Listing, Offered
 
 from .common_record import StartRegister
 from .judge.documents import OTHERS, ServerLists
-from .judge.offers import NOTHING, Offer, launch_held
+from .judge.held_messages import launch_held
+from .judge.offers import NOTHING, Offer
 from .judge.server_rows import ServerRow
 from .judge.verdicts import Verdict
 from .package import resolved_package

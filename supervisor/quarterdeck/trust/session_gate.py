@@ -25,7 +25,7 @@ from .approvals import Approvals
 from .gate import WAIT_S, GatedEndpoint, Note
 from .gated_calls import GatedCall, GatedRequest, WaitingCall
 from .judge.documents import SUBJECTS, offered_document, tool_document
-from .judge.offers import HELD_CODES
+from .judge.held_messages import HELD_CODES
 
 
 class SessionGate(GatedEndpoint):

@@ -6,11 +6,12 @@ from math import inf
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import LinkEvent, LinkTerms, Refusal, Side
+from quarterdeck_protocol.link.frame_bytes import WireLimits, decode, encode
 from quarterdeck_protocol.link.session import Link
 
 TOKEN = b"one time, one worker"
 VERSION = "0.1.0"
-LIMITS = frames.WireLimits()
+LIMITS = WireLimits()
 FAULT = FaultRecord(FaultKind.TOOL_ERROR, "refused", "reply_error")
 
 SMALL = LinkTerms(window_units=4, max_waiting=3, max_requests=8)
@@ -39,7 +40,7 @@ def make_pair(terms: LinkTerms | None = None, now: float = 0.0) -> tuple[Link, L
 
 def frames_of(messages: Sequence[Sequence[bytes]]) -> list[frames.Frame]:
     """What messages say."""
-    return [frames.decode(parts, LIMITS)[0] for parts in messages]
+    return [decode(parts, LIMITS)[0] for parts in messages]
 
 
 def hello(*, link_version: int = frames.LINK_VERSION, version: str = VERSION, token: bytes = TOKEN) -> frames.Hello:
@@ -62,7 +63,7 @@ def is_dead(link: Link, now: float = 1.0) -> bool:
         and link.wake_at == inf
         and link.take(now) == []
         and link.tick(now + 1e6) == []
-        and link.receive(frames.encode(frames.Beat()), now) == []
+        and link.receive(encode(frames.Beat()), now) == []
         and (link.side is Side.WORKER or link.request(frames.List(99, 1.0), b"", now) is Refusal.DEAD)
         and (link.side is Side.SUPERVISOR or not link.post(frames.ListChanged()))
         and link.take(now) == []

@@ -19,19 +19,8 @@ from quarterdeck_protocol.link.credit import (
     TokenBucket,
     units,
 )
-from quarterdeck_protocol.link.frames import (
-    Beat,
-    Call,
-    Cancel,
-    Condemn,
-    Frame,
-    List,
-    ListChanged,
-    Log,
-    Lost,
-    Started,
-    WireLimits,
-)
+from quarterdeck_protocol.link.frame_bytes import WireLimits
+from quarterdeck_protocol.link.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
 
 from .link_ends import FAULT, LIMITS, frames_of
 

@@ -13,6 +13,7 @@ from quarterdeck_protocol.link.events import (
     Replied,
     Side,
 )
+from quarterdeck_protocol.link.frame_bytes import WireLimits
 from quarterdeck_protocol.link.frames import (
     Answer,
     Call,
@@ -29,7 +30,6 @@ from quarterdeck_protocol.link.frames import (
     Progress,
     Request,
     Started,
-    WireLimits,
 )
 
 from .link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair

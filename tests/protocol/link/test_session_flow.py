@@ -6,7 +6,8 @@ import pytest
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Refusal, Side, Silent, Violated
-from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost, Progress, encode
+from quarterdeck_protocol.link.frame_bytes import encode
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost, Progress
 from quarterdeck_protocol.link.session import PAUSE_S
 
 from .link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair

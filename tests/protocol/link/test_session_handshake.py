@@ -3,20 +3,8 @@
 import pytest
 
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Greeted, LinkMisuseError, Side, Silent, Violated
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Beat,
-    Call,
-    Cancel,
-    Credit,
-    Frame,
-    Hello,
-    Log,
-    Lost,
-    Open,
-    Welcome,
-    encode,
-)
+from quarterdeck_protocol.link.frame_bytes import encode
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Frame, Hello, Log, Lost, Open, Welcome
 from quarterdeck_protocol.link.session import Link
 
 from .link_ends import FAULT, TOKEN, VERSION, carry, frames_of, hello, is_dead, make_link, make_pair

@@ -23,6 +23,7 @@ from quarterdeck_protocol.link.events import (
     Side,
     Violated,
 )
+from quarterdeck_protocol.link.frame_bytes import INLINE_BYTES, decode, encode
 from quarterdeck_protocol.link.session import Link
 
 from .frame_strategies import FRAMES
@@ -54,7 +55,7 @@ SMUGGLED = st.builds(
     st.just({}) | st.just({"code": None, "delivery": "unknown", "cause": None, "dossier": None}),
     st.dictionaries(st.sampled_from(["cause", "dossier", "zzz"]), MSGPACK_VALUES, max_size=2),
 )
-SMALL_BODIES = st.sampled_from([0, 0, 0, 2, frames.INLINE_BYTES]).map(bytes)
+SMALL_BODIES = st.sampled_from([0, 0, 0, 2, INLINE_BYTES]).map(bytes)
 
 MESSAGES: st.SearchStrategy[list[bytes]] = (
     st.lists(st.binary(max_size=30), max_size=4)
@@ -62,10 +63,10 @@ MESSAGES: st.SearchStrategy[list[bytes]] = (
     | st.builds(lambda value: [_framed(msgpack.packb(value))], MSGPACK_VALUES | TAGGED | SMUGGLED)
     | st.builds(lambda value, parts: [_framed(msgpack.packb(value)), *parts], TAGGED, st.lists(st.binary(), max_size=3))
     | st.builds(lambda depth: [_framed(b"\x91" * depth)], st.sampled_from([600, 5_000, 100_000]))
-    | st.builds(frames.encode, FRAMES, SMALL_BODIES)
-    | st.builds(frames.encode, FRAMES)
+    | st.builds(encode, FRAMES, SMALL_BODIES)
+    | st.builds(encode, FRAMES)
     | st.builds(
-        frames.encode,
+        encode,
         st.sampled_from(
             [
                 frames.Hello(frames.LINK_VERSION, VERSION, TOKEN, 1),
@@ -100,8 +101,8 @@ def _prepared(side: Side, state: str) -> tuple[Link, set[int]]:
             assert link.request(frames.Call(key, 1.0, "t"), b"{}", 0.0) is None
         link.cancel(3)
     elif state == "busy":
-        link.receive(frames.encode(frames.List(1, 1.0)), 0.0)
-        link.receive(frames.encode(frames.List(2, 1.0)), 0.0)
+        link.receive(encode(frames.List(1, 1.0)), 0.0)
+        link.receive(encode(frames.List(2, 1.0)), 0.0)
         for _ in range(8):
             link.post(frames.Log("info", ""))
     return link, asked - {3}
@@ -151,7 +152,7 @@ def test_whatever_a_peer_sends_the_link_says_something_legal_or_dies(
         assert sum(isinstance(event, Greeted) for event in events) <= (not was_open)
         was_open = was_open or link.is_open
         for message in sent:
-            assert type(frames.decode(message, LIMITS)[0]) in RECEIVES[side.peer]
+            assert type(decode(message, LIMITS)[0]) in RECEIVES[side.peer]
         dead = any(isinstance(event, Violated) for event in events)
         if dead:
             assert sent == []
@@ -182,11 +183,11 @@ def test_credit_cannot_be_talked_up(amounts: list[int], sizes: list[int]) -> Non
     for amount, size in zip(amounts, sizes, strict=False):
         link.request(frames.Call(link.next_id(), 1.0, "t"), b"x" * (size * UNIT_BYTES), 0.0)
         for parts in link.take(0.0):
-            frame, body = frames.decode(parts, LIMITS)
+            frame, body = decode(parts, LIMITS)
             if not isinstance(frame, FREE):
                 assert under_way < SMALL.window_units
                 under_way += units(len(body))
-        if link.receive(frames.encode(frames.Credit(amount)), 0.0):
+        if link.receive(encode(frames.Credit(amount)), 0.0):
             assert amount <= 0 or amount > under_way
             return
         under_way -= amount

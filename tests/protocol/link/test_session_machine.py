@@ -31,6 +31,7 @@ from quarterdeck_protocol.link.events import (
     Silent,
     Violated,
 )
+from quarterdeck_protocol.link.frame_bytes import decode
 from quarterdeck_protocol.link.session import Link
 
 from .link_ends import LIMITS, make_link
@@ -56,7 +57,7 @@ class _Purse:
         self.left = TERMS.window_units
 
     def see(self, parts: list[bytes]) -> None:
-        frame, body = frames.decode(parts, LIMITS)
+        frame, body = decode(parts, LIMITS)
         if not isinstance(frame, FREE):
             assert self.left > 0, "sent without credit"
             self.left -= units(len(body))
@@ -112,7 +113,7 @@ class HonestEnds(RuleBasedStateMachine):
 
     def _deliver_one(self, side: Side) -> None:
         sent_at, parts = self.queues[side].popleft()
-        frame, _ = frames.decode(parts, LIMITS)
+        frame, _ = decode(parts, LIMITS)
         if isinstance(frame, frames.Request) and self.now - sent_at > SHORT_S:
             self.excused.add(frame.request_id)
         if isinstance(frame, frames.Credit):

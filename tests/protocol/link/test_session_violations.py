@@ -7,18 +7,8 @@ import pytest
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Arrived, LinkTerms, Violated
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Beat,
-    Call,
-    Cancel,
-    Credit,
-    Failed,
-    List,
-    ListChanged,
-    Welcome,
-    encode,
-)
+from quarterdeck_protocol.link.frame_bytes import encode
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, List, ListChanged, Welcome
 
 from .link_ends import FAULT, SMALL, VERSION, carry, fill, frames_of, hello, is_dead, make_pair
 

@@ -5,7 +5,7 @@ from support.fleet.endpoints import IDLE, READY, Stage, stage
 from support.fleet.workers import PlayedWorker, lists, lists_of
 from support.waiting import turns
 
-from quarterdeck.fleet import endpoint as endpoint_module
+from quarterdeck.fleet.exchange import lists as lists_module
 from quarterdeck.fleet.exchange import lists as server_lists
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import List, ListChanged, ServerCard
@@ -164,7 +164,7 @@ async def test_a_list_that_fails_is_said_and_costs_the_others_nothing(caplog: py
 
 async def test_tools_wait_for_the_other_lists_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that never lists its prompts would have no tools."""
-    monkeypatch.setattr(endpoint_module, "OTHER_LISTS_S", 0.0)
+    monkeypatch.setattr(lists_module, "OTHER_LISTS_S", 0.0)
     async with stage(card=EVERYTHING) as played:
         held: list[List] = []
 

@@ -15,7 +15,8 @@ from support.waiting import eventually, turns, until
 from quarterdeck.fleet import router as router_module
 from quarterdeck.fleet.router import HELLO_BYTES, LEAST_BODY_BYTES, SOCKET_NAME, Router
 from quarterdeck_protocol import io as io_module
-from quarterdeck_protocol.link.frames import INLINE_BYTES, Answer, Beat, Welcome, encode
+from quarterdeck_protocol.link.frame_bytes import INLINE_BYTES, encode
+from quarterdeck_protocol.link.frames import Answer, Beat, Welcome
 from quarterdeck_protocol.link.zmtp import DEALER, GREETING, ROUTER, handshake
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ from quarterdeck.host.raw_calls import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Cancellation,
-    RawRequest,
     UnreadableError,
+    WireRequest,
     read_cancellation,
     read_introduction,
     read_message,
@@ -94,7 +94,7 @@ def test_the_way_opens_only_after_the_session_has_answered(steps, is_open):
 def test_a_plain_legacy_call_is_taken_with_its_parts():
     """What is handed on is what the client wrote."""
     line = b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"s__\\u0074","arguments":{ "a":1.0 }}}'
-    assert legacy_gate().admit(read_message(line)) == RawRequest(
+    assert legacy_gate().admit(read_message(line)) == WireRequest(
         key="x",
         id_json=b'"x"',
         name="s__t",

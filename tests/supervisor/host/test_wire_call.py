@@ -5,7 +5,7 @@ import json
 import pytest
 from support.tools.tool_boxes import LiveBox, answer, hold
 
-from quarterdeck.host.raw_calls import RawRequest
+from quarterdeck.host.raw_calls import WireRequest
 from quarterdeck.host.reach import Reach
 from quarterdeck.host.wire_call import WireCall
 from quarterdeck_protocol.faults import ProtocolFault
@@ -34,7 +34,7 @@ class FakeOutlet:
 def start(box, token=b"", *, is_modern=False):
     """A begun call, its sink, and the keys that ended."""
     sink, ended = FakeOutlet(), []
-    request = RawRequest(7, b'"7"', "s__t", b'{"a":1}', b"", token, is_modern)
+    request = WireRequest(7, b'"7"', "s__t", b'{"a":1}', b"", token, is_modern)
     call = WireCall(request, sink, INFO, ended.append)
     return call, sink, ended, call.begin(Reach(box))
 

@@ -33,7 +33,8 @@ from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.remote import requests as sdk_requests
 from quarterdeck_worker.remote import session as module
-from quarterdeck_worker.remote.requests import SdkServer, greet
+from quarterdeck_worker.remote.handshake import greet
+from quarterdeck_worker.remote.requests import SdkServer
 from quarterdeck_worker.remote.session import Session
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from quarterdeck_protocol.link.frames import RemoteServer
 
-from .requests import is_modern
+from .handshake import is_modern
 
 CONNECT_S: Final = 15.0
 """To reach a host; what the server then does with a request has the call's own deadline."""

@@ -22,7 +22,8 @@ from quarterdeck_worker.server import ServerFault, ServerRun, be_open, first_of
 
 from .connection import EndNotice, StatusRecorder, dial
 from .faults import broken, refused_or_closed, root_cause, session_gone, unreachable
-from .requests import SdkServer, card_of, greet, list_items
+from .handshake import card_of, greet
+from .requests import SdkServer, list_items
 from .session import Session
 
 

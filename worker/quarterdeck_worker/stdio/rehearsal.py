@@ -16,6 +16,7 @@ import msgspec
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver
 from quarterdeck_protocol.link import events, frames
+from quarterdeck_protocol.link.frame_bytes import WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_protocol.mcp.jsonrpc import split_line
@@ -84,7 +85,7 @@ def _end_of(
     link: Link, sock: socket.socket, types: tuple[bytes, bytes], on_event: Callable[[events.LinkEvent], None]
 ) -> tuple[Channel, LinkDriver]:
     """One end of a link whose other end is here, too; `types` are its own and the other's."""
-    messages = MessageBuffer(types[1], frames.WireLimits().part_bytes)
+    messages = MessageBuffer(types[1], WireLimits().part_bytes)
     channel = Channel(sock, messages, lambda parts: driver.receive(parts), lambda _: None)  # noqa: PLW0108 - made next
     driver = LinkDriver(link, channel, on_event)
     channel.begin(handshake(types[0]))

@@ -27,8 +27,9 @@ are `Asked`, and end with `answer`, `refuse` or `AskEnded`.  In the modern era a
 """
 
 from . import events
-from .connection import FIRST_ID, Refusal, Relay, RelayMisuseError
+from .connection import FIRST_ID, Relay
 from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, is_modern
+from .events import Refusal, RelayMisuseError
 from .paging import MEMBERS, METHODS
 
 __all__ = [

@@ -1,7 +1,6 @@
 """The client's side of one MCP connection over lines.  Pure; see the package for its shape and its caller's duties."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from math import inf
 from typing import Final
 
@@ -21,6 +20,7 @@ from . import events
 from .asks import MAX_ID_CHARS, Asks
 from .dialogues import Dialogues, Question
 from .eras import Client, envelope
+from .events import Refusal, RelayMisuseError
 from .greeting import greet
 from .lines import call_line, error_line, members_of, notification_line, request_line, result_line
 from .notes import MAX_NOTE_BYTES, read_acknowledged, read_cancelled, read_note
@@ -48,17 +48,6 @@ OPENING_REQUESTS: Final = frozenset({"initialize", "server/discover"})
 """Only clients send these."""
 
 Events = Sequence[events.Event]
-
-
-class RelayMisuseError(Exception):
-    """Our bug: a request number that is in use, an answer to nothing."""
-
-
-class Refusal(StrEnum):
-    """Why a request was not taken; not a byte of it will be sent."""
-
-    NOT_OPEN = "not_open"
-    BUSY = "busy"
 
 
 class Relay:

@@ -22,6 +22,20 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     """What all events share."""
 
 
+# What a caller is told at once
+
+
+class RelayMisuseError(Exception):
+    """Our bug: a request number that is in use, an answer to nothing."""
+
+
+class Refusal(StrEnum):
+    """Why a request was not taken; not a byte of it will be sent."""
+
+    NOT_OPEN = "not_open"
+    BUSY = "busy"
+
+
 # The greeting
 
 

@@ -22,8 +22,9 @@ from .views import describe_key
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
     from quarterdeck.ledger.store.reader import LedgerReader
+    from quarterdeck.trust.lock.draft import Draft
     from quarterdeck.trust.lock.ignores import Ignores
-    from quarterdeck.trust.lock.lockfile import DeckLock, Draft, Drift
+    from quarterdeck.trust.lock.lockfile import DeckLock, Drift
 
 STYLES: Final = {"changed": "yellow", "added": "green", "missing": "red", "absent": "red"}
 
@@ -107,7 +108,8 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
 def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old: "DeckLock | None") -> "Draft":
     from quarterdeck.trust.configured_servers import row_of
     from quarterdeck.trust.judge.overview import survey
-    from quarterdeck.trust.lock.lockfile import DeckLock, MissingDocumentError, draft_lock
+    from quarterdeck.trust.lock.draft import MissingDocumentError, draft_lock
+    from quarterdeck.trust.lock.lockfile import DeckLock
 
     # The head first: what is approved meanwhile is in the lock, and beyond the head that it names.
     empty = DeckLock(reader.head, {}, ignores)
@@ -119,7 +121,8 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
 
 
 def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
-    from quarterdeck.trust.lock.lockfile import LockChange, drift, listed_documents
+    from quarterdeck.trust.judge.documents import listed_documents
+    from quarterdeck.trust.lock.lockfile import LockChange, drift
     from quarterdeck_protocol.offers import Listing
 
     lock = locked(file, ignore)

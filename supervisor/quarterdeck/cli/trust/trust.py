@@ -10,73 +10,20 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
-from quarterdeck.cli.output import Cell, is_confirmed, print_json, print_line, print_table
+from quarterdeck.cli.output import is_confirmed, print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.source import Named
-from quarterdeck.common.words import flat, printable
+from quarterdeck.common.words import flat
 from quarterdeck_protocol.names import did_you_mean
 
 from .context import TrustContext, open_context, send
+from .scan_views import scan_history
 from .views import describe_key, print_difference, print_servers, view_difference, view_server
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.fold import ItemKey
     from quarterdeck.trust.judge.overview import Matter, ServerMatters
     from quarterdeck.trust.judge.verdicts import Decision
-
-
-HEADERS: Final = ("SERVER", "WHAT", "RULE", "PLACE", "NOW", "EXCERPT")
-
-
-def scan_history(context: TrustContext, *, json: bool) -> None:
-    """Scan every document that was ever seen, once; print what is found, and whether it is offered, held or blocked."""
-    from quarterdeck.trust.judge.overview import State
-    from quarterdeck.trust.judge.scans import scan_recorded
-
-    found = scan_recorded(context.sightings(), context.book, context.read)
-    if json:
-        print_json(
-            {
-                "findings": [
-                    {
-                        "scope": each.scope,
-                        "server": each.server,
-                        "subject": each.key.subject.value,
-                        "name": each.key.name,
-                        "hash": each.hash,
-                        "at": each.at,
-                        "rule": each.finding.rule,
-                        "place": each.finding.place,
-                        "excerpt": each.finding.excerpt,
-                        "is_offered": each.is_offered,
-                    }
-                    for each in found
-                ]
-            }
-        )
-        return
-    states = {
-        (server.scope, server.server, matter.key): "blocked" if matter.state is State.BLOCKED else "held"
-        for server in context.servers
-        for matter in (*server.waiting, *server.of(State.BLOCKED))
-    }
-    rows = [
-        [
-            Cell(printable(each.server)),
-            Cell(printable(each.key.name) or each.key.subject.value, "cyan"),
-            Cell(each.finding.rule, "red"),
-            Cell(printable(each.finding.place) or "the whole"),
-            Cell(states.get((each.scope, each.server, each.key), "offered"))
-            if each.is_offered
-            else Cell(f"seen {each.at}", "dim"),
-            Cell(printable(each.finding.excerpt)),
-        ]
-        for each in found
-    ]
-    if rows:
-        print_table(HEADERS, rows)
-    else:
-        print_line("no findings in any recorded definition", stderr=True)
 
 
 group: Final = Group("Decide what servers may offer: what is held, what changed, approve, block.")

@@ -4,7 +4,8 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -22,6 +23,9 @@ from quarterdeck_protocol.offers import Listing, Offered
 REFRESH_S: Final = 1.0
 """Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
 
+OTHER_LISTS_S: Final = 5.0
+"""How long a server's tools wait for its other lists, which come later then."""
+
 DECODE_IN_THREAD_BYTES: Final = 256 * 1024
 """Larger lists are decoded beside the loop."""
 
@@ -29,6 +33,9 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+StartTask = Callable[[str, Coroutine[None, None, None]], asyncio.Task[None]]
+"""Starts a task of this name, which whoever gave this ends."""
 
 Read = tuple[tuple[T, ...], tuple[str, ...]]
 """Items, and warnings of those that were left out."""
@@ -159,6 +166,8 @@ class ServerLists:
         self._others: dict[Listing, ServerList[Offered]] = {}
         self._earlier: dict[Listing, ServerList[Offered]] = {}
         self._has_tools = True
+        self._taking_others: asyncio.Task[None] | None = None
+        self._has_waited = False
 
     def promise(self, capabilities: bytes) -> None:
         """The server was greeted, and says that it can do this."""
@@ -185,9 +194,9 @@ class ServerLists:
         return self._tools.items
 
     @property
-    def has_tools_come(self) -> bool:
-        """Whether any list of tools has come."""
-        return self._tools.has_come
+    def has_settled(self) -> bool:
+        """Whether any list of tools has come, and the others have, or were waited for long enough."""
+        return self._tools.has_come and self._has_waited
 
     def offers(self, listing: Listing) -> tuple[Offered, ...]:
         """Any other list likewise."""
@@ -202,7 +211,21 @@ class ServerLists:
         found = self._others.get(listing)
         return found is None or found.has_come
 
-    async def fetch_tools(self, handle: WorkerHandle) -> None:
+    async def take(self, handle: WorkerHandle, start: StartTask) -> None:
+        """Have all lists, each asked for once: the others by a task of `start`, waited for `OTHER_LISTS_S` at most.
+
+        Raises:
+            ProtocolFault: `protocol` or `timeout`, of the tools.
+        """
+        if self._taking_others is None:
+            self._taking_others = start("lists", self._fetch_others(handle))
+        if not self._tools.has_come:
+            await self._fetch_tools(handle)
+        if not self._has_waited:
+            await asyncio.wait((self._taking_others,), timeout=OTHER_LISTS_S)
+            self._has_waited = True
+
+    async def _fetch_tools(self, handle: WorkerHandle) -> None:
         """List the tools; none of a server that has none, and refuses.
 
         Raises:
@@ -215,7 +238,7 @@ class ServerLists:
                 raise
             self._tools.come(())
 
-    async def fetch_others(self, handle: WorkerHandle) -> None:
+    async def _fetch_others(self, handle: WorkerHandle) -> None:
         """Take the other lists; one that fails is a warning, and stays as it was.
 
         Whoever watches is told at the end: it may wait for lists that are empty.
@@ -225,18 +248,26 @@ class ServerLists:
         if self._others and self._is_wanted():
             self._changed()
 
-    async def refetch(self, listing: Listing, handle: WorkerHandle) -> None:
-        """Take this list anew, as far as the server has it; see `fetch_tools`, `fetch_others`."""
-        if listing is Listing.TOOLS:
-            await self.fetch_tools(handle)
-        elif (found := self._others.get(listing)) is not None:
-            await self._fetch(listing, found, handle)
+    def on_changed(self, kind: str, handle: WorkerHandle, start: StartTask) -> None:
+        """Take lists anew, soon, as the server says that they are others; nothing of one that it said it has not."""
+        for listing in (Listing.RESOURCES, Listing.TEMPLATES) if kind == "resources" else (Listing(kind),):
+            each = self._tools if listing is Listing.TOOLS else self._others.get(listing)
+            if each is not None:
+                each.refresh_soon(partial(self._start_refresh, listing, handle, start))
 
-    def refresh_soon(self, listing: Listing, refresh: Callable[[], None]) -> None:
-        """See `ServerList.refresh_soon`; nothing where the server said that it has no such list."""
-        each = self._tools if listing is Listing.TOOLS else self._others.get(listing)
-        if each is not None:
-            each.refresh_soon(refresh)
+    def _start_refresh(self, listing: Listing, handle: WorkerHandle, start: StartTask) -> None:
+        start(f"refresh {listing}", self._refresh(listing, handle))
+
+    async def _refresh(self, listing: Listing, handle: WorkerHandle) -> None:
+        if listing is not Listing.TOOLS:
+            await self._fetch(listing, self._others[listing], handle)
+            return
+        try:
+            await self._fetch_tools(handle)
+        except ProtocolFault as fault:
+            # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
+            if self._is_wanted():
+                _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
 
     def stop(self) -> None:
         """Refresh no more."""

@@ -8,11 +8,10 @@ envelope, under the same version header, from the same client.  Everything else 
 ids in use, headers that mirror arguments, large bodies, and whatever comes while serving ends.
 """
 
-import asyncio
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -21,20 +20,18 @@ from starlette.types import ASGIApp, Receive, Send
 
 from quarterdeck.host.asks.abilities import NOTHING
 from quarterdeck.host.asks.parked import Parking
-from quarterdeck.host.asks.requests import Asking, ClientRequests
+from quarterdeck.host.asks.requests import Asking
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
 from quarterdeck.host.offer_news import LogStreams
-from quarterdeck.host.raw_call_gate import RawCallGate
 from quarterdeck.host.raw_calls import (
     OWNED,
     ClientMessage,
     Envelope,
-    Key,
-    RawRequest,
     UnreadableError,
+    WireRequest,
     envelope_of,
     read_call,
     read_cancellation,
@@ -42,15 +39,14 @@ from quarterdeck.host.raw_calls import (
     read_message,
 )
 from quarterdeck.host.reach import Reach
-from quarterdeck.host.results import refused_result
-from quarterdeck.host.wire_call import Part, WireCall, answer_of
 from quarterdeck_protocol.mcp.jsonrpc import correlation_key
 from quarterdeck_protocol.offers import OfferSource
-from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolSource
+from quarterdeck_protocol.tools import Client, ToolSource
 
 from .admission import Admitted, Header
 from .connection import COMING, MAX_HELD_BYTES, NOBODY, Exchange, RawAnswer, Scope
 from .guests import Guests
+from .http_call import Holder, HttpCall, LegacySession
 from .request_head import Head, read_head, who_of
 
 HEAD: Final = "quarterdeck.head"
@@ -77,106 +73,6 @@ _VERSIONS: Final = frozenset(one.encode() for one in HANDSHAKE_PROTOCOL_VERSIONS
 _MODERN_VERSIONS: Final = frozenset(one.encode() for one in MODERN_PROTOCOL_VERSIONS)
 _OWNED: Final = frozenset(method.encode() for method in OWNED)
 _LIST: Final = b"tools/list"
-
-
-class Holder(Protocol):
-    """Keeps a session from ending for idleness while calls of it are under way."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether its client ended it; what is left of it here goes later."""
-        ...
-
-    def hold(self) -> None:
-        """One call more."""
-        ...
-
-    def release(self) -> None:
-        """One call less."""
-        ...
-
-
-class _Session:
-    """A legacy session whose client was greeted."""
-
-    def __init__(self, who: str, version: str, holder: Holder, capabilities: bytes) -> None:
-        self.who = who
-        self.version = version
-        self.holder = holder
-        self.asking = ClientRequests(asyncio.get_running_loop().call_soon, capabilities)
-        self.gate: RawCallGate[_HttpCall] = RawCallGate()
-        self.gate.open()
-
-
-class _HttpCall:
-    """A raw call, and the exchange that it answers."""
-
-    def __init__(self, way: "HttpShortWay", request: RawRequest, exchange: Exchange, session: _Session | None) -> None:
-        self.exchange = exchange
-        self.client = ANONYMOUS
-        self._way = way
-        self._request = request
-        self._session = session
-        self._call = WireCall(request, self, way.server_info, self._on_end)
-        self.answer_bytes = 0
-        """What is held of its answer."""
-
-    @property
-    def request_bytes(self) -> int:
-        """What is held of it while it is under way."""
-        return len(self._request.arguments)
-
-    @property
-    def is_congested(self) -> bool:
-        """See `Outlet`."""
-        return self.exchange.is_congested
-
-    def tell(self, message: bytes) -> None:
-        """See `Outlet`."""
-        self.exchange.tell(message)
-
-    def answer(self, *parts: Part) -> None:
-        """See `Outlet`; a result that is too much for its client is replaced by a fault that says so."""
-        size = sum(map(len, parts))
-        if size > UNCOUNTED_BYTES or self.client.allowance is not None:
-            fault = refused_result(self.client, size, self._way.hold)
-            if fault is None:
-                self.answer_bytes = size
-            else:
-                parts = answer_of(fault, self._request, self._way.server_info)
-        self.exchange.answer(*parts)
-
-    def begin(self, client: Client) -> bool:
-        """Start it; False when the application has to run it."""
-        self.client = client
-        if not self._call.begin(self._way.reach_of(client, self._session, self.exchange)):
-            return False
-        if self._session is not None:
-            self._session.gate.began(self._request, self)
-            self._session.holder.hold()
-        self._way.calls[self] = None
-        return True
-
-    def gone(self) -> None:
-        """The client closed its connection."""
-        self._call.cancel("the client closed its connection")
-
-    def cancel(self, code: int, message: str, reason: str) -> None:
-        """Give up, and say so to who waits for the answer."""
-        self._call.cancel(reason)
-        self.exchange.refuse(self._request.id_json, code, message)
-
-    def end(self) -> None:
-        """Give up because serving ends, and say so."""
-        self._call.end()
-
-    def _on_end(self, key: Key) -> None:
-        if self._way.calls.pop(self, self) is self:
-            return  # it never began
-        if self._session is not None:
-            self._session.gate.ended(key)
-            self._session.holder.release()
-        self._way.ended(self)
 
 
 class HttpShortWay:
@@ -223,7 +119,7 @@ class HttpShortWay:
         """
         self.box: Final = box
         self.server_info: Final = server_info
-        self.calls: Final[dict[_HttpCall, None]] = {}
+        self.calls: Final[dict[HttpCall, None]] = {}
         self.guests: Final = Guests()
         self.on_end: Final = on_end
         self._drain = drain
@@ -235,11 +131,11 @@ class HttpShortWay:
         self._parking = parking
         self._logs = logs
         self._max_body_bytes = max_body_bytes
-        self._sessions: dict[bytes, _Session] = {}
+        self._sessions: dict[bytes, LegacySession] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
         drain.ending.on_cancel(self._end_all)
 
-    def reach_of(self, client: Client, session: _Session | None, exchange: Exchange) -> Reach:
+    def reach_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Reach:
         """What a client's requests reach; a session's client is asked on the stream of its request."""
         if session is None:
             return Reach(self.box, self._offers, client, None, self._parking, self._logs)
@@ -260,7 +156,7 @@ class HttpShortWay:
         """
         key = session_id.encode()
         if key not in self._sessions:
-            session = self._sessions[key] = _Session(who_of(client), version, holder, capabilities)
+            session = self._sessions[key] = LegacySession(who_of(client), version, holder, capabilities)
             stack.callback(self._closed, key, session)
 
     def may_take(self, scope: Scope, verdict: Admitted) -> bool:
@@ -307,7 +203,7 @@ class HttpShortWay:
         head.headers = (*head.headers, (b"mcp-session-id", head.session))
         return head
 
-    def _session_of(self, head: Head) -> _Session | None:
+    def _session_of(self, head: Head) -> LegacySession | None:
         session = self._sessions.get(head.session)
         return None if session is None or session.holder.has_ended else session
 
@@ -354,14 +250,14 @@ class HttpShortWay:
         return None
 
     def _begin(
-        self, request: RawRequest, head: Head, exchange: Exchange, session: _Session | None
-    ) -> "_HttpCall | None":
+        self, request: WireRequest, head: Head, exchange: Exchange, session: LegacySession | None
+    ) -> "HttpCall | None":
         if self._drain.closing.cancelled:
             return None
         key = head.client.key
         if self._in_flight.begin(key):
             return None
-        call = _HttpCall(self, request, exchange, session)
+        call = HttpCall(self, request, exchange, session)
         if not self._held.begin(key, call.request_bytes):
             if call.begin(head.client):
                 return call
@@ -369,7 +265,7 @@ class HttpShortWay:
         self._in_flight.end(key)
         return None
 
-    def ended(self, call: "_HttpCall") -> None:
+    def ended(self, call: HttpCall) -> None:
         """A call that had begun is over; while its answer waits for its client to read it counts all the same."""
         key = call.client.key
         self._held.end(key, call.request_bytes)
@@ -402,7 +298,7 @@ class HttpShortWay:
         if len(accepted) > MAX_ENVELOPES:
             del accepted[next(iter(accepted))]
 
-    def _closed(self, key: bytes, session: _Session) -> None:
+    def _closed(self, key: bytes, session: LegacySession) -> None:
         self._sessions.pop(key, None)
         session.asking.close()
         for call in session.gate.calls:
@@ -428,7 +324,7 @@ class _Named(msgspec.Struct, gc=False):
     uri: str = ""
 
 
-def _named(request: RawRequest) -> bytes:
+def _named(request: WireRequest) -> bytes:
     """What the header `Mcp-Name` has to say of a request (specification of 2026-07-28, basic/transports)."""
     name = request.name
     if request.method in ("prompts/get", "resources/read"):

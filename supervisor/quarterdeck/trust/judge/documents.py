@@ -4,8 +4,9 @@ A document is kept as it came, but for what a resource says of its contents, and
 hash is that of the JSON value in it, whatever the order of its keys.  Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -170,3 +171,26 @@ def documents_of(lists: ServerLists) -> tuple[Document, ...]:
     said = (capabilities_document(lists.capabilities),) if lists.is_whole else ()
     offered = (offered_document(each) for offers in lists.offers.values() for each in offers)
     return (instructions_document(lists.instructions), *said, *map(tool_document, lists.tools), *offered)
+
+
+def listed_documents(
+    instructions: str,
+    definitions: Iterable[bytes],
+    others: Mapping[Listing, Iterable[bytes]] = MappingProxyType({}),
+    capabilities: bytes | None = None,
+) -> tuple[Document, ...]:
+    """What a server lists, as documents; a definition without a name, or a URI, is left out.
+
+    `definitions` are of its tools, `others` of the rest; None for capabilities that it did not say.
+    """
+    items = [] if capabilities is None else [capabilities_document(capabilities)]
+    for listing, bodies in {Listing.TOOLS: definitions, **others}.items():
+        for body in bodies:
+            value = value_of(body)
+            if isinstance(value, dict) and isinstance(key := value.get(_KEYS.get(listing, "name")), str):
+                items.append(offered_document(Offered("", listing, key, body, key)))
+    return (instructions_document(instructions), *items)
+
+
+_KEYS: Final = {Listing.RESOURCES: "uri", Listing.TEMPLATES: "uriTemplate"}
+"""What the items of a list are known by; the others by their names."""

@@ -15,7 +15,8 @@ from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing, RawRequest
 
-from .offers import MAX_NAME_CHARS, Offer, capability_held, item_held
+from .held_messages import MAX_NAME_CHARS, capability_held, item_held
+from .offers import Offer
 from .server_rows import ServerRow
 from .verdicts import INSTRUCTIONS, Verdict
 

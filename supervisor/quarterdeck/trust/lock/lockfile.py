@@ -20,7 +20,7 @@ are not offered by that lock, and are no drift.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Self
@@ -31,14 +31,8 @@ from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import (
     Document,
-    capabilities_document,
-    instructions_document,
-    offered_document,
-    value_of,
 )
-from quarterdeck.trust.judge.overview import Matter, Read, ServerMatters, State
 from quarterdeck_protocol.names import did_you_mean, is_server_id, nearest_key
-from quarterdeck_protocol.offers import Listing, Offered
 
 from .ignores import IGNORED, Ignores
 
@@ -160,7 +154,7 @@ def lock_of(
     servers: dict[str, LockedServer] = {}
     for server in sorted(documents):
         own = ignores.of(server)
-        found = ((each.key, own.form_of(server, each)) for each in documents[server] if _is_locked(each.key))
+        found = ((each.key, own.form_of(server, each)) for each in documents[server] if is_locked(each.key))
         forms = {key: form for key, form in found if not _is_left_out(key, form)}
         servers[server] = LockedServer(MappingProxyType(forms), packages.get(server, "")[:MAX_PACKAGE_CHARS])
     return DeckLock(head, MappingProxyType(servers), ignores)
@@ -312,99 +306,6 @@ def _hash(value: object, place: str) -> str:
     raise LockError(f"{place}: {HASH_DIGITS} hex digits belong here")
 
 
-class MissingDocumentError(LookupError):
-    """The ledger approves a form that it does not hold."""
-
-    def __init__(self, server: str, hash_: str) -> None:
-        super().__init__(f"the ledger lacks the document {hash_[:12]}, an approved form of {server}")
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A lock that can be written.
-
-    Attributes:
-        partial: servers of which something is held or blocked; what of it was approved before is in the lock.
-        kept: configured servers that were never ready here: as in the old lock.
-        unknown: the same, and the old lock does not name them either.
-    """
-
-    lock: DeckLock
-    partial: tuple[str, ...]
-    kept: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-def draft_lock(
-    servers: Iterable[ServerMatters], configured: Iterable[str], read: Read, empty: DeckLock, old: DeckLock | None
-) -> Draft:
-    """The lock of what is approved.
-
-    Args:
-        servers: the configured ones that the ledger knows.
-        configured: the ids of all.
-        read: finds documents.
-        empty: the new lock, with its head and ignores, and nothing in it.
-        old: what there was.
-
-    Raises:
-        MissingDocumentError: a document is not to be found.
-    """
-    listed = [server for server in servers if any(matter.seen and _is_locked(matter.key) for matter in server.matters)]
-    lock = lock_of(
-        {server.server: _approved(server, read) for server in listed},
-        empty.ignores,
-        empty.head,
-        {server.server: server.package for server in listed},
-    )
-    unlisted = sorted({*configured} - lock.servers.keys())
-    kept = {server: old.servers[server] for server in unlisted if old is not None and server in old.servers}
-    return Draft(
-        replace(lock, servers=MappingProxyType({**lock.servers, **kept})),
-        tuple(server.server for server in listed if any(map(_is_partial, server.matters))),
-        tuple(kept),
-        tuple(server for server in unlisted if server not in kept),
-    )
-
-
-def listed_documents(
-    instructions: str,
-    definitions: Iterable[bytes],
-    others: Mapping[Listing, Iterable[bytes]] = MappingProxyType({}),
-    capabilities: bytes | None = None,
-) -> tuple[Document, ...]:
-    """What a server lists, as documents; a definition without a name, or a URI, is left out.
-
-    `definitions` are of its tools, `others` of the rest; None for capabilities that it did not say.
-    """
-    items = [] if capabilities is None else [capabilities_document(capabilities)]
-    for listing, bodies in {Listing.TOOLS: definitions, **others}.items():
-        for body in bodies:
-            value = value_of(body)
-            if isinstance(value, dict) and isinstance(key := value.get(_KEYS.get(listing, "name")), str):
-                items.append(offered_document(Offered("", listing, key, body, key)))
-    return (instructions_document(instructions), *items)
-
-
-_KEYS: Final = {Listing.RESOURCES: "uri", Listing.TEMPLATES: "uriTemplate"}
-"""What the items of a list are known by; the others by their names."""
-
-
-def _approved(server: ServerMatters, read: Read) -> list[Document]:
-    documents = []
-    for matter in server.of(State.APPROVED, State.CHANGED):
-        if _is_locked(matter.key):
-            body = read(matter.approved)
-            if body is None:
-                raise MissingDocumentError(server.server, matter.approved)
-            documents.append(Document(matter.key, matter.approved, body))
-    return documents
-
-
-def _is_partial(matter: Matter) -> bool:
-    return _is_locked(matter.key) and matter.state in {State.NEW, State.CHANGED, State.BLOCKED}
-
-
-def _is_locked(key: ItemKey) -> bool:
+def is_locked(key: ItemKey) -> bool:
     """A launch is not: paths differ between machines."""
     return key.subject is not Subject.LAUNCH

@@ -21,7 +21,8 @@ from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, events
-from quarterdeck_worker.remote.requests import greet, list_items
+from quarterdeck_worker.remote.handshake import greet
+from quarterdeck_worker.remote.requests import list_items
 
 from .relays import ANSWERS, Talk
 

@@ -19,7 +19,7 @@ from support.servers.whole_server import ANSWERS, QUESTIONS, served, served_line
 from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.mcp.relay import MEMBERS, Client, Relay, events
-from quarterdeck_worker.remote.requests import greet
+from quarterdeck_worker.remote.handshake import greet
 
 pytestmark = [
     pytest.mark.anyio,

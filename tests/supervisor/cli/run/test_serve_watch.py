@@ -24,9 +24,9 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.running_product import Product
-from quarterdeck.trust.judge.documents import Document, ServerLists, documents_of
+from quarterdeck.trust.judge.documents import Document, ServerLists, documents_of, listed_documents
 from quarterdeck.trust.lock.ignores import Ignores
-from quarterdeck.trust.lock.lockfile import DeckLock, listed_documents, lock_of
+from quarterdeck.trust.lock.lockfile import DeckLock, lock_of
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import REMEDIES, FaultKind, ProtocolFault
 

@@ -6,9 +6,9 @@ import anyio
 import pytest
 from support.tools.tool_boxes import LiveBox, answer
 
-from quarterdeck.host import content, mcp_server
+from quarterdeck.host import client_sessions, content
+from quarterdeck.host.client_sessions import Sessions
 from quarterdeck.host.content import KnownTools
-from quarterdeck.host.mcp_server import Sessions
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def telling(live, box):
 def quick(monkeypatch):
     """Deadlines of a test."""
     monkeypatch.setattr(content, "DEBOUNCE_S", 0.01)
-    monkeypatch.setattr(mcp_server, "TELL_S", 0.01)
+    monkeypatch.setattr(client_sessions, "TELL_S", 0.01)
 
 
 async def test_one_client_that_hangs_keeps_no_other_waiting(quick):

@@ -7,24 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import (
+from quarterdeck_protocol.link.frame_bytes import (
     INLINE_BYTES,
     MAX_BODY_BYTES,
     MAX_HEADER_BYTES,
-    Answer,
-    Beat,
-    Call,
-    Cancel,
-    Credit,
-    Failed,
-    Frame,
-    Log,
-    Lost,
     WireError,
     WireLimits,
     decode,
     encode,
 )
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, Frame, Log, Lost
 
 from .frame_strategies import FRAMES
 

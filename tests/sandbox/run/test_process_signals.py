@@ -11,8 +11,8 @@ from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually, eventually_async
 
 from quarterdeck_sandbox.policy.limits import Process, ProcessTree, members
-from quarterdeck_sandbox.run import processes as processes_module
-from quarterdeck_sandbox.run.processes import ask_to_end, descendants, signal_tree
+from quarterdeck_sandbox.run import process_signals as module
+from quarterdeck_sandbox.run.process_signals import ask_to_end, descendants, signal_tree
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +93,7 @@ def test_descendants_are_all_below_but_the_children_to_be_spared(
 ) -> None:
     """What a dead worker left behind would live on, or another worker be killed with it."""
     if not is_told:
-        monkeypatch.setattr(processes_module, "_told_children", lambda _: None)
+        monkeypatch.setattr(module, "_told_children", lambda _: None)
     with subprocess.Popen(["sh", "-c", "sleep 4301.75 & wait"]) as child:
         try:
             assert eventually(lambda: len(running_with("4301.75")) == 2)
@@ -108,14 +108,14 @@ def test_descendants_are_all_below_but_the_children_to_be_spared(
 @LINUX_ONLY
 def test_a_chain_that_forks_as_fast_as_it_is_followed_is_followed_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The zygote would follow it for ever, and fork and report no more."""
-    monkeypatch.setattr(processes_module, "_told_children", lambda pid: [pid + 1])
-    assert len(descendants()) == processes_module._MOST_BELOW
+    monkeypatch.setattr(module, "_told_children", lambda pid: [pid + 1])
+    assert len(descendants()) == module._MOST_BELOW
 
 
 @LINUX_ONLY
 def test_a_list_of_children_that_is_cut_off_names_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first digits of a pid are the pid of somebody else."""
     with subprocess.Popen(["sleep", "4301.25"]) as child:
-        monkeypatch.setattr(processes_module, "_CHILDREN_BYTES", 1)
-        assert processes_module._told_children(os.getpid()) == []
+        monkeypatch.setattr(module, "_CHILDREN_BYTES", 1)
+        assert module._told_children(os.getpid()) == []
         child.kill()

@@ -10,8 +10,8 @@ from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.link.frames import ServerCard
-from quarterdeck_worker.remote import requests as sdk_requests
-from quarterdeck_worker.remote.requests import MAX_INSTRUCTIONS_CHARS, greet
+from quarterdeck_worker.remote import handshake
+from quarterdeck_worker.remote.handshake import MAX_INSTRUCTIONS_CHARS, greet
 
 pytestmark = pytest.mark.anyio
 
@@ -73,14 +73,14 @@ async def test_a_known_server_is_not_probed(era: str, methods: list[str]) -> Non
 
 async def test_a_server_that_never_answers_the_probe_is_greeted_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Old servers that ignore what they do not know would never connect."""
-    monkeypatch.setattr(sdk_requests, "PROBE_S", 0.0)
+    monkeypatch.setattr(handshake, "PROBE_S", 0.0)
     async with scripted_session({"server/discover": None, "initialize": INITIALIZED}) as (session, _):
         assert plain(await greet(session, "")) == LEGACY_CARD
 
 
 async def test_a_modern_server_that_was_too_slow_for_the_probe_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A modern server on a busy machine would be called broken."""
-    monkeypatch.setattr(sdk_requests, "PROBE_S", 0.0)
+    monkeypatch.setattr(handshake, "PROBE_S", 0.0)
     async with scripted_session({"initialize": unsupported(MODERN)}) as (session, server):
         server.answers["server/discover"] = lambda _: DISCOVERED if "initialize" in server.methods else None
         assert plain(await greet(session, "")) == MODERN_CARD

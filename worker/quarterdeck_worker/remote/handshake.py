@@ -1,0 +1,132 @@
+"""Greet a server through the SDK's session: agree on an era, and say who is there.
+
+It is greeted in one of two ways, and its caller remembers which, so that the next start need not ask: one of the 2026
+revision answers `server/discover`; every other answer, and silence, means the older handshake.
+"""
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from quarterdeck_protocol.link.frames import ServerCard
+from quarterdeck_protocol.mcp.relay.greeting import (
+    LISTS,
+    MAX_GREETING_BYTES,
+    MAX_INFO_BYTES,
+    MAX_INSTRUCTIONS_CHARS,
+    MAX_NAME_CHARS,
+    PROBE_S,
+)
+
+from .session import as_json
+
+
+async def greet(session: ClientSession, era: str, forced: str | None = None) -> ServerCard:
+    """Agree on an era and say who is there.
+
+    Args:
+        session: entered, not yet greeted.
+        era: the revision that this server spoke last time, empty when unknown.
+        forced: the one revision that may be spoken; None for any.
+
+    Raises:
+        MCPError: it refused both ways, or the one that may be.
+        RuntimeError: it speaks a revision that nobody knows, or another one than it must.
+    """
+    if forced is not None:
+        await _insist(session, forced)
+    elif era in HANDSHAKE_PROTOCOL_VERSIONS:
+        await _shake_hands(session)
+    else:
+        await _probe(session)
+    return card_of(session)
+
+
+async def _probe(session: ClientSession) -> None:
+    with anyio.move_on_after(PROBE_S):
+        try:
+            await session.discover()
+            return
+        except MCPError as error:
+            if _is_modern_only(error):
+                raise
+        except (ValidationError, RuntimeError):
+            pass  # it answers the question, but shares no modern revision: an older one it may share
+    await _shake_hands(session)
+
+
+async def _insist(session: ClientSession, revision: str) -> None:
+    """Agree on this revision or on none."""
+    try:
+        if revision in HANDSHAKE_PROTOCOL_VERSIONS:
+            await _initialize_as(session, revision)
+        else:
+            await session.discover()
+    except MCPError as error:
+        if error.error.code not in (types.UNSUPPORTED_PROTOCOL_VERSION, types.METHOD_NOT_FOUND):
+            raise
+        raise RuntimeError(f"it does not speak {revision}, which the key protocol of its row forces") from error
+    if session.protocol_version != revision:
+        spoken = session.protocol_version
+        raise RuntimeError(f"it speaks {spoken}, and not {revision}, which the key protocol of its row forces")
+
+
+async def _initialize_as(session: ClientSession, revision: str) -> None:
+    """As the SDK's own `initialize`, which asks for the newest revision."""
+    params = types.InitializeRequestParams(
+        protocol_version=revision,
+        capabilities=session._build_capabilities(revision),  # noqa: SLF001 - it has no other way to say them (mcp 2.3)
+        client_info=session._client_info,  # noqa: SLF001
+    )
+    session.adopt(await session.send_request(types.InitializeRequest(params=params), types.InitializeResult))
+    await session.send_notification(types.InitializedNotification())
+
+
+async def _shake_hands(session: ClientSession) -> None:
+    try:
+        await session.initialize()
+    except MCPError as error:
+        # Only a modern server says this: it was asleep when it was asked first.
+        if error.error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()
+
+
+def _is_modern_only(error: MCPError) -> bool:
+    if error.error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+        return False
+    try:
+        supported = types.UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported
+    except ValidationError:
+        return False
+    return not any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in supported)
+
+
+def card_of(session: ClientSession) -> ServerCard:
+    """What the server of a greeted session said of itself."""
+    info, capabilities = session.server_info, session.server_capabilities
+    lists = {name: getattr(capabilities, name, None) for name in LISTS}
+    whole = b"{}" if capabilities is None else _dumped(capabilities)
+    who = b"{}" if info is None else _dumped(info)
+    return ServerCard(
+        era=session.protocol_version or "",
+        name=info.name[:MAX_NAME_CHARS] if info else "",
+        version=info.version[:MAX_NAME_CHARS] if info else "",
+        instructions=(session.instructions or "")[:MAX_INSTRUCTIONS_CHARS],
+        announces=tuple(sorted(name for name, each in lists.items() if each is not None and each.list_changed)),
+        title=((info.title if info else None) or "")[:MAX_NAME_CHARS],
+        capabilities=whole if len(whole) <= MAX_GREETING_BYTES else b"{}",
+        info=who if len(who) <= MAX_INFO_BYTES else b"{}",
+    )
+
+
+def _dumped(said: types.ServerCapabilities | types.Implementation) -> bytes:
+    return as_json(said.model_dump(by_alias=True, mode="json", exclude_none=True))
+
+
+def is_modern(era: str) -> bool:
+    """Whether requests of this era carry an envelope."""
+    return era in MODERN_PROTOCOL_VERSIONS

@@ -88,7 +88,8 @@ LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "ale
 
 
 class LogLine(Struct, frozen=True):
-    """What a server says for people: `data` is any JSON, bounded; `clients` the keys of those it may be meant for.
+    """What a server says for people: `data` is any JSON, bounded; `clients` the addresses of those it may be
+    meant for.
 
     They are those that have something under way at that server; none under way: everybody.
     """
@@ -110,7 +111,7 @@ class ServerNote(Struct, frozen=True):
 
 
 class ResourceUpdated(Struct, frozen=True):
-    """A resource is different now; `clients` are the keys of those that subscribed it."""
+    """A resource is different now; `clients` are the addresses of those that subscribed it."""
 
     server: str
     uri: str

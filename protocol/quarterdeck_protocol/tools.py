@@ -85,11 +85,19 @@ class Client(Struct, frozen=True):
         key: tells clients apart.  What stands before the first slash is who was let in (a token, a door); what stands
             behind it, where there is something, is one of its sessions.
         allowance: what it may use; None for everything.
+        part: which part of it asks, where parts are told apart that share its bounds: a stream on which it hears of
+            changes, or a program by its own word about itself; empty for the whole.
     """
 
     name: str = ""
     key: str = ""
     allowance: Allowance | None = None
+    part: str = ""
+
+    @property
+    def address(self) -> str:
+        """Where news for it go: its key, and its part."""
+        return f"{self.key} {self.part}" if self.part else self.key
 
     def allows(self, tool: str) -> bool:
         """See `Allowance`."""

@@ -87,7 +87,7 @@ class Product:
         self.fleet: Final = fleet
         self.approvals: Final = approvals
         self.sessions: Final = sessions or SessionServers(ServerFleetImpl)
-        self.gate: Final = GatedFleet(fleet, approvals, note, self._make_gate)
+        self.gate: Final = GatedFleet(fleet, approvals, note, self._make_gate, self.sessions.watch_news)
         self.box: Final = LiveBox(self.gate)
         self.decks: Final = self._make_decks()
         self.announce_url: Final = announce

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
+import msgspec
+
 from quarterdeck.common.shielding import carried_through
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.offers import News, ResourceUpdated
 from quarterdeck_protocol.tools import Client
 
 from .call_queue import CallQueue
@@ -49,12 +52,14 @@ class SessionServer:
         checked: of each thing that was compared with the approved one, both lists that it stood in.
     """
 
-    def __init__(self, config: ServerConfig, client: Client, fleet: ServerFleetImpl) -> None:
+    def __init__(self, config: ServerConfig, client: Client, fleet: ServerFleetImpl, tell_news: TakeNews) -> None:
         self.config: Final = config
         self.client: Final = client
         self.checked: Final[dict[Hashable, tuple[object, object]]] = {}
         self.used_at = monotonic()
         self._fleet = fleet
+        self._tell_news = tell_news
+        self._unhear = fleet.watch_news(self._hear)
         self._beginning = asyncio.create_task(fleet.begin_start(BridgeConfig(servers=(config,))))
 
     @property
@@ -81,14 +86,20 @@ class SessionServer:
         """Call `callback` after each change; returns what unregisters it."""
         return self._fleet.watch_each(lambda _: callback())
 
-    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
-        """See `SupervisedFleet`."""
-        return self._fleet.watch_news(callback)
+    def mute(self) -> None:
+        """Pass on nothing more that it says: its session is over."""
+        self._unhear()
 
     async def end(self) -> None:
         """Stop it."""
         await asyncio.gather(self._beginning, return_exceptions=True)
         await self._fleet.tear_down()
+
+    def _hear(self, news: News) -> None:
+        """Pass on what it says; what would be for everybody is for its client alone."""
+        if not isinstance(news, ResourceUpdated) and not news.clients:
+            news = msgspec.structs.replace(news, clients=frozenset({self.client.key}))
+        self._tell_news(news)
 
 
 class SessionServers:
@@ -133,12 +144,21 @@ class SessionServers:
         if server is None:
             if (refused := self._refused(config, client)) is not None:
                 return refused
-            server = self._servers[key] = SessionServer(config, client, self._make_fleet())
-            server.watch_news(self._news.tell)
+            server = self._servers[key] = SessionServer(config, client, self._make_fleet(), self._news.tell)
             if client.key not in self._open:
                 self._look_again()
         server.used_at = monotonic()
         return server
+
+    def endpoint(self, server_id: str, client: Client) -> ServerEndpointImpl | None:
+        """The endpoint of this client's own server, None where it has none; nothing is started."""
+        server = self._servers.get((server_id, client.key))
+        return server.endpoint if server is not None else None
+
+    def endpoints(self, server_id: str) -> tuple[ServerEndpointImpl, ...]:
+        """Those of all sessions' servers of one row."""
+        found = (server.endpoint for (row, _), server in self._servers.items() if row == server_id)
+        return tuple(endpoint for endpoint in found if endpoint is not None)
 
     def reconfigure(self, configs: Iterable[ServerConfig]) -> None:
         """End those of rows that are gone, or others than they were."""
@@ -186,6 +206,7 @@ class SessionServers:
             if are(server, key[1]):
                 del self._servers[key]
                 self._queues.pop(key, None)
+                server.mute()
                 task = asyncio.get_running_loop().create_task(carried_through(server.end))
                 self._ending.add(task)
                 task.add_done_callback(self._has_ended)

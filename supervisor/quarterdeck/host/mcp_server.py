@@ -8,8 +8,6 @@ Legacy sessions get the notification of a change itself; 2026-07-28 clients get 
 `subscriptions/listen`.  The SDK keeps no registry of legacy sessions, so this one does.
 """
 
-import hashlib
-import json
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -23,34 +21,37 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
-from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.offers import Listing, RawRequest
+from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, run_call
 from .client_sessions import Sessions, connection_of, tell_one
 from .content import Content, KnownTools
 from .in_flight import InFlight
-from .offer_handlers import WHOLE, OfferHandlers, end_of, error_for
+from .offer_handlers import WHOLE, OfferHandlers, error_for
 from .publish import knows_structures, mirroring_names
 from .results import fault_result, under_envelope
-from .sdk_requests import Context, ResultSlot, is_modern, log_lines_told, raw_meta, reach_of, teller, wire_request
-from .session_news import SessionNews
+from .sdk_requests import (
+    Context,
+    ResultSlot,
+    caller,
+    hold_of,
+    is_modern,
+    log_lines_told,
+    reach_of,
+    teller,
+    wire_request,
+)
+from .session_news import SessionNews, subscribed
 
 MAX_CALLS_EACH: Final = 512
 """Of one client under way over HTTP, read or not; each is a task and some 90 KiB."""
 
 MAX_CALLS: Final = 2048
 """Of all clients, before shares count."""
-
-MAX_LISTENED: Final = 200
-"""Resources that one stream of changes may name."""
-
-SUBSCRIBE_S: Final = 10.0
-"""How long servers may take to subscribe what a stream names, before it is acknowledged all the same."""
 
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 """What a client says first, and is told the instructions in answer to."""
@@ -75,9 +76,6 @@ OnOpened = Callable[[ServerSession, Client], None]
 
 CLIENT: Final = "quarterdeck.client"
 """In the state of an HTTP request's scope: the `Client` that it comes from."""
-
-HOLD: Final = "quarterdeck.hold"
-"""In the state of an HTTP request's scope: keeps a result for its client, see `refused_result`."""
 
 
 class McpServer(Server[ResultSlot]):
@@ -139,6 +137,7 @@ class McpServer(Server[ResultSlot]):
                 content.offers,
                 self.drain,
                 self._client_of,
+                in_flight=None if is_alone else self.calls,
                 on_level=self._note_level,
                 on_listed=self._note_list,
             ).register(self)
@@ -250,7 +249,7 @@ class McpServer(Server[ResultSlot]):
             arguments=params.arguments or {},
             tell=teller(context),
             client=client,
-            hold=context.request.scope["state"].get(HOLD) if context.request is not None else None,
+            hold=hold_of(context),
             takes_structures=knows_structures(context.protocol_version),
         )
         # One client over one connection is bounded where its requests are read.
@@ -278,23 +277,11 @@ class McpServer(Server[ResultSlot]):
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Serve a stream of changes; while it is open, the resources that it names are subscribed."""
-        offers, uris = self._content.offers, (params.notifications.resource_subscriptions or ())[:MAX_LISTENED]
-        client = self._client_of(context)
-        holder = msgspec.structs.replace(client, key=f"{client.key} {context.request_id}")
         self.sessions.awaited()
-        if offers is None:
-            return await self.sessions.listen(context, params)
-        try:
-            # Before the stream is acknowledged: what changes from then on is told.
-            with anyio.move_on_after(SUBSCRIBE_S):
-                async with anyio.create_task_group() as tasks:
-                    for uri in uris:
-                        body = msgspec.json.encode({"uri": str(uri)})
-                        asked = RawRequest("resources/subscribe", body, client=holder)
-                        tasks.start_soon(end_of, partial(offers.subscribe, asked), self.drain)
-            return await self.sessions.listen(context, params)
-        finally:
-            offers.leave(holder)
+        wanted = params.notifications.resource_subscriptions or ()
+        async with subscribed(self._content.offers, self._client_of(context), wanted, self.drain) as honored:
+            notifications = params.notifications.model_copy(update={"resource_subscriptions": honored})
+            return await self.sessions.listen(context, params.model_copy(update={"notifications": notifications}))
 
     def _note_level(self, context: Context, level: str) -> None:
         self.on_level(level)
@@ -322,7 +309,7 @@ class McpServer(Server[ResultSlot]):
         if self._is_alone or decks is None:
             return self._content.source_of(self._holder)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return decks.borrow((self._client_of(context).key, _caller(context)), is_bound=False, live=live)
+            return decks.borrow((self._client_of(context).key, caller(context)), is_bound=False, live=live)
         connection = connection_of(context.session)
         if _HAS_DECK not in connection.state:
             connection.state[_HAS_DECK] = True
@@ -339,9 +326,3 @@ class McpServer(Server[ResultSlot]):
 @asynccontextmanager
 async def _lifespan(_: Server[ResultSlot]) -> AsyncIterator[ResultSlot]:
     yield ResultSlot()
-
-
-def _caller(context: Context) -> str:
-    """Who asks, where no connection tells: the client's own word about itself, short."""
-    info = json.dumps(raw_meta(context).get(CLIENT_INFO_META_KEY), sort_keys=True)
-    return hashlib.sha256(info.encode()).hexdigest()

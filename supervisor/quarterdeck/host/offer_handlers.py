@@ -4,8 +4,8 @@ The session has judged them; what a server said to one goes past its models, as 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -14,15 +14,16 @@ import msgspec
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
 
 from .calls import Drain, relay_notes, shut_down
 from .content import Content
-from .results import bad_result, error_of, whole_result
-from .sdk_requests import Context, is_modern, log_lines_told, reach_of, teller, wire_request
+from .in_flight import InFlight
+from .results import bad_result, error_of, refused_result, whole_result
+from .sdk_requests import Context, hold_of, is_modern, log_lines_told, reach_of, teller, wire_request
 
 LISTS: Final = {
     "prompts/list": types.ListPromptsResult(prompts=[]),
@@ -51,6 +52,8 @@ class OfferHandlers:
         offers: OfferSource,
         drain: Drain,
         client_of: Callable[[Context], Client],
+        *,
+        in_flight: InFlight | None,
         on_level: Callable[[Context, str], None],
         on_listed: Callable[[Context, Listing], None],
     ) -> None:
@@ -61,6 +64,7 @@ class OfferHandlers:
             offers: what servers have beside tools.
             drain: how requests end when serving does.
             client_of: who makes a request.
+            in_flight: counts what is under way, calls of tools too; None where it is bounded where requests are read.
             on_level: told from which level on a client of an older era wants log lines.
             on_listed: told of each list that such a client is given.
         """
@@ -68,6 +72,7 @@ class OfferHandlers:
         self._offers = offers
         self._drain = drain
         self._client_of = client_of
+        self._in_flight = in_flight
         self._on_level = on_level
         self._on_listed = on_listed
 
@@ -88,7 +93,10 @@ class OfferHandlers:
 
     def _lister(self, listing: Listing) -> Callable[[Context, Any], Awaitable[Any]]:
         async def list_offers(context: Context, _: object) -> Any:
-            items = await self._content.listed(listing, self._client_of(context), self._drain.closing)
+            client, hold = self._client_of(context), hold_of(context)
+            items = await self._content.listed(listing, client, self._drain.closing)
+            if hold is not None and (refused := hold(client, sum(map(len, items)))):
+                raise error_for(_too_much(f"the list is not kept: {refused}: read the answers that are there"), context)
             self._on_listed(context, listing)
             context.lifespan_context.whole = {listing.value: [msgspec.json.decode(item) for item in items]}
             return LISTS[listing.method]
@@ -104,16 +112,36 @@ class OfferHandlers:
     async def _ended(
         self, context: Context, begin: Callable[[Report | None, Deliver], PendingCall | None]
     ) -> dict[str, object]:
-        tell = teller(context)
-        async with log_lines_told(self._content, self._client_of(context), context), AsyncExitStack() as stack:
-            on_progress = await relay_notes(stack, tell) if tell is not None else None
-            end = await end_of(partial(begin, on_progress), self._drain)
+        tell, client, hold = teller(context), self._client_of(context), hold_of(context)
+        with self._counted(context, client):
+            async with log_lines_told(self._content, client, context), AsyncExitStack() as stack:
+                on_progress = await relay_notes(stack, tell) if tell is not None else None
+                end = await end_of(partial(begin, on_progress), self._drain)
+        if isinstance(end, WireResult) and hold is not None:
+            end = refused_result(client, len(end.body), hold) or end
         try:
             if isinstance(end, WireResult):
                 return whole_result(end, is_modern=is_modern(context))
         except BodyError as error:
             end = bad_result(error)
         raise error_for(end, context)
+
+    @contextmanager
+    def _counted(self, context: Context, client: Client) -> Iterator[None]:
+        """Count a request while it is under way, whether or not its client still waits for it.
+
+        Raises:
+            MCPError: it would be one too many.
+        """
+        if self._in_flight is None:
+            yield
+            return
+        if refused := self._in_flight.begin(client.key):
+            raise error_for(_too_much(f"too many requests: {refused}"), context)
+        try:
+            yield
+        finally:
+            self._in_flight.end(client.key)
 
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         request = RawRequest(
@@ -133,6 +161,10 @@ class OfferHandlers:
 
     async def _on_roots_changed(self, context: Context, _: object) -> None:
         self._offers.tell_roots_changed(self._client_of(context))
+
+
+def _too_much(why: str) -> ProtocolFault:
+    return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "busy")
 
 
 def error_for(fault: ProtocolFault, context: Context) -> MCPError:

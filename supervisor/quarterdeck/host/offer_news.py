@@ -82,7 +82,11 @@ class OfferNews:
 
 
 class LogStreams:
-    """The requests of clients of 2026-07-28 that are under way and asked for log lines."""
+    """The requests of clients of 2026-07-28 that are under way and asked for log lines.
+
+    Programs that share a token are parts of one client, by their own word about themselves: each is told what servers
+    say while a request of its own is under way there, and nothing of another's.
+    """
 
     def __init__(self, offers: OfferSource) -> None:
         """Begin to listen to what the servers of `offers` say; it does so as long as they do."""
@@ -92,22 +96,22 @@ class LogStreams:
     def open(self, client: Client, level: str, tell: Callable[[bytes], None]) -> Callable[[], None]:
         """Tell this client log lines from `level` on with its request by `tell`; returns what ends that."""
         key = object()
-        self._open.setdefault(client.key, {})[key] = client, level, tell
+        self._open.setdefault(client.address, {})[key] = client, level, tell
 
         def close() -> None:
-            streams = self._open.get(client.key, {})
+            streams = self._open.get(client.address, {})
             streams.pop(key, None)
             if not streams:
-                self._open.pop(client.key, None)
+                self._open.pop(client.address, None)
 
         return close
 
     def _on_news(self, news: News) -> None:
         if not self._open or not isinstance(news, LogLine):
             return
-        for key in news.clients:
-            streams = tuple(self._open.get(key, {}).values())
-            # Which of a client's requests a line belongs to nobody says: it is told once, with the one begun last.
+        for address in news.clients:
+            streams = tuple(self._open.get(address, {}).values())
+            # Which of a program's requests a line belongs to nobody says: it is told once, with the one begun last.
             wanted = next((each for each in reversed(streams) if concerns(news, each[0], each[1])), None)
             if wanted is not None:
                 wanted[2](notification_of(news))
@@ -119,12 +123,12 @@ def concerns(news: News, client: Client, level: str) -> bool:
         return False
     match news:
         case ResourceUpdated():
-            return client.key in news.clients
+            return client.address in news.clients
         case LogLine():
             is_serious = news.level not in LEVELS or LEVELS.index(news.level) >= _rank(level)
-            return is_serious and (not news.clients or client.key in news.clients)
+            return is_serious and (not news.clients or client.address in news.clients)
         case ServerNote():
-            return not news.clients or client.key in news.clients
+            return not news.clients or client.address in news.clients
 
 
 def _rank(level: str) -> int:

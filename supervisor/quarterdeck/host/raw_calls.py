@@ -3,6 +3,7 @@
 Only a call that needs no judgement may; whatever is unusual goes to the session.  `raw_call_gate` knows when.
 """
 
+import hashlib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -78,6 +79,7 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
         method: one of `OWNED`.
         capabilities: what a client of 2026-07-28 says with it that it can be asked; empty for an older one.
         log_level: from which on it wants log lines; empty for none, and for an older one.
+        caller: its client's own word about itself, see `caller_of`, where it wants log lines.
         resumption: what it brings when it is made again.
     """
 
@@ -91,6 +93,7 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
     method: str = "tools/call"
     capabilities: bytes = b""
     log_level: str = ""
+    caller: str = ""
     resumption: Resumption | None = None
 
 
@@ -153,6 +156,15 @@ def read_introduction(message: ClientMessage) -> ClientInfo | None:
         return None
 
 
+def caller_of(info: bytes) -> str:
+    """What tells programs apart that share a token: their own words about themselves, JSON, as a short digest."""
+    try:
+        words = msgspec.json.encode(msgspec.json.decode(info or b"null"), order="sorted")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        words = info
+    return hashlib.sha256(words).hexdigest()[:16]
+
+
 class _Able(msgspec.Struct, gc=False):
     capabilities: Raw = Raw(b"{}")
 
@@ -211,6 +223,7 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
         method=str(message.method),
         capabilities=bytes(members.get(_CAPABILITIES_KEY, b"")),
         log_level=_text.decode(members[_LOG_LEVEL_KEY]) if _LOG_LEVEL_KEY in members else "",
+        caller=caller_of(bytes(members.get(_CLIENT_KEY, b""))) if _LOG_LEVEL_KEY in members else "",
         resumption=resumption,
     )
 

@@ -15,7 +15,8 @@ from quarterdeck_protocol.offers import OfferSource, RawRequest
 from quarterdeck_protocol.questions import Answerer
 from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, RawCall, Report, ToolSource
 
-from .asks.parked import CallKey, Parking, Passed
+from .asks.parked import Parking
+from .asks.states import CallKey, Passed
 from .offer_news import LogStreams
 from .raw_calls import WireRequest
 
@@ -43,6 +44,10 @@ class Reach:
     parking: Parking | None = None
     logs: LogStreams | None = None
 
+    def asking(self, request: WireRequest) -> Client:
+        """Who makes a request; of several programs that share a token the one that is told log lines with it."""
+        return msgspec.structs.replace(self.client, part=request.caller) if request.caller else self.client
+
     def begin(self, request: WireRequest, on_progress: Report | None, deliver: Deliver) -> PendingCall | None:
         """Start a request; None when it is a tool that takes no raw call, or there is nobody to ask."""
         begin = partial(self._begin, request, on_progress)
@@ -67,7 +72,7 @@ class Reach:
                 request.arguments,
                 request.meta,
                 on_progress=on_progress,
-                client=self.client,
+                client=self.asking(request),
                 answerer=answerer,
                 log_level=request.log_level,
             )
@@ -79,7 +84,7 @@ class Reach:
             self._params(request, passed),
             request.meta,
             on_progress=on_progress,
-            client=self.client,
+            client=self.asking(request),
             answerer=answerer,
             log_level=request.log_level,
         )

@@ -1,7 +1,7 @@
 """A request that the SDK's session has judged, as the rest of the host takes it: as it came, not as models have it."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,6 +9,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 from mcp.server.context import ServerRequestContext
+from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
@@ -17,11 +18,17 @@ from quarterdeck_protocol.tools import Client, ProgressNote, ToolDescriptor
 from .asks.sessions import SessionAnswerer
 from .calls import Tell
 from .content import Content
-from .raw_calls import Resumption, WireRequest
+from .raw_calls import Resumption, WireRequest, caller_of
 from .reach import Reach
+
+HOLD: Final = "quarterdeck.hold"
+"""In the state of an HTTP request's scope: keeps a result for its client, see `refused_result`."""
 
 MAX_LINES: Final = 64
 """Log lines that wait for a slow client; more are dropped."""
+
+MAX_LINES_BYTES: Final = 1024 * 1024
+"""Of those."""
 
 _LOG_LEVEL: Final = f"{ENVELOPE_PREFIX}logLevel"
 
@@ -74,6 +81,7 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         arguments: of that tool; for another method all its own params count.
     """
     meta, params = raw_meta(context), context.params or {}
+    level = _log_level(context)
     resumption = None
     if is_modern(context) and ("inputResponses" in params or "requestState" in params):
         state = params.get("requestState")
@@ -89,9 +97,28 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         is_modern=is_modern(context),
         method=context.method,
         capabilities=json_bytes(meta.get(f"{ENVELOPE_PREFIX}clientCapabilities") or {}) if is_modern(context) else b"",
-        log_level=str(meta.get(_LOG_LEVEL) or ""),
+        log_level=level,
+        caller=caller(context) if level else "",
         resumption=resumption,
     )
+
+
+def caller(context: Context) -> str:
+    """See `caller_of`, of the request of a client of 2026-07-28."""
+    return caller_of(json_bytes(raw_meta(context).get(CLIENT_INFO_META_KEY)))
+
+
+def hold_of(context: Context) -> Callable[[Client, int], str] | None:
+    """What keeps a result for whoever makes a request; None where that is bounded otherwise."""
+    if context.request is None:
+        return None
+    hold: Callable[[Client, int], str] | None = context.request.scope["state"].get(HOLD)
+    return hold
+
+
+def _log_level(context: Context) -> str:
+    """From which level on a request of 2026-07-28 wants log lines; empty for none."""
+    return str(raw_meta(context).get(_LOG_LEVEL) or "") if is_modern(context) else ""
 
 
 def json_bytes(value: object) -> bytes:
@@ -112,26 +139,33 @@ async def log_lines_told(content: Content, client: Client, context: Context) -> 
 
     What is raised inside comes out in a group.
     """
-    level = str(raw_meta(context).get(_LOG_LEVEL) or "") if is_modern(context) else ""
+    level = _log_level(context)
     if not level or content.logs is None:
         yield
         return
     send, receive = anyio.create_memory_object_stream[bytes](MAX_LINES)
+    waiting_bytes = 0
 
     def tell(notification: bytes) -> None:
         # The client reads slowly: a line is worth less than memory.
+        nonlocal waiting_bytes
+        if waiting_bytes + len(notification) > MAX_LINES_BYTES:
+            return
         with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
             send.send_nowait(notification)
+            waiting_bytes += len(notification)
 
     async def pass_on() -> None:
         # Private, but the only way to a notification that the SDK does not rebuild (mcp 2.3).
         channel = context.session._request_outbound  # noqa: SLF001
+        nonlocal waiting_bytes
         async with receive:
             async for notification in receive:
+                waiting_bytes -= len(notification)
                 message = msgspec.json.decode(notification)
                 await channel.notify(message["method"], message["params"])
 
-    close = content.logs.open(client, level, tell)
+    close = content.logs.open(msgspec.structs.replace(client, part=caller(context)), level, tell)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pass_on)
         try:

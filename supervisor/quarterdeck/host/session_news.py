@@ -4,8 +4,10 @@
 """
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import ExitStack
+import itertools
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -15,13 +17,25 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, PromptsListChanged, ResourcesListChanged, ServerEvent
 from mcp.server.subscriptions import ResourceUpdated as ResourceUpdatedEvent
 
-from quarterdeck_protocol.offers import Listing, News, OfferSource, ResourceUpdated
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.offers import Listing, LogLine, News, OfferSource, RawRequest, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
+from .calls import Drain
+from .offer_handlers import end_of
 from .offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
 
 MAX_WAITING: Final = 1024
 """News that clients wait to be told of; more is dropped: none of it is lost with a server."""
+
+MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
+"""Of those, as much as a client on lines may leave unread."""
+
+MAX_LISTENED: Final = 200
+"""Resources that one stream of changes may name; of more, these are told of."""
+
+SUBSCRIBE_S: Final = 10.0
+"""How long servers may take to subscribe what a stream names, before it is acknowledged all the same."""
 
 TELL_S: Final = 5.0
 """How long one client that does not read may hold its notification."""
@@ -77,6 +91,7 @@ class SessionNews:
         """Tell all of them what there is to be told; never returns, ends by cancellation."""
         changed: dict[Listing, None] = {}
         waiting: list[News] = []
+        waiting_bytes = 0
         stirred = asyncio.Event()
 
         def on_list(listing: Listing) -> None:
@@ -84,8 +99,11 @@ class SessionNews:
             stirred.set()
 
         def on_news(news: News) -> None:
-            if len(waiting) < MAX_WAITING:
+            nonlocal waiting_bytes
+            size = _size_of(news)
+            if len(waiting) < MAX_WAITING and waiting_bytes + size <= MAX_WAITING_BYTES:
                 waiting.append(news)
+                waiting_bytes += size
                 stirred.set()
 
         with ExitStack() as stack:
@@ -94,7 +112,7 @@ class SessionNews:
             while True:
                 await stirred.wait()
                 stirred.clear()
-                taken = tuple(waiting)
+                taken, waiting_bytes = tuple(waiting), 0
                 waiting.clear()
                 for news in taken:
                     await self._tell_news(news)
@@ -119,6 +137,53 @@ class SessionNews:
         listener = self._listeners.pop(connection, None)
         if listener is not None:
             self._offers.leave(listener.client)
+
+
+@asynccontextmanager
+async def subscribed(
+    offers: OfferSource | None, client: Client, uris: Sequence[str], drain: Drain
+) -> AsyncIterator[list[str]]:
+    """Subscribe what a stream of changes names while it is open; yields what of it is told of.
+
+    What was refused is not: another client's subscription would tell of it on this stream, too.
+    """
+    if offers is None:
+        yield []
+        return
+    # Not by the request's id: programs that share a token use the same ones.
+    holder = msgspec.structs.replace(client, part=f"stream {next(_streams)}")
+    wanted = tuple(dict.fromkeys(map(str, uris[:MAX_LISTENED])))
+    refused: set[str] = set()
+
+    async def subscribe(uri: str) -> None:
+        asked = RawRequest("resources/subscribe", msgspec.json.encode({"uri": uri}), client=holder)
+        if isinstance(await end_of(partial(offers.subscribe, asked), drain), ProtocolFault):
+            refused.add(uri)
+
+    try:
+        # Before the stream is acknowledged: what changes from then on is told.
+        with anyio.move_on_after(SUBSCRIBE_S):
+            async with anyio.create_task_group() as tasks:
+                for uri in wanted:
+                    tasks.start_soon(subscribe, uri)
+        yield [uri for uri in wanted if uri not in refused]
+    finally:
+        offers.leave(holder)
+
+
+def _size_of(news: News) -> int:
+    """Of what a server wrote, about."""
+    match news:
+        case LogLine(data=data):
+            return len(data)
+        case ServerNote(params=params):
+            return len(params)
+        case ResourceUpdated(uri=uri):
+            return len(uri)
+
+
+_streams: Final = itertools.count(1)
+"""Of this process: streams of changes are told apart by it."""
 
 
 async def _tell_all(listeners: Iterable[_Listener], method: str, params: object) -> None:

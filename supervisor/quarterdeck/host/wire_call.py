@@ -70,7 +70,7 @@ class WireCall:
             # Ours to mend; the session makes it an answer, here it would be silence.
             _logger.exception("the request %s %s could not begin", request.method, request.name)
         if self._call is not None and request.log_level and reach.logs is not None:
-            self._close_log = reach.logs.open(reach.client, request.log_level, self._tell_log)
+            self._close_log = reach.logs.open(reach.asking(request), request.log_level, self._tell_log)
         return self._call is not None
 
     def cancel(self, reason: str) -> None:

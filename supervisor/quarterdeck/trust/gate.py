@@ -61,11 +61,21 @@ class GatedFleet(LiveFleet):
         approvals: Approvals,
         note: NoteCall = lambda *_: None,
         make_gate: "MakeGate | None" = None,
+        watch_others: "WatchNews | None" = None,
     ) -> None:
-        """Over a fleet; `make_gate` makes the gate of a server in place of an ordinary one."""
+        """Over a fleet.
+
+        Args:
+            fleet: the servers.
+            approvals: what is trusted of them.
+            note: told how calls end.
+            make_gate: makes the gate of a server in place of an ordinary one.
+            watch_others: watches what servers say that are not the fleet's.
+        """
         self._note = note
         self._make_gate = make_gate or GatedEndpoint
         self._fleet = fleet
+        self._watch_others = watch_others
         self._approvals = approvals
         self._known: dict[str, GatedEndpoint] = {}
         self._rows: tuple[ServerRow, ...] = ()
@@ -88,7 +98,11 @@ class GatedFleet(LiveFleet):
 
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
         """Call `callback` with what servers say unasked; returns what unregisters it."""
-        return self._fleet.watch_news(callback)
+        unwatch = self._fleet.watch_news(callback)
+        if self._watch_others is None:
+            return unwatch
+        unwatch_others = self._watch_others(callback)
+        return lambda: (unwatch(), unwatch_others(), None)[2]
 
     @property
     def _gates(self) -> "dict[str, GatedEndpoint]":
@@ -374,5 +388,8 @@ class GatedEndpoint(LiveEndpoint):
         message = f"{self._config.id} is {phase}" + (f": {status.fault}" if status.fault else ", not ready")
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, "not_connected", status.fault)
 
+
+WatchNews = Callable[[Callable[[News], None]], Callable[[], None]]
+"""Calls a callback with what servers say; returns what unregisters it."""
 
 MakeGate = Callable[[ServerConfig, SupervisedFleet, Approvals, Note], GatedEndpoint]

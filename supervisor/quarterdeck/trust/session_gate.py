@@ -36,6 +36,7 @@ class SessionGate(GatedEndpoint):
     ) -> None:
         super().__init__(config, fleet, approvals, note)
         self._sessions = sessions
+        self._levels: dict[str, str] = {}
 
     def queue_of(self, client: Client) -> CallQueue:
         """See `GatedEndpoint`."""
@@ -53,9 +54,42 @@ class SessionGate(GatedEndpoint):
             case None:
                 wait_s = WAIT_S if call.left_s is None else min(WAIT_S, call.left_s)
                 find = partial(self._awaited_own, own, endpoint, key, wait_s)
-                return WaitingCall(find, partial(super().start_on, call=call), call)
+                return WaitingCall(find, partial(self._start_own, call=call), call)
             case found:
-                return super().start_on(found, call)
+                return self._start_own(found, call)
+
+    def has_linked(self, uri: str) -> bool:
+        """See `GatedEndpoint`: any session's."""
+        return any(endpoint.has_linked(uri) for endpoint in self._sessions.endpoints(self.config.id))
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `GatedEndpoint`."""
+        if (own := self._sessions.endpoint(self.config.id, client)) is not None:
+            own.unsubscribe(client, uri)
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `GatedEndpoint`; a server that is started later is told with its next call."""
+        if client.key in self._levels or len(self._levels) < MAX_LEVELS:
+            self._levels[client.key] = level
+        if (own := self._sessions.endpoint(self.config.id, client)) is not None:
+            own.set_level(client, level)
+
+    def leave(self, client: Client) -> None:
+        """See `GatedEndpoint`."""
+        if not client.part:
+            self._levels.pop(client.key, None)
+        if (own := self._sessions.endpoint(self.config.id, client)) is not None:
+            own.leave(client)
+
+    def tell(self, method: str, params: bytes = b"{}") -> None:
+        """See `GatedEndpoint`: every session's."""
+        for endpoint in self._sessions.endpoints(self.config.id):
+            endpoint.tell(method, params)
+
+    def _start_own(self, endpoint: ServerEndpointImpl, call: GatedCall) -> PendingCall:
+        if (level := self._levels.get(call.caller.key)) is not None:
+            endpoint.set_level(call.caller, level)
+        return super().start_on(endpoint, call)
 
     def _find_own(
         self, own: SessionServer, judged: ServerEndpointImpl, key: ItemKey | None
@@ -99,6 +133,9 @@ class SessionGate(GatedEndpoint):
         why = f"{self.config.id} of this session is still being started: call again"
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
 
+
+MAX_LEVELS: Final = 4_096
+"""Clients whose level is known, as of any server."""
 
 MAX_CHECKED: Final = 1_000
 """Things of one session's server whose comparison is remembered; clients make URIs up."""

@@ -11,7 +11,7 @@ from quarterdeck.fleet import session_servers
 from quarterdeck.fleet.session_servers import SessionServer, SessionServers
 from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.offers import LogLine, News
+from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +22,7 @@ class PlayedFleet:
 
     def __init__(self) -> None:
         self.started: list[str] = []
+        self.listeners: list[Callable[[News], None]] = []
         self.has_ended = False
 
     async def begin_start(self, config: BridgeConfig) -> None:
@@ -41,8 +42,13 @@ class PlayedFleet:
 
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
         """What is said is said by the test."""
-        self.say = callback
-        return lambda: None
+        self.listeners.append(callback)
+        return lambda: self.listeners.remove(callback)
+
+    def say(self, news: News) -> None:
+        """Have its server say this."""
+        for callback in tuple(self.listeners):
+            callback(news)
 
 
 def row(id_: str = "s", command: str = "x") -> StdioServerConfig:
@@ -153,9 +159,38 @@ async def test_what_a_sessions_server_says_is_told_to_who_watches_them_all() -> 
     lab, heard = Lab(), list[News]()
     unwatch = lab.servers.watch_news(heard.append)
     lab.servers.get(row(), client())
-    line = LogLine("s", "info", "", b"1")
+    line = LogLine("s", "info", "", b"1", frozenset({client().key}))
     lab.fleets[0].say(line)
     unwatch()
     lab.fleets[0].say(line)
     assert heard == [line]
     await lab.servers.close()
+
+
+async def test_what_a_sessions_server_says_to_everybody_is_for_its_session_alone() -> None:
+    """Every session would read in its log what another one's server does."""
+    lab, heard = Lab(), list[News]()
+    lab.servers.watch_news(heard.append)
+    for session in "12":
+        lab.servers.get(row(), client(session))
+        lab.fleets[-1].say(LogLine("s", "info", "", b"1"))
+        lab.fleets[-1].say(ServerNote("s", "notifications/x", b"{}"))
+    mine, theirs = (frozenset({client(session).key}) for session in "12")
+    assert [each.clients for each in heard] == [mine, mine, theirs, theirs]
+    updated = ResourceUpdated("s", "f:x", frozenset({"who subscribed it"}))
+    lab.fleets[0].say(updated)
+    assert heard[-1] == updated
+    await lab.servers.close()
+
+
+async def test_nothing_is_told_of_a_server_whose_session_has_ended() -> None:
+    """What it says while it is stopped would be told in the name of whoever has its key next."""
+    lab, heard = Lab(), list[News]()
+    lab.servers.watch_news(heard.append)
+    lab.servers.get(row(), client())
+    lab.servers.ended(client().key)
+    lab.fleets[0].say(LogLine("s", "info", "", b"1"))
+    await lab.servers.close()
+    lab.fleets[0].say(LogLine("s", "info", "", b"1"))
+    assert heard == []
+    assert lab.fleets[0].listeners == []

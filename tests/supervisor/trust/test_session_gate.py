@@ -1,6 +1,6 @@
 """A session's own server behind its gate: called for just those definitions that were judged on the deck's own."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from quarterdeck.trust.session_gate import SessionGate
 from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig, TrustMode
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +40,11 @@ class OwnFleet(FakeFleet):
     def last_fault(self, _: str) -> None:
         """It has none."""
 
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """What is said is said by the test."""
+        self.say = callback
+        return lambda: None
+
 
 class Lab:
     """A judged server, and the session's own behind its gate."""
@@ -48,7 +54,10 @@ class Lab:
         self.fleets: list[OwnFleet] = []
         self.sessions = SessionServers(self._make)
         at.gate = GatedFleet(
-            at.fleet, at.approvals, make_gate=lambda *words: SessionGate(*words, sessions=self.sessions)
+            at.fleet,
+            at.approvals,
+            make_gate=lambda *words: SessionGate(*words, sessions=self.sessions),
+            watch_others=self.sessions.watch_news,
         )
 
     def _make(self) -> Any:
@@ -166,3 +175,100 @@ async def test_a_server_of_a_session_that_does_not_come_is_said(
         fault = await at.refused(told)
         assert fault.code == "not_connected"
         assert "fs of this session is" in fault.message
+
+
+# What clients want beyond a call
+
+
+class WishedEndpoint(ToldEndpoint):
+    """One that keeps what clients wish of it."""
+
+    def __init__(self, links: str = "") -> None:
+        super().__init__(ROW, capabilities=b'{"tools":{},"resources":{"subscribe":true}}', a="one")
+        self.have(Listing.RESOURCES, {"uri": "x:1", "name": "it"})
+        self.wished: list[tuple[str, ...]] = []
+        self._links = links
+
+    def has_linked(self, uri: str) -> bool:
+        """See `LiveEndpoint`."""
+        return uri == self._links
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `LiveEndpoint`."""
+        self.wished.append((client.key, "unsubscribe", uri))
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `LiveEndpoint`."""
+        self.wished.append((client.key, "level", level))
+
+    def leave(self, client: Client) -> None:
+        """See `LiveEndpoint`."""
+        self.wished.append((client.key, "leave"))
+
+    def tell(self, method: str, params: bytes = b"{}") -> None:
+        """See `LiveEndpoint`."""
+        self.wished.append((method,))
+
+
+async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> None:
+    """It would be told of changes for ever, or hear nothing; another session's server would be silenced for it."""
+    judged = WishedEndpoint()
+    async with lab(judged) as at:
+        gate = at.judged.gate.endpoint("fs")
+        assert gate is not None
+        me, other = Client("ada", "token a/1"), Client("ada", "token a/2")
+        gate.set_level(me, "debug")
+        told: list[CallEnd] = []
+        asked = RawRequest("resources/subscribe", b'{"uri":"x:1"}', client=me)
+        gate.subscribe(asked, told.append)
+        (await at.begun(told)).runs(mine := WishedEndpoint(links="y:1"))
+        assert isinstance(await at.ended(told), WireResult)
+        assert [each.method for each in mine.forwarded] == ["resources/subscribe"]
+        assert (gate.has_linked("y:1"), gate.has_linked("y:2")) == (True, False)
+        gate.unsubscribe(me, "x:1")
+        gate.unsubscribe(other, "x:1")
+        gate.set_level(me, "error")
+        gate.tell("notifications/roots/list_changed")
+        gate.leave(other)
+        gate.leave(me)
+        assert mine.wished == [
+            (me.key, "level", "debug"),
+            (me.key, "unsubscribe", "x:1"),
+            (me.key, "level", "error"),
+            ("notifications/roots/list_changed",),
+            (me.key, "leave"),
+        ]
+        assert len(at.fleets) == 1, "a wish started a server"
+        assert judged.wished == []
+        assert judged.forwarded == []
+
+
+async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None:
+    """Each stream that a client opens would start one more server, which sees none of its changes."""
+    async with lab(WishedEndpoint()) as at:
+        gate = at.judged.gate.endpoint("fs")
+        assert gate is not None
+        told = at.calls()
+        (await at.begun(told)).runs(mine := WishedEndpoint())
+        await at.ended(told)
+        heard: list[CallEnd] = []
+        stream = Client("ada", "token a/1", part="stream 7")
+        gate.subscribe(RawRequest("resources/subscribe", b'{"uri":"x:1"}', client=stream), heard.append)
+        assert isinstance(await at.ended(heard), WireResult)
+        assert [each.client.address for each in mine.forwarded] == ["token a/1 stream 7"]
+        assert len(at.fleets) == 1
+
+
+async def test_what_a_sessions_server_says_is_heard_where_the_decks_own_are() -> None:
+    """Its log lines and its changes would reach nobody."""
+    async with lab(own(a="one")) as at:
+        heard: list[News] = []
+        unwatch = at.judged.gate.watch_news(heard.append)
+        told = at.calls()
+        (await at.begun(told)).runs(own(a="one"))
+        await at.ended(told)
+        line = LogLine("fs", "info", "", b"1", frozenset({"token a/1"}))
+        at.fleets[0].say(line)
+        unwatch()
+        at.fleets[0].say(line)
+        assert heard == [line]

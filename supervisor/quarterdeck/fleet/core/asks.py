@@ -17,6 +17,9 @@ MAX_OPEN: Final = 16
 MAX_ASKED: Final = 100
 """During the whole of one request."""
 
+MAX_ASKED_BYTES: Final = 32 * 1024 * 1024
+"""Of the questions of one request together, each of which may have 8 MiB: they wait in memory for whoever is asked."""
+
 
 class Refused(Enum):
     """Why a question is put to nobody, in the words that the server is told."""
@@ -25,6 +28,7 @@ class Refused(Enum):
     SEVERAL = "requests of several clients are under way, and nothing says whose question this is: try again"
     UNABLE = "the client whose request is under way cannot be asked this"
     TOO_MANY = "too many questions during one request"
+    TOO_LARGE = "the questions during one request are too large together"
 
 
 class UnderWay(Struct, frozen=True):
@@ -43,14 +47,16 @@ class Asks:
         self._of: dict[int, int] = {}
         self._open: Counter[int] = Counter()
         self._asked: Counter[int] = Counter()
+        self._asked_bytes: Counter[int] = Counter()
 
-    def begin(self, ask_id: int, method: str, under_way: Iterable[UnderWay]) -> int | Refused:
+    def begin(self, ask_id: int, method: str, under_way: Iterable[UnderWay], size_bytes: int = 0) -> int | Refused:
         """The request that a new question is put to, or why to none.
 
         Args:
             ask_id: the question's number, never used twice.
             method: what it asks.
             under_way: all requests of clients, the oldest first.
+            size_bytes: of its params.
         """
         requests = tuple(under_way)
         if not requests:
@@ -64,9 +70,12 @@ class Asks:
         request_id = min(able, key=lambda each: self._open[each])
         if self._open[request_id] >= MAX_OPEN or self._asked[request_id] >= MAX_ASKED:
             return Refused.TOO_MANY
+        if self._asked_bytes[request_id] + size_bytes > MAX_ASKED_BYTES:
+            return Refused.TOO_LARGE
         self._of[ask_id] = request_id
         self._open[request_id] += 1
         self._asked[request_id] += 1
+        self._asked_bytes[request_id] += size_bytes
         return request_id
 
     def end(self, ask_id: int) -> bool:
@@ -84,5 +93,5 @@ class Asks:
         ended = [ask_id for ask_id, whose in self._of.items() if whose == request_id]
         for ask_id in ended:
             del self._of[ask_id]
-        del self._asked[request_id], self._open[request_id]
+        del self._asked[request_id], self._open[request_id], self._asked_bytes[request_id]
         return ended

@@ -1,20 +1,27 @@
 """Who wants to hear of which resources of one server, and from which level on of its log.  Pure.
 
-Clients are told apart by their keys.  It outlives the server's restarts: what is wanted is asked for again.
+Clients are told apart by their keys, and a client's parts (a stream on which it hears of changes) by their own names:
+each has wishes of its own, and what a client may wish is bounded for all its parts together.  It outlives the server's
+restarts: what is wanted is asked for again.
 """
 
+from collections import Counter
 from typing import Final
 
 from quarterdeck_protocol.offers import LEVELS
+from quarterdeck_protocol.tools import Client
 
 MAX_URIS: Final = 1_000
 """Resources of one server that are subscribed at a time."""
 
 MAX_URIS_EACH: Final = 200
-"""By one client."""
+"""By one client, with all its parts."""
 
 MAX_LEVELS: Final = 4_096
 """Clients whose level is known."""
+
+_Part = tuple[str, str]
+"""A client's key, and its part."""
 
 
 class Subscriptions:
@@ -23,7 +30,8 @@ class Subscriptions:
     def __init__(self) -> None:
         """Nobody wants anything."""
         self._holders: dict[str, dict[str, None]] = {}
-        self._of: dict[str, dict[str, None]] = {}
+        self._of: dict[_Part, dict[str, None]] = {}
+        self._counts: dict[str, Counter[str]] = {}
         self._levels: dict[str, int] = {}
 
     @property
@@ -31,51 +39,64 @@ class Subscriptions:
         """What somebody wants to hear of."""
         return tuple(self._holders)
 
-    def add(self, client: str, uri: str) -> str:
+    def add(self, client: Client, uri: str) -> str:
         """Book a client's wish, which may be repeated; why not, where there are too many, else empty."""
-        own = self._of.get(client, {})
-        if uri in own:
+        part = client.key, client.part
+        if uri in self._of.get(part, {}):
             return ""
-        if len(own) >= MAX_URIS_EACH:
+        counts = self._counts.get(client.key, Counter())
+        if uri not in counts and len(counts) >= MAX_URIS_EACH:
             return f"this client has subscribed {MAX_URIS_EACH} resources of the server already"
         if uri not in self._holders and len(self._holders) >= MAX_URIS:
             return f"{MAX_URIS:,} resources of the server are subscribed already"
-        self._of.setdefault(client, {})[uri] = None
-        self._holders.setdefault(uri, {})[client] = None
+        self._of.setdefault(part, {})[uri] = None
+        self._counts.setdefault(client.key, counts)[uri] += 1
+        self._holders.setdefault(uri, {})[client.address] = None
         return ""
 
-    def remove(self, client: str, uri: str) -> bool:
+    def remove(self, client: Client, uri: str) -> bool:
         """End a wish; whether nobody else has it."""
-        own = self._of.get(client)
+        part = client.key, client.part
+        own = self._of.get(part)
         if own is None or uri not in own:
             return False
         del own[uri]
         if not own:
-            del self._of[client]
+            del self._of[part]
+        counts = self._counts[client.key]
+        counts[uri] -= 1
+        if not counts[uri]:
+            del counts[uri]
+        if not counts:
+            del self._counts[client.key]
         holders = self._holders[uri]
-        del holders[client]
+        del holders[client.address]
         if not holders:
             del self._holders[uri]
         return not holders
 
-    def leave(self, client: str) -> list[str]:
-        """End all of a client's wishes; those of its resources that nobody else wants to hear of."""
-        self._levels.pop(client, None)
-        return [uri for uri in tuple(self._of.get(client, ())) if self.remove(client, uri)]
+    def leave(self, client: Client) -> list[str]:
+        """End all wishes of a client, or of this part of it; those of its resources that nobody else wants to hear of.
+
+        A level is the whole client's.
+        """
+        if not client.part:
+            self._levels.pop(client.key, None)
+        return [uri for uri in tuple(self._of.get((client.key, client.part), ())) if self.remove(client, uri)]
 
     def holders_of(self, uri: str) -> frozenset[str]:
-        """Who is to hear that this resource changed: whoever subscribed it, or one that it is below."""
+        """Who is to hear that this resource changed, by address: whoever subscribed it, or one that it is below."""
         found = set(self._holders.get(uri, ()))
         for above, holders in self._holders.items():
             if len(above) < len(uri) and uri.startswith(above) and (above.endswith("/") or uri[len(above)] in "/?#"):
                 found.update(holders)
         return frozenset(found)
 
-    def set_level(self, client: str, level: str) -> str | None:
+    def set_level(self, client: Client, level: str) -> str | None:
         """Book a client's level; the lowest of all where that is another now, or None."""
-        before = self.level
-        if level in LEVELS and (client in self._levels or len(self._levels) < MAX_LEVELS):
-            self._levels[client] = LEVELS.index(level)
+        before, key = self.level, client.key
+        if level in LEVELS and (key in self._levels or len(self._levels) < MAX_LEVELS):
+            self._levels[key] = LEVELS.index(level)
         return self.level if self.level != before else None
 
     @property

@@ -180,10 +180,10 @@ class Exchange:
         return begin_forward(self._greeted, self._config, request, None, deliver)
 
     def _whose(self, handle: WorkerHandle, news: Log | Note | Updated) -> frozenset[str]:
-        """The clients that it may be meant for."""
+        """The clients that it may be meant for, by address."""
         if isinstance(news, Updated):
             return self.wishes.holders_of(news.uri)
-        return frozenset(asker.client.key for _, asker in handle.under_way())
+        return frozenset(asker.client.address for _, asker in handle.under_way())
 
     def _problem(self, request: RawRequest) -> ProtocolFault | None:
         """Why a request may not be passed on; None when it may."""

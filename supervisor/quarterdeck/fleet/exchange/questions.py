@@ -35,6 +35,9 @@ from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 CONFLICT: Final = -32603
 """The error of a question that nobody can tell whose it is: the server may try again."""
 
+_NEVER: Final = frozenset({Refused.NOBODY, Refused.UNABLE})
+"""Why a question is refused that is no better when it is asked again."""
+
 _NONE: Final = frozenset[str]()
 
 _log = logging.getLogger("quarterdeck.fleet")
@@ -71,11 +74,11 @@ class OpenQuestions:
     def ask(self, handle: WorkerHandle, ask_id: int, method: str, params: bytes) -> None:
         """Put a question to whoever's it is; the server is told of its end."""
         askers = dict(handle.under_way())
-        whose = self._asks.begin(ask_id, method, _under_way(askers))
+        whose = self._asks.begin(ask_id, method, _under_way(askers), len(params))
         if isinstance(whose, Refused):
             if whose is Refused.SEVERAL:
                 self.on_conflict()
-            code = CONFLICT if whose is Refused.SEVERAL or whose is Refused.TOO_MANY else METHOD_NOT_FOUND
+            code = METHOD_NOT_FOUND if whose in _NEVER else CONFLICT
             handle.post(AskAnswer(ask_id, code, whose.value))
             return
         self.any_asked = True

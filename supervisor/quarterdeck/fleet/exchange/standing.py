@@ -68,7 +68,7 @@ class Standing:
             return refuse(deliver, _refused(server, problem, "bad_arguments"))
         if is_modern(self._card.era) and not subscribes(self._card.capabilities):
             return refuse(deliver, _unable(server))
-        if problem := self.wishes.add(request.client.key, uri):
+        if problem := self.wishes.add(request.client, uri):
             return refuse(deliver, _refused(server, problem, "busy"))
         if is_modern(self._card.era):
             awaited = _Awaited(deliver, WireResult(b"{}", self._card.era))
@@ -80,17 +80,17 @@ class Standing:
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""
-        if self.wishes.remove(client.key, uri):
+        if self.wishes.remove(client, uri):
             self._let_go(uri)
 
     def leave(self, client: Client) -> None:
         """See `LiveEndpoint`."""
-        for uri in self.wishes.leave(client.key):
+        for uri in self.wishes.leave(client):
             self._let_go(uri)
 
     def set_level(self, client: Client, level: str) -> None:
         """See `LiveEndpoint`."""
-        lowest = self.wishes.set_level(client.key, level)
+        lowest = self.wishes.set_level(client, level)
         if lowest is not None and self._takes_level:
             self._tell("logging/setLevel", {"level": lowest})
 
@@ -138,7 +138,7 @@ class Standing:
 
     def _subscribed(self, client: Client, uri: str, deliver: Deliver, end: CallEnd) -> None:
         if isinstance(end, ProtocolFault):
-            self.wishes.remove(client.key, uri)
+            self.wishes.remove(client, uri)
         deliver(end)
 
     def _let_go(self, uri: str) -> None:

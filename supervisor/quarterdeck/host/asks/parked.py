@@ -8,7 +8,6 @@ Whoever carries requests sees a result like any other, and begins one that comes
 """
 
 import asyncio
-import hashlib
 import itertools
 import logging
 import time
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.raw_calls import Resumption
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, BodyError, check_object
@@ -26,6 +26,7 @@ from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
 from .abilities import refusal
+from .states import CallKey, Passed, State, read_state
 
 if TYPE_CHECKING:
     from .seal import Seal
@@ -43,55 +44,26 @@ wait."""
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Of the answers that come together: a sampled message may hold an image."""
 
+MAX_HELD_EACH: Final = 32 * 1024 * 1024
+"""Bytes of one client: of questions that wait for it, and of results that it has not fetched."""
+
+MAX_HELD: Final = 128 * 1024 * 1024
+"""Of all, before shares count."""
+
 INPUT_REQUIRED: Final = "input_required"
 
 MODERN: Final = "2026-07-28"
 
+_OVER: Final = QuestionEnd(code=INVALID_REQUEST, message="the request that this was asked for has ended")
+
 _log = logging.getLogger("quarterdeck.host")
 
 
-class CallKey(msgspec.Struct, frozen=True):
-    """What a state is bound to: whose request, and which."""
-
-    client: str
-    method: str
-    params: bytes
-    """Of the request, without `_meta` and what a resumption brings, whatever the order of its members."""
-
-    @property
-    def binding(self) -> bytes:
-        """It as bytes that stand for it alone."""
-        try:
-            params = msgspec.json.encode(msgspec.json.decode(self.params), order="sorted")
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            params = self.params
-        parts = (self.client.encode(), self.method.encode("utf-8", "surrogatepass"), params)
-        return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
-
+_Open = tuple[Question, Callable[[QuestionEnd], None]]
+"""A question that waits, and what takes its answer."""
 
 Begin = Callable[["ParkingAnswerer", "Passed | None", Deliver], PendingCall | None]
 """Begins the request itself; None when it has to be run in another way."""
-
-
-class State(msgspec.Struct, frozen=True, array_like=True):
-    """What we have to know when a request comes again.
-
-    Attributes:
-        expires_at: monotonic seconds of this process.
-        parked: the number of a call that waits here; 0 for none.
-        inner: the state of a server of 2026-07-28, which it gets back; None where it gave none.
-    """
-
-    expires_at: float
-    parked: int = 0
-    inner: str | None = None
-
-
-class Passed(msgspec.Struct, frozen=True):
-    """What a server of 2026-07-28 gets back with the request that it asked again: its own state, and the answers."""
-
-    state: str | None
-    responses: bytes
 
 
 class Parking:
@@ -102,6 +74,7 @@ class Parking:
         self._numbers = itertools.count(1)
         self._parked: dict[int, ParkingAnswerer] = {}
         self._of_client: dict[str, int] = {}
+        self.held: Final = HeldBytes(MAX_HELD_EACH, MAX_HELD)
 
     def begin(
         self, key: CallKey, capabilities: bytes, resumption: Resumption | None, begin: Begin, deliver: Deliver
@@ -162,10 +135,7 @@ class Parking:
     def _opened(self, text: str, key: CallKey) -> State | None:
         """The state that a client brought back; None for any that is not this call's."""
         data = self._seal.open(text, key.binding)
-        try:
-            state = _states.decode(data) if data is not None else None
-        except msgspec.DecodeError:
-            return None
+        state = read_state(data) if data is not None else None
         return state if state is not None and self._clock() < state.expires_at else None
 
     # What a parked call needs
@@ -217,9 +187,10 @@ class ParkingAnswerer:
         self._parking = parking
         self._loop = asyncio.get_running_loop()
         self._deliver: Deliver | None = deliver
-        self._open: dict[str, tuple[Question, Callable[[QuestionEnd], None]]] = {}
+        self._open: dict[str, _Open] = {}
         self._names = itertools.count(1)
         self._end: CallEnd | None = None
+        self._end_bytes = 0
         self._is_over = False
         self._soon: asyncio.Handle | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -228,7 +199,10 @@ class ParkingAnswerer:
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         """See `Answerer`: all that is asked in one turn of the loop goes to the client together."""
-        if (refused := refusal(self.capabilities, question)) is not None:
+        refused = refusal(self.capabilities, question) if not self._is_over else _OVER
+        if refused is None and (why := self._parking.held.begin(self.key.client, len(question.params))):
+            refused = QuestionEnd(code=INVALID_REQUEST, message=f"the client is asked too much at once: {why}")
+        if refused is not None:
             return self._loop.call_soon(answer, refused).cancel
         name = question.key or str(next(self._names))
         self._open[name] = question, answer
@@ -236,16 +210,18 @@ class ParkingAnswerer:
             self._soon = self._loop.call_soon(self._park)
 
         def withdraw() -> None:
-            self._open.pop(name, None)
+            self._taken(name)
 
         return withdraw
 
     def ended(self, end: CallEnd) -> None:
         """The call has ended: its client is told, at once or when it comes again."""
+        if self._is_over:
+            return
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        self._open.clear()
+        self._take_all()
         if isinstance(end, WireResult) and end.result_type == INPUT_REQUIRED:
             end = self._passed_on(end)
         if self._deliver is not None:
@@ -253,7 +229,15 @@ class ParkingAnswerer:
             deliver, self._deliver = self._deliver, None
             deliver(end)
         else:
-            self._end = end
+            self._keep(end)
+
+    def _keep(self, end: CallEnd) -> None:
+        """Keep its end until its client comes for it, or why that is not kept."""
+        size = len(end.body) if isinstance(end, WireResult) else 0
+        if why := self._parking.held.begin(self.key.client, size):
+            message = f"the result of {size:,} bytes was not kept until it was asked for: {why}"
+            end, size = ProtocolFault(FaultKind.TOOL_ERROR, message, code="busy", delivery=Delivery.ANSWERED), 0
+        self._end, self._end_bytes = end, size
 
     def _passed_on(self, asking: WireResult) -> CallEnd:
         """A server's own `input_required`, its state inside one of ours."""
@@ -281,7 +265,7 @@ class ParkingAnswerer:
             self._loop.call_soon(self._deliver_end)
             return self
         for name, response in responses.items():
-            if (asked := self._open.pop(name, None)) is not None:
+            if (asked := self._taken(name)) is not None:
                 asked[1](_answer_of(response))
         if self._open:
             self._soon = self._loop.call_soon(self._park)
@@ -308,8 +292,7 @@ class ParkingAnswerer:
         state = self._parking.park(self)
         if not state:
             refused = QuestionEnd(code=INVALID_REQUEST, message="too many calls of this client wait for answers")
-            waiting, self._open = self._open, {}
-            for _, answer in waiting.values():
+            for _, answer in self._take_all():
                 answer(refused)
             return
         requests = {
@@ -335,7 +318,19 @@ class ParkingAnswerer:
                 self._soon.cancel()
             if self._deadline is not None:
                 self._deadline.cancel()
+            self._take_all()
+            self._parking.held.end(self.key.client, self._end_bytes)
             self._parking.forget(self)
+
+    def _taken(self, name: str) -> _Open | None:
+        """A question that waits no more; None when it did not."""
+        asked = self._open.pop(name, None)
+        if asked is not None:
+            self._parking.held.end(self.key.client, len(asked[0].params))
+        return asked
+
+    def _take_all(self) -> list[_Open]:
+        return [asked for name in tuple(self._open) if (asked := self._taken(name)) is not None]
 
 
 def _answer_of(response: Raw) -> QuestionEnd:
@@ -361,6 +356,3 @@ class _Refused:
 def _refused(deliver: Deliver, why: str) -> PendingCall:
     message = f"the request cannot be taken up: {why}"
     return _Refused(deliver, ProtocolFault.not_sent(FaultKind.TOOL_ERROR, message, "not_resumable"))
-
-
-_states: Final = msgspec.msgpack.Decoder(State)

@@ -26,6 +26,9 @@ ADMITTED: Final = "quarterdeck.admitted"
 COMING: Final = "quarterdeck.coming"
 """In the state of a request's scope: called when its body, which was counted, has come, or will not."""
 
+TAKEN: Final = "quarterdeck.taken"
+"""In the state of a request's scope: waits until the client has taken most of what was written, or is gone."""
+
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of a request's head."""
 
@@ -308,6 +311,7 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._started = cycle
+        cycle.scope["state"][TAKEN] = self.flow.drain
         if self._short_way is None or cycle.waiting_for_100_continue or not self._short_way.may_take(cycle.scope):
             super()._start_asgi_task(cycle, app)
             return

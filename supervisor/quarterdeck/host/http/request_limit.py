@@ -12,8 +12,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
-from quarterdeck.host.mcp_server import CLIENT, HOLD
+from quarterdeck.host.mcp_server import CLIENT
+from quarterdeck.host.sdk_requests import HOLD
 from quarterdeck_protocol.tools import ANONYMOUS, Client
+
+from .connection import TAKEN
 
 MAX_REQUESTS_EACH: Final = 256
 """Of one client: of a session, or of a token without sessions."""
@@ -64,6 +67,8 @@ class RequestLimit:
         scope["state"][HOLD] = partial(self._hold, kept)
         try:
             await self._app(scope, receive, send)
+            if len(kept) > 1 and (taken := scope["state"].get(TAKEN)) is not None:
+                await taken()  # an answer that is written as a whole has left the app, and not us
         finally:
             self._in_flight.end(client.key)
             self._held.end(client.key, sum(kept))

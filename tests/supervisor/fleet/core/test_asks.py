@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_OPEN, Asks, Refused, UnderWay
+from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_ASKED_BYTES, MAX_OPEN, Asks, Refused, UnderWay
 
 ROOTS = "roots/list"
 ALL = frozenset({ROOTS, "elicitation/create"})
@@ -55,6 +55,19 @@ def test_a_request_is_asked_so_much_at_once_and_so_much_in_its_life() -> None:
     assert whose == [1] * (MAX_ASKED - MAX_OPEN) + [Refused.TOO_MANY] * MAX_OPEN
     assert asks.forget(1) == []
     assert asks.begin(900, ROOTS, [of(1)]) == 1
+
+
+def test_the_questions_of_a_request_are_bounded_in_bytes_for_its_whole_life() -> None:
+    """A conversation of 8 MiB to sample from, asked again and again, would wait in memory for a client that is slow."""
+    asks, size = Asks(), MAX_ASKED_BYTES // 4
+    whose = []
+    for ask_id in range(5):
+        whose.append(asks.begin(ask_id, ROOTS, [of(1)], size))
+        asks.end(ask_id)
+    assert whose == [1, 1, 1, 1, Refused.TOO_LARGE]
+    assert asks.begin(9, ROOTS, [of(1)], 0) == 1
+    asks.forget(1)
+    assert asks.begin(10, ROOTS, [of(1)], size) == 1
 
 
 def test_questions_end_once_and_with_their_request() -> None:

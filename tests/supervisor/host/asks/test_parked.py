@@ -5,15 +5,18 @@ import json
 from typing import Any
 
 import pytest
+from support.waiting import until
 
+from quarterdeck.host.asks import parked
 from quarterdeck.host.asks.parked import (
     ANSWER_S,
+    MAX_HELD_EACH,
+    MAX_PARKED,
     MAX_PARKED_EACH,
-    CallKey,
     Parking,
     ParkingAnswerer,
-    Passed,
 )
+from quarterdeck.host.asks.states import CallKey, Passed
 from quarterdeck.host.raw_calls import Resumption
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.questions import Question, QuestionEnd
@@ -214,6 +217,167 @@ async def test_a_client_cannot_have_any_number_of_calls_wait() -> None:
     other.call()
     other.server.ask()
     await other.asked()
+
+
+async def test_all_clients_together_have_a_bound_too() -> None:
+    """Many clients could fill the memory that one cannot."""
+    parking = Parking()
+    clients = [
+        _Client(parking, name=f"client {number // MAX_PARKED_EACH}", params=b"%d" % number)
+        for number in range(MAX_PARKED)
+    ]
+    last = _Client(parking, name="last")
+    for each in (*clients, last):
+        each.call()
+        each.server.ask()
+    await _settle()
+    assert not any(each.server.answers for each in clients)
+    assert [end.code for end in last.server.answers] == [-32600]
+
+
+def large(size: int) -> Question:
+    return Question("s", "elicitation/create", b'{"message":"%s"}' % (b"x" * size))
+
+
+async def test_questions_that_wait_are_bounded_in_bytes_for_each_client(client: _Client) -> None:
+    """A server that asks to sample 8 MiB again and again would fill our memory while nobody answers."""
+    client.call()
+    size = MAX_HELD_EACH // 4
+    for _ in range(4):
+        client.server.ask(large(size))
+    await _settle()
+    assert [end.code for end in client.server.answers] == [-32600]
+    assert "asked too much at once" in client.server.answers[0].message
+    assert len((await client.asked())["inputRequests"]) == 3
+    other = _Client(client.parking, name="another")
+    other.call()
+    other.server.ask(large(size))
+    assert len((await other.asked())["inputRequests"]) == 1
+
+
+@pytest.mark.parametrize("end", ["answered", "withdrawn", "cancelled", "expired", "ended"])
+async def test_what_is_held_is_given_back_however_a_question_ends(client: _Client, end: str) -> None:
+    """A client would be asked less and less, and nothing at last."""
+    pending = client.call()
+    assert pending is not None
+    withdraw = client.server.ask(large(1_000_000))
+    state = (await client.asked())["requestState"]
+    assert client.parking.held.total > 1_000_000
+    match end:
+        case "answered":
+            client.again(state, **{"1": {}})
+        case "withdrawn":
+            withdraw()
+            withdraw()
+        case "cancelled":
+            pending.cancel()
+        case "expired":
+            client.parking.leave("me")
+        case _:
+            client.server.end(DONE)
+    assert client.parking.held.total == 0
+
+
+async def test_results_that_nobody_fetches_are_bounded_in_bytes() -> None:
+    """A server could answer each call with 64 MiB once its client has gone quiet."""
+    parking, large_result = Parking(), WireResult(b'{"content":"%s"}' % (b"x" * (MAX_HELD_EACH * 2 // 3)), "2025-11-25")
+    first, second = (_Client(parking, params=b"%d" % number) for number in range(2))
+    states = []
+    for each in (first, second):
+        each.call()
+        each.server.ask()
+        states.append((await each.asked())["requestState"])
+        each.server.end(large_result)
+    for each, state in zip((first, second), states, strict=True):
+        each.again(state)
+    await _settle()
+    assert first.ends == [large_result]
+    assert await second.refused() == "busy"
+    assert parking.held.total == 0
+
+
+async def test_a_client_that_never_comes_again_has_its_call_given_up(
+    client: _Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server would wait for ever, and its place be lost."""
+    monkeypatch.setattr(parked, "ANSWER_S", 0.01)
+    client.call()
+    client.server.ask(large(100_000))
+    await client.asked()
+    await until(lambda: bool(client.server.cancelled))
+    assert client.server.cancelled == ["nobody answered in time"]
+    assert client.parking.held.total == 0
+    assert client.parking._parked == {}
+
+
+async def test_a_call_that_is_taken_up_and_cancelled_is_over(client: _Client) -> None:
+    """The server would go on for nobody; or a later answer find it."""
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    again = client.again(state)
+    assert again is not None
+    again.cancel("enough")
+    assert client.server.cancelled == ["enough"]
+    client.again(state, **{"1": {}})
+    assert await client.refused() == "not_resumable"
+    client.server.end(DONE)
+    client.server.ask()
+    await _settle()
+    assert client.ends == []
+    assert [end.code for end in client.server.answers] == [-32600]
+    assert client.parking.held.total == 0
+
+
+async def test_a_state_of_another_run_of_ours_is_refused_with_words(client: _Client) -> None:
+    """A client that comes again after a restart would see a crash, or another call's result."""
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    after = _Client(Parking())
+    after.again(state, **{"1": {}})
+    await _settle()
+    end = after.ends.pop()
+    assert isinstance(end, ProtocolFault)
+    assert (end.code, end.delivery) == ("not_resumable", Delivery.NOT_SENT)
+    assert "requestState" in end.message
+    assert after.server.passed == []
+
+
+async def test_a_passed_on_state_is_no_good_for_another_method_or_params_or_later() -> None:
+    """A server of 2026-07-28 would be given a state that belongs to another request."""
+    now = 0.0
+    client = _Client(Parking(lambda: now))
+    client.call()
+    asking = b'{"inputRequests":{"k":{"method":"roots/list"}},"requestState":"theirs"}'
+    client.server.end(WireResult(asking, "2026-07-28", result_type="input_required"))
+    state = (await client.asked())["requestState"]
+    for key in (
+        CallKey("me", "prompts/get ", b'{"a":1,"b":2}'),
+        CallKey("me", "tools/call echo", b'{"a":1}'),
+        CallKey("you", "tools/call echo", b'{"a":1,"b":2}'),
+    ):
+        client.again(state, key, k={})
+        assert await client.refused() == "not_resumable"
+    now = ANSWER_S + 1
+    client.again(state, k={})
+    assert await client.refused() == "not_resumable"
+    assert client.server.passed == [None]
+
+
+async def test_a_thousand_forged_answers_change_nothing(client: _Client) -> None:
+    """Whoever guesses would answer for somebody else, or use up our memory."""
+    client.call()
+    client.server.ask()
+    state = (await client.asked())["requestState"]
+    for number in range(1_000):
+        client.call(Resumption(f"{state[:-8]}{number:08d}", b'{"1":{}}'))
+    await _settle()
+    assert {end.code for end in client.ends if isinstance(end, ProtocolFault)} == {"not_resumable"}
+    assert len(client.ends) == 1_000
+    assert client.server.answers == []
+    client.again(state, **{"1": {}, **{str(number): {} for number in range(2, 1_000)}})
+    assert len(client.server.answers) == 1
 
 
 async def test_an_end_makes_room_for_another_call() -> None:

@@ -203,7 +203,7 @@ async def test_a_client_of_the_newer_era_is_told_log_lines_with_the_request_that
             await client.ask("again", "server/discover", meta=meta)
             await client.send(client.request(f"n{len(meta)}", "prompts/get", name="a__p", meta=meta))
         await client.ask("rare", "no/such")
-        mine = frozenset({server.asked[0].client.key})
+        mine = frozenset({server.asked[1].client.address})
         assert [each.log_level for each in server.asked] == ["", "warning"]
         fleet.news(LogLine("a", "info", "", b'"too little"', mine))
         fleet.news(LogLine("a", "error", "", b'"another\'s"', frozenset({"another"})))

@@ -1,0 +1,237 @@
+"""What clients over HTTP may ask beside tools, and who may answer what is asked: as bounded as calls, on either way."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from support.clients.http_clients import connected, listening
+from support.clients.wire_http import ENVELOPE, META, WireHttp, call, wired
+from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.tools.tool_boxes import LiveBox, hold
+from support.waiting import eventually_async
+
+from quarterdeck.host import mcp_server
+from quarterdeck.host.http import serve
+from quarterdeck.host.http.grants import Grant
+from quarterdeck.host.http.token_file import add_grant
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.offers import LogLine
+from quarterdeck_protocol.questions import Question
+
+pytestmark = pytest.mark.anyio
+
+MIB = 1024 * 1024
+OWNER = "t" * 40
+ERAS = pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])
+WAYS = pytest.mark.parametrize("has_sdk", [False, True], ids=["past the SDK", "through the SDK"])
+READ = b'{"contents":[{"uri":"x:1","text":"%b"}]}'
+FORM = Question("a", "elicitation/create", b'{"message":"?","requestedSchema":{"type":"object","properties":{}}}')
+
+
+def token_of(path: Path, **limits: Any) -> str:
+    now = time.time()
+    return add_grant(path, lambda digest: Grant(name="ci", digest=digest, created_at=now, **limits), now)
+
+
+class Reader:
+    """A client that reads one resource, on the way that it is to take."""
+
+    def __init__(self, wire: WireHttp, *, is_modern: bool, has_sdk: bool) -> None:
+        self.wire = wire
+        self._is_modern = is_modern
+        # Headers that mirror arguments are the SDK's to judge.
+        self._headers = {"Mcp_Param_X": "1"} if has_sdk else {}
+
+    async def greet(self) -> None:
+        """Come so far that its requests may be taken past the SDK."""
+        await (self.wire.introduce() if self._is_modern else self.wire.greet())
+
+    def request(self, number: int, uri: str = "x:1") -> bytes:
+        """The bytes of one request."""
+        params: dict[str, Any] = {"uri": uri} | ({"_meta": ENVELOPE} if self._is_modern else {})
+        message = {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": params}
+        names = {"Mcp_Method": "resources/read", "Mcp_Name": uri} if self._is_modern else {}
+        return self.wire.request(message, **names, **self._headers)
+
+    async def read(self, number: int, uri: str = "x:1") -> dict[str, Any]:
+        """The answer to one request."""
+        self.wire.writer.write(self.request(number, uri))
+        return (await self.wire.read()).answer
+
+
+def code_of(answer: dict[str, Any]) -> str:
+    """Which fault an error is."""
+    code: str = answer["error"]["data"]["quarterdeck/fault"]["code"]
+    return code
+
+
+@ERAS
+@WAYS
+async def test_a_resource_larger_than_its_token_allows_is_not_passed_on(
+    tmp_path: Path, *, is_modern: bool, has_sdk: bool
+) -> None:
+    """A token's bound on results would hold for tools alone."""
+    tokens = tmp_path / "tokens.json"
+    token = token_of(tokens, max_result_bytes=1_000)
+    server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 2_000))
+    async with (
+        listening(LiveBox(), offers=Offerings(OfferFleet(server)), token=OWNER, tokens=tokens) as url,
+        wired(url) as wire,
+    ):
+        wire.headers["Authorization"] = f"Bearer {token}"
+        reader = Reader(wire, is_modern=is_modern, has_sdk=has_sdk)
+        await reader.greet()
+        for number in range(2):
+            assert code_of(await reader.read(number)) == "result_too_large"
+        server.result = READ % b"short"
+        assert (await reader.read(9))["result"]["contents"][0]["text"] == "short"
+
+
+@ERAS
+@WAYS
+async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, *, is_modern: bool, has_sdk: bool
+) -> None:
+    """Forty unread resources of 8 MB would take what forty unread results of tools may not."""
+    monkeypatch.setattr(serve, "MAX_HELD_EACH", 12 * MIB)
+    server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 8 * MIB))
+    async with (
+        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        wired(url) as wire,
+        wired(url) as silent,
+        wired(url) as other,
+    ):
+        reader = Reader(wire, is_modern=is_modern, has_sdk=has_sdk)
+        await reader.greet()
+        silent.headers |= wire.headers
+        other.headers |= wire.headers
+        reader.wire = silent
+        silent.writer.write(reader.request(1))
+        await eventually_async(lambda: silent.reader._buffer)  # type: ignore[attr-defined]
+        reader.wire = other
+        refused = await reader.read(2)
+        assert code_of(refused) == "busy"
+        assert "read the answers that are there" in refused["error"]["message"]
+        assert len((await silent.read()).body) > 8 * MIB
+
+
+async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five thousand definitions, asked for again and again, would fill our memory."""
+    monkeypatch.setattr(serve, "MAX_HELD_EACH", 3 * MIB)
+    server = OfferServer("a", resources=tuple(f"x:{number}/{'y' * 7_000}" for number in range(300)))
+    async with (
+        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        wired(url) as wire,
+        wired(url) as silent,
+    ):
+        await wire.greet()
+        silent.headers |= wire.headers
+        listing = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {}}
+        silent.writer.write(silent.request(listing))
+        await eventually_async(lambda: silent.reader._buffer)  # type: ignore[attr-defined]
+        assert code_of((await wire.ask({**listing, "id": 2})).answer) == "busy"
+        assert len((await silent.read()).messages[-1]["result"]["resources"]) == 300
+
+
+@pytest.mark.parametrize("method", ["resources/read", "prompts/get", "completion/complete", "resources/subscribe"])
+async def test_requests_that_a_client_gave_up_are_counted_as_long_as_they_are_under_way(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asks and hangs up, again and again, would have tasks and requests without end under way."""
+    monkeypatch.setattr(mcp_server, "MAX_CALLS_EACH", 2)
+    silent = OfferServer("a", prompts=("p",), resources=("x:1",), is_silent=True)
+    quick = OfferServer("b", resources=("y:1",), result=READ % b"quick")
+    params = {
+        "prompts/get": {"name": "a__p"},
+        "completion/complete": {
+            "ref": {"type": "ref/prompt", "name": "a__p"},
+            "argument": {"name": "n", "value": "v"},
+        },
+    }.get(method, {"uri": "x:1"})
+    asked = {"jsonrpc": "2.0", "method": method, "params": params}
+    async with (
+        listening(LiveBox(), offers=Offerings(OfferFleet(silent, quick))) as url,
+        wired(url) as wire,
+        wired(url) as neighbour,
+    ):
+        await wire.greet()
+        for number in range(2):
+            async with wired(url) as gone:
+                gone.headers |= wire.headers
+                gone.writer.write(gone.request({**asked, "id": number}, Mcp_Param_X="1"))
+                await eventually_async(lambda count=number + 1: len(silent.asked) == count)  # type: ignore[misc]
+        refused = await wire.ask({**asked, "id": 9}, Mcp_Param_X="1")
+        assert code_of(refused.answer) == "busy"
+        assert len(silent.asked) == 2
+        await neighbour.greet()
+        reader = Reader(neighbour, is_modern=False, has_sdk=True)
+        assert (await reader.read(1, "y:1"))["result"]["contents"][0]["text"] == "quick"
+
+
+async def test_nobody_answers_what_another_session_or_another_client_was_asked(tmp_path: Path) -> None:
+    """Whoever guesses the number of a question would answer it in the name of the user who was asked."""
+    tokens = tmp_path / "tokens.json"
+    server = OfferServer("a", prompts=("p",), question=FORM)
+    statuses: set[int] = set()
+
+    async def forge(url: str, token: str, session: str | None = None) -> None:
+        async with wired(url) as stranger:
+            stranger.headers["Authorization"] = f"Bearer {token}"
+            if session is None:
+                await stranger.greet()
+            else:
+                stranger.headers["Mcp-Session-Id"] = session
+            accepted = {"action": "accept", "content": {}}
+            for number in range(100):
+                for id_ in (f"quarterdeck-{number}", number):
+                    forged = await stranger.ask({"jsonrpc": "2.0", "id": id_, "result": accepted})
+                    statuses.add(forged.status)
+
+    async with listening(LiveBox(), offers=Offerings(OfferFleet(server)), token=OWNER, tokens=tokens) as url:
+        theirs = token_of(tokens)
+
+        async def elicit(context: Any, _: Any) -> types.ElicitResult:
+            await forge(url, OWNER)
+            await forge(url, theirs)
+            session = server.asked[-1].client.key.partition("/")[2]
+            await forge(url, theirs, session)
+            return types.ElicitResult(action="decline")
+
+        async with connected(url, "legacy", OWNER, elicitation_callback=elicit) as client:
+            with pytest.raises(Exception, match="action"):
+                await client.get_prompt("a__p")  # the answer is no prompt: it names what the server was answered
+    assert statuses == {202, 404}
+
+
+@WAYS
+async def test_programs_that_share_a_token_are_told_their_own_log_lines(*, has_sdk: bool) -> None:
+    """One program would read what servers say of the other's work."""
+    box, fleet = LiveBox(), OfferFleet(OfferServer("s"))
+    box.graft("s__t", hold)
+    headers = {"Mcp_Method": "tools/call", "Mcp_Name": "s__t"}
+    told: list[list[Any]] = []
+    async with (
+        listening(box, offers=Offerings(fleet)) as url,
+        wired(url) as one,
+        wired(url) as two,
+    ):
+        for number, program in enumerate((one, two)):
+            meta = {**ENVELOPE, f"{META}clientInfo": {"name": f"p{number}", "version": "1"}, f"{META}logLevel": "info"}
+            discover = {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": meta}}
+            program.headers["Mcp-Protocol-Version"] = "2026-07-28"
+            if not has_sdk:
+                await program.ask(discover, Mcp_Method="server/discover")
+            program.writer.write(program.request(call(1, meta=meta), **headers))
+            await eventually_async(lambda count=number + 1: len(box.begun) == count)  # type: ignore[misc]
+        clients = [begun.client for begun in box.begun]
+        assert clients[0].key == clients[1].key
+        fleet.news(LogLine("s", "info", "", b'"of one"', frozenset({clients[0].address})))
+        fleet.news(LogLine("s", "info", "", b'"of both"', frozenset(each.address for each in clients)))
+        for begun in box.begun:
+            begun.settle({"content": []})
+        for program in (one, two):
+            messages = (await program.read()).messages
+            told.append([each["params"]["data"] for each in messages if each.get("method") == "notifications/message"])
+    assert told == [["of one", "of both"], ["of both"]]

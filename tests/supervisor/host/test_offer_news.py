@@ -1,0 +1,94 @@
+"""Who is told what servers say: whom it concerns, from their level on, each once."""
+
+import msgspec
+import pytest
+from support.tools.offer_fleet import OfferFleet, OfferServer
+
+from quarterdeck.host.offer_news import LogStreams, concerns
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
+from quarterdeck_protocol.tools import Client
+
+ONE, TWO = (Client("ci", "token ci", part=part) for part in ("one", "two"))
+"""Two programs that show one token."""
+
+
+class _Streams:
+    """Requests that asked for log lines, and what was told with each."""
+
+    def __init__(self) -> None:
+        self.fleet = OfferFleet(OfferServer("s"))
+        self.logs = LogStreams(Offerings(self.fleet))
+        self.told: dict[str, list[object]] = {}
+
+    def open(self, name: str, client: Client, level: str = "info"):
+        said = self.told[name] = []
+        return self.logs.open(client, level, lambda line: said.append(msgspec.json.decode(line)["params"]["data"]))
+
+    def say(self, data: str, *clients: Client, level: str = "error") -> None:
+        line = LogLine("s", level, "", msgspec.json.encode(data), frozenset(each.address for each in clients))
+        self.fleet.news(line)
+
+
+def test_programs_that_share_a_token_are_told_what_is_said_during_their_own_requests():
+    """One program would read the other's log; or lose its own to the one that asked last."""
+    streams = _Streams()
+    streams.open("one", ONE)
+    streams.open("two", TWO)
+    streams.say("one's", ONE)
+    streams.say("both's", ONE, TWO)
+    assert streams.told == {"one": ["one's", "both's"], "two": ["both's"]}
+
+
+def test_a_line_is_told_once_with_the_request_begun_last_that_wants_it():
+    """A program with two requests would see each line twice."""
+    streams = _Streams()
+    streams.open("first", ONE)
+    close = streams.open("second", ONE)
+    streams.open("quiet", ONE, "emergency")
+    streams.say("a", ONE)
+    close()
+    close()
+    streams.say("b", ONE)
+    streams.say("too little", ONE, level="debug")
+    assert streams.told == {"first": ["b"], "second": ["a"], "quiet": []}
+
+
+def test_a_line_of_nobodys_request_is_told_with_none():
+    """What a server says at its start would be told as if a request had caused it."""
+    streams = _Streams()
+    close = streams.open("one", ONE)
+    streams.say("nobody's")
+    streams.say("another's", Client(key="token ci"))
+    close()
+    streams.say("late", ONE)
+    assert streams.told == {"one": []}
+    assert streams.logs._open == {}
+
+
+class _OnlyA:
+    max_result_bytes = None
+
+    def allows(self, tool: str) -> bool:
+        return tool.startswith("a__")
+
+
+@pytest.mark.parametrize(
+    ("news", "client", "is_told"),
+    [
+        (LogLine("s", "error", "", b"1"), Client(key="me"), True),
+        (LogLine("s", "debug", "", b"1"), Client(key="me"), False),
+        (LogLine("s", "error", "", b"1", frozenset({"me"})), Client(key="me"), True),
+        (LogLine("s", "error", "", b"1", frozenset({"you"})), Client(key="me"), False),
+        (LogLine("s", "error", "", b"1"), Client(key="me", allowance=_OnlyA()), False),
+        (LogLine("a", "error", "", b"1"), Client(key="me", allowance=_OnlyA()), True),
+        (ServerNote("s", "n", b"", frozenset({"you"})), Client(key="me"), False),
+        (ServerNote("s", "n", b""), Client(key="me"), True),
+        (ResourceUpdated("s", "x:1", frozenset({"me stream 1"})), Client(key="me"), False),
+        (ResourceUpdated("s", "x:1", frozenset({"me"})), Client(key="me"), True),
+        (ResourceUpdated("s", "x:1", frozenset()), Client(key="me"), False),
+    ],
+)
+def test_news_concern_whom_they_are_meant_for(news: News, client: Client, is_told: bool):
+    """A client would hear of another's resources, or of a server that its token does not allow."""
+    assert concerns(news, client, "info") is is_told

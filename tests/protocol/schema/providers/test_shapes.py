@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from support.schemas.providers.check import Provider, Rule, outside
-from support.schemas.providers.shapes import misshapen
 from support.servers.real_tools import read_servers
+
+from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
+from quarterdeck_protocol.schema.providers.shapes import misshapen
 
 META: Any = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 

@@ -4,10 +4,11 @@ from collections import Counter
 from typing import Any, Final
 
 import pytest
-from support.schemas.providers.check import Provider, Rule, outside
 from support.schemas.providers.report import Verdict, broken, verdicts
-from support.schemas.providers.subsets import SUBSETS
 from support.servers.real_tools import read_servers
+
+from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
+from quarterdeck_protocol.schema.providers.subsets import SUBSETS
 
 STRICT: Final = {
     "type": "object",

@@ -3,7 +3,8 @@
 from typing import Any, Final
 
 import pytest
-from support.schemas.providers.check import Provider, Rule, outside
+
+from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
 
 
 def strict(properties: dict[str, Any], **words: Any) -> dict[str, Any]:

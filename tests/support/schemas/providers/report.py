@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from quarterdeck_protocol.schema.portable import portable_schema
-from support.schemas.providers.check import Provider, Rule, outside
+from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
 from support.servers.real_tools import RealServer
 
 

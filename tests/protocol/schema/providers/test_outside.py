@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.schemas.json_schemas import JUNK
-from support.schemas.providers.check import Provider, Rule, outside
+
+from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
 
 
 @given(JUNK, st.sampled_from(Provider))

@@ -10,7 +10,7 @@ outside its list (refuse or ignore: both are told of), and which references it u
 compiled grammars; limits on what several tools weigh together (Anthropic's 20 strict tools a request, Gemini's roughly
 960 for the sum of all `maxItems`); and what fine-tuned models of OpenAI leave out besides.
 
-Above: `check`, which walks a schema by them.  Pure.
+Above: `outside`, which walks a schema by them.  Pure.
 """
 
 import re
@@ -237,3 +237,10 @@ SUBSETS: Final[Mapping[Provider, Subset]] = {
     Provider.ANTHROPIC_STRICT: _ANTHROPIC_STRICT,
 }
 """What each of them takes."""
+
+TOOL_NAMES: Final[Mapping[Provider, re.Pattern[str]]] = {
+    Provider.OPENAI: re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    Provider.ANTHROPIC: re.compile(r"[a-zA-Z0-9_-]{1,128}"),
+    Provider.GEMINI: re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
+}
+"""What the name of a tool may be, whole, by whose field it is."""

@@ -1,13 +1,14 @@
 """What providers limit in a schema as a whole: how much of it there is, and whether it comes back to itself.
 
-Below `check`, which walks the schema and notes each node here once.  Pure.
+Below `outside`, which walks the schema and notes each node here once.  Pure.
 """
 
 from typing import Final
 
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
 from quarterdeck_protocol.schema.flatten import SchemaDocument
-from support.schemas.providers.subsets import Subset
+
+from .subsets import Subset
 
 _DEFINITIONS: Final = ("$defs", "definitions")
 """Keywords whose schemas are applied only where something refers to them."""

@@ -1,4 +1,4 @@
-"""Where a tool's schema falls outside what a model provider says it takes: an oracle for the portable form.
+"""Where a tool's schema falls outside what a model provider says it takes.
 
 What is taken stands in `subsets`, with the documents it was read from and what they leave open.  Pure.
 """
@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
-from support.schemas.providers.shapes import misshapen
-from support.schemas.providers.subsets import SUBSETS, Provider, Subset
-from support.schemas.providers.totals import Totals
+
+from .shapes import misshapen
+from .subsets import SUBSETS, Provider, Subset
+from .totals import Totals
 
 __all__ = ["Outside", "Provider", "Rule", "outside"]
 
@@ -41,6 +42,33 @@ class Rule(StrEnum):
     BOUND = "bound"
     PATTERN = "pattern"
     LIMIT = "limit"
+
+
+WORDS: Final = {
+    Rule.ROOT_TYPE: 'the root must say "type": "object"',
+    Rule.ROOT_WORD: "this word may not stand at the root",
+    Rule.ROOT_PROPERTIES: "the root must have properties",
+    Rule.KEYWORD: "it does not know this word",
+    Rule.SHAPE: "the word's value is of the wrong kind",
+    Rule.BOOLEAN: "true and false are taken for no schema",
+    Rule.UNTYPED: "a type is missing",
+    Rule.TYPE_LIST: "type must be one word, not a list",
+    Rule.ITEMS: "an array must say what its items are",
+    Rule.EMPTY_OBJECT: "an object must have properties",
+    Rule.OPEN_OBJECT: "an object must refuse further properties",
+    Rule.OPTIONAL: "an object must require all its properties",
+    Rule.UNDECLARED: "required names what is no property",
+    Rule.UNION: "nothing may stand beside anyOf",
+    Rule.REFERENCE: "this $ref is not taken, or not beside other words",
+    Rule.RECURSION: "a $ref leads back to where it stands",
+    Rule.FORMAT: "it does not know this format for the type",
+    Rule.CHOICE: "enum holds a value of a kind that it does not take there",
+    Rule.NAME: "a property may not be called so",
+    Rule.BOUND: "this minItems is not taken",
+    Rule.PATTERN: "this pattern is not taken",
+    Rule.LIMIT: "it is too large, too deep, or has too many parts",
+}
+"""What each says, for people."""
 
 
 class Outside(NamedTuple):

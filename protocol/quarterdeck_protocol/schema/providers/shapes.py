@@ -1,6 +1,6 @@
 """Whether the keywords of one schema have values of the kind that draft 2020-12 asks for.
 
-What its meta-schema says of a single node, as a table; `check` walks the nodes.  Pure, and without recursion where
+What its meta-schema says of a single node, as a table; `outside` walks the nodes.  Pure, and without recursion where
 the meta-schema recurses.
 """
 

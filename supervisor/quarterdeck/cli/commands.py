@@ -73,6 +73,13 @@ ENTRIES: Final = (
     Entry("secret", "configure.secret:group", CONFIGURE, "Store the secrets that ${keyring:NAME} refers to"),
     Entry("token", "configure.secret:token_group", CONFIGURE, "Show, create and revoke bearer tokens of serve --http"),
     Entry("purge", "configure.purge:purge", CONFIGURE, "Show what is kept on disk, and remove it"),
+    Entry(
+        "check",
+        "diagnose.check:check",
+        DIAGNOSE,
+        "Try a server: greetings, schemas, every tool, wrong requests, odd bytes, what it touches",
+        verbatim=True,
+    ),
     Entry("doctor", "diagnose.doctor:doctor", DIAGNOSE, "Find out what this machine can enforce, by trying it"),
     Entry("explain", "diagnose.explain:explain", DIAGNOSE, "Explain an error's code: cause, remedy, example"),
     Entry("allow", "configure.allow:allow", TRUST, "Give a server's sandbox the files that its row names"),

@@ -33,8 +33,8 @@ MEANINGS: Final = {
     ExitCode.OK: "done; for serve: its client disconnected, or SIGTERM",
     ExitCode.TOOL_ERROR: (
         "the tool answered with isError; for demo: a promise was not kept; for doctor: something is weaker, or a "
-        "configured server would be refused; for checkpoint: a file could not be restored; for purge: something is in "
-        "use, or could not be removed"
+        "configured server would be refused; for check: something found is as bad as --fail-on; for checkpoint: a file "
+        "could not be restored; for purge: something is in use, or could not be removed"
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
     ExitCode.NOT_FOUND: (

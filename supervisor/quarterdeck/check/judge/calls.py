@@ -1,0 +1,163 @@
+"""Verdicts on requests for what a server has: calls, prompts, resources, progress, cancellation.  Pure."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from quarterdeck.check.episode import Ending, Episode, Exchange, Members, Recording
+from quarterdeck.check.schemas import problem_of, shown, simple_schema, wrapped
+from quarterdeck.check.verdicts import Verdict
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS
+from quarterdeck_protocol.schema.canonical import JsonValue, Schema
+
+from .shapes import refusal_problem, shape_problem, unanswered
+
+RESOURCE_NOT_FOUND: Final = -32002
+"""Of older revisions; newer ones say -32602."""
+
+_STACK: Final = re.compile(
+    r"Traceback \(most recent call last\)|\n\s+at [^\n]{1,200}:\d+:\d+\)?|\n  File \"[^\"\n]+\", line \d+"
+)
+"""Of Python, of node."""
+
+MAX_ERROR_CHARS: Final = 8192
+
+
+def judge(recording: Recording) -> Iterator[Verdict]:
+    """See the module."""
+    schemas = _output_schemas(recording)
+    for episode in recording.episodes:
+        before: Exchange | None = None
+        for exchange in episode.exchanges:
+            if exchange.method == "tools/call" and exchange.purpose != "unknown-tool":
+                yield from _call(exchange, episode, schemas, before)
+                before = exchange
+            elif exchange.purpose in _OFFERS:
+                yield from _offer(exchange, episode)
+            yield from _progress(exchange)
+            yield from _plain(exchange)
+        for foreign in episode.foreign_progress:
+            yield Verdict("progress", f"progress of a token that nobody gave: {foreign}")
+        yield from _unknown(episode)
+
+
+_OFFERS: Final = {"prompt": "prompt-answered", "resource": "resource-read"}
+
+
+def _call(
+    exchange: Exchange, episode: Episode, schemas: dict[str, Schema], before: Exchange | None
+) -> Iterator[Verdict]:
+    place = shown(exchange.subject)
+    if exchange.purpose == "cancelled":
+        yield Verdict("cancel", "it was answered all the same" if exchange.late else "", place)
+        return
+    survived = exchange.ending is not Ending.LOST
+    yield Verdict("call-survived", "" if survived else _last_calls(exchange, before), place)
+    if exchange.ending is Ending.SILENT:
+        told = "" if exchange.progress else f"called with {_arguments(exchange)}: {unanswered(exchange)}"
+        yield Verdict("call-answered", told, place)
+        yield Verdict("cancel", "it was answered all the same" if exchange.late else "", place)
+        return
+    if not survived:
+        return
+    yield Verdict("call-answered")
+    if exchange.result is not None:
+        yield Verdict("call-result", shape_problem(exchange, episode), place)
+        if exchange.subject in schemas:
+            yield Verdict("call-structured", _structured_problem(exchange, schemas[exchange.subject]), place)
+    if exchange.purpose.startswith("refused"):
+        what = exchange.purpose.removeprefix("refused: ")
+        told = f"it answered without an error to arguments {what}" if _is_fine(exchange) else ""
+        yield Verdict("call-judged", shown(told), place)
+
+
+def _is_fine(exchange: Exchange) -> bool:
+    members = exchange.result_members
+    return exchange.error is None and members.get("isError") is not True and "inputRequests" not in members
+
+
+def _structured_problem(exchange: Exchange, schema: Schema) -> str:
+    members = exchange.result_members
+    if not _is_fine(exchange) or members.get("resultType", "complete") != "complete" or "task" in members:
+        return ""
+    if "structuredContent" not in members:
+        return "it has an outputSchema, and its result no structuredContent"
+    return problem_of(schema, {"value": members["structuredContent"]})
+
+
+def _output_schemas(recording: Recording) -> dict[str, Schema]:
+    """Of each tool that has one, around the value itself."""
+    found: dict[str, Schema] = {}
+    for tool in recording.tools:
+        if isinstance(tool, dict) and isinstance(schema := tool.get("outputSchema"), dict):
+            found[str(tool.get("name"))] = simple_schema(wrapped(schema))
+    return found
+
+
+def _offer(exchange: Exchange, episode: Episode) -> Iterator[Verdict]:
+    """An error is an answer: what is behind a prompt or a resource may not be there, and arguments are made up."""
+    problem = unanswered(exchange) or (shape_problem(exchange, episode) if exchange.error is None else "")
+    yield Verdict(_OFFERS[exchange.purpose], problem, shown(exchange.subject))
+
+
+def _unknown(episode: Episode) -> Iterator[Verdict]:
+    for exchange in episode.of("unknown-tool"):
+        is_error = exchange.result_members.get("isError") is True
+        fine = exchange.error is not None or is_error
+        yield Verdict(
+            "unknown-tool", "" if fine else unanswered(exchange) or "it was answered with a result", episode.name
+        )
+    for exchange in episode.of("unknown-prompt"):
+        fine = exchange.error is not None
+        yield Verdict("unknown-prompt", "" if fine else refusal_problem(exchange, INVALID_PARAMS), episode.name)
+    for exchange in episode.of("unknown-resource"):
+        fine = exchange.error is not None
+        told = refusal_problem(exchange, RESOURCE_NOT_FOUND, INVALID_PARAMS)
+        yield Verdict("unknown-resource", "" if fine else told, episode.name)
+
+
+def _progress(exchange: Exchange) -> Iterator[Verdict]:
+    if not exchange.progress:
+        return
+    values = [told.get("progress") for told in exchange.progress]
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    problem = ""
+    if len(numbers) < len(values):
+        problem = "progress is no number"
+    elif any(after <= before for before, after in pairwise(numbers)):
+        problem = f"progress does not rise: {shown(', '.join(map(str, numbers[:20])))}"
+    yield Verdict("progress", problem, shown(exchange.subject))
+
+
+def _plain(exchange: Exchange) -> Iterator[Verdict]:
+    text = ""
+    if exchange.error is not None:
+        text = str(exchange.error.get("message"))
+    elif exchange.result_members.get("isError") is True:
+        text = "\n".join(_texts(exchange.result_members.get("content")))
+    if text:
+        found = _STACK.search(text[:MAX_ERROR_CHARS])
+        place = shown(exchange.subject or exchange.method)
+        yield Verdict(
+            "error-plain", f"an error shows where it was raised: {shown(found[0].strip())}" if found else "", place
+        )
+
+
+def _texts(content: JsonValue) -> Iterator[str]:
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and isinstance(text := block.get("text"), str):
+            yield text
+
+
+def _last_calls(exchange: Exchange, before: Exchange | None) -> str:
+    """What ended it: the call that was not answered, or one before that it answered and then died of."""
+    told = f"called with {_arguments(exchange)}, it ended"
+    return told if before is None else f"{told}; before that came {shown(before.subject)} with {_arguments(before)}"
+
+
+def _arguments(exchange: Exchange) -> str:
+    arguments: JsonValue | Members = exchange.params.get("arguments")
+    return shown(msgspec.json.encode(arguments).decode())

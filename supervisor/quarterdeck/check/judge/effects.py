@@ -1,0 +1,62 @@
+"""Verdicts on what a server touches and takes: files, network, memory, processor time.  Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from quarterdeck.check.episode import Exchange, FileChanges, Members, Recording
+from quarterdeck.check.schemas import shown
+from quarterdeck.check.verdicts import Verdict
+from quarterdeck.common.words import size
+
+IDLE_SHARE: Final = 0.25
+"""Of one processor that a server at rest may take, to begin with."""
+
+LARGE_BYTES: Final = 512 * 1024 * 1024
+
+
+def judge(recording: Recording) -> Iterator[Verdict]:
+    """See the module."""
+    annotations = _annotations(recording)
+    for episode in recording.episodes:
+        if episode.era:
+            hosts = [hint for hint in episode.outside if "reached" in hint]
+            yield Verdict("network-untold", shown("; ".join(hosts)))
+            files = [hint for hint in episode.outside if "hidden" in hint]
+            yield Verdict("files-outside", shown("; ".join(files)))
+        for exchange in episode.of("call"):
+            yield from _call(exchange, annotations.get(exchange.subject, {}))
+        if episode.end.limit is not None or episode.era:
+            yield Verdict("limits-kept", f"it hit its limit {episode.end.limit}" if episode.end.limit else "")
+        if episode.idle_cpu_s is not None and episode.idle_s:
+            share = episode.idle_cpu_s / episode.idle_s
+            yield Verdict("idle", f"it takes {share:.0%} of a processor" if share > IDLE_SHARE else "")
+    peak = max((each.peak_bytes or 0 for each in recording.episodes), default=0)
+    if peak:
+        yield Verdict("memory", f"it took {size(peak)}" if peak > LARGE_BYTES else "")
+
+
+def _call(exchange: Exchange, hints: Members) -> Iterator[Verdict]:
+    place, changed = shown(exchange.subject), exchange.changes
+    if hints.get("readOnlyHint") is True:
+        yield Verdict("read-only-kept", shown(_words(changed)) if changed.any else "", place)
+    elif hints.get("destructiveHint") is False:
+        lost = FileChanges(changed=changed.shrunk, removed=changed.removed)
+        yield Verdict("destroys-told", shown(_words(lost)) if lost.any else "", place)
+    hosts = [hint for hint in exchange.outside if "reached" in hint]
+    if hints.get("openWorldHint") is False:
+        yield Verdict("closed-world-kept", shown("; ".join(hosts)), place)
+    files = [hint for hint in exchange.outside if "hidden" in hint]
+    yield Verdict("files-outside", shown("; ".join(files)), place if files else "")
+
+
+def _words(changes: FileChanges) -> str:
+    told = (("made", changes.made), ("changed", changes.changed), ("removed", changes.removed))
+    return "; ".join(f"{verb} {', '.join(paths)}" for verb, paths in told if paths)
+
+
+def _annotations(recording: Recording) -> dict[str, Members]:
+    found: dict[str, Members] = {}
+    for tool in recording.tools:
+        if isinstance(tool, dict) and isinstance(hints := tool.get("annotations"), dict):
+            found[str(tool.get("name"))] = hints
+    return found

@@ -1,0 +1,50 @@
+"""Hold results against the protocol's own types, those of the SDK.  Pure."""
+
+from collections.abc import Mapping
+
+from quarterdeck.check.episode import Episode, Exchange
+from quarterdeck.check.schemas import shown
+from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
+from quarterdeck_protocol.plain_words import plain_words
+
+
+def shape_problem(exchange: Exchange, episode: Episode) -> str:
+    """Why a result is not what the protocol says of this method, in the episode's revision; empty when it is."""
+    from mcp_types import methods
+    from pydantic import ValidationError
+
+    known = (*HANDSHAKE_REVISIONS, *MODERN_REVISIONS)
+    era = episode.era if episode.era in known else HANDSHAKE_REVISIONS[-1]
+    result = exchange.result
+    if not isinstance(result, Mapping):
+        return "the result is no object"
+    try:
+        methods.validate_server_result(exchange.method, era, result)
+    except KeyError:
+        return ""
+    except (ValidationError, RecursionError) as error:
+        return shown(plain_words(error))
+    return ""
+
+
+def refusal_problem(exchange: Exchange, *codes: int) -> str:
+    """Why an answer is not a refusal with one of these codes; empty when it is."""
+    wanted = " or ".join(map(str, codes))
+    if exchange.error is not None:
+        return "" if exchange.error_code in codes else f"the error's code is {exchange.error_code}, not {wanted}"
+    return unanswered(exchange) or "it was answered with a result"
+
+
+def unanswered(exchange: Exchange) -> str:
+    """That there was no answer at all; empty when there was one."""
+    if exchange.reply is not None:
+        return ""
+    if exchange.ending == "lost":
+        return "the server ended"
+    return f"no answer in {exchange.waited_s:.0f} s"
+
+
+def error_words(exchange: Exchange) -> str:
+    """An error as it is quoted."""
+    error = exchange.error or {}
+    return f"error {shown(str(error.get('code')))}: {shown(str(error.get('message')))}"

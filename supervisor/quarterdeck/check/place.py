@@ -1,0 +1,173 @@
+"""Where a server is tried: throwaway directories, a sandbox around it, and what changes in them.
+
+BASE/home        its home, kept from start to start: a package runner's downloads stay there
+BASE/home/work   its working directory, with a few files and an empty git repository
+BASE/tmp         its temporary files
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.config.environment import server_environment
+from quarterdeck.config.places.paths import runtime_dir, state_dir
+from quarterdeck.config.places.trusted_files import trusted_files, with_announced
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_sandbox import (
+    ConfinedProcess,
+    Places,
+    Requester,
+    confine,
+    known_machine,
+    plan_launch,
+    start,
+)
+
+from .episode import FileChanges
+from .values import FILE_NAME
+
+FOLDER: Final = "{dir}"
+"""In a command line: the folder that the server may change."""
+
+MAX_FILES: Final = 20_000
+"""That are looked at when changes are sought."""
+
+MAX_TOLD: Final = 20
+"""Paths of one change that are told."""
+
+OFFLINE: Final = {"npm_config_offline": "true", "UV_OFFLINE": "1", "npm_config_update_notifier": "false"}
+"""Have package runners take what they fetched before."""
+
+Snapshot = Mapping[str, tuple[int, int, int]]
+"""Inode, size and time of change of each file, by its path below the home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The directories of one check; see the module."""
+
+    base: Path
+
+    @property
+    def home(self) -> Path:
+        """The server's home."""
+        return self.base / "home"
+
+    @property
+    def work(self) -> Path:
+        """Its working directory."""
+        return self.home / "work"
+
+    @property
+    def tmp(self) -> Path:
+        """Its directory for temporary files."""
+        return self.base / "tmp"
+
+    def make(self) -> None:
+        """Make them, with what a server finds there."""
+        os.chmod(self.base, 0o711)  # noqa: S103 - as root another user runs below it
+        for folder in (self.home, self.tmp, self.work, self.work / "folder"):
+            folder.mkdir(mode=0o700)
+        self.fill()
+        repository = self.work / ".git"
+        for name in ("objects", "refs/heads"):
+            (repository / name).mkdir(parents=True)
+        (repository / "HEAD").write_text("ref: refs/heads/main\n")
+        (repository / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
+
+    def fill(self) -> None:
+        """Write the files that a server finds."""
+        (self.work / FILE_NAME).write_text("one\ntwo\nthree\n")
+        (self.work / "folder" / "inner.json").write_text('{"a": 1}\n')
+
+    def look(self) -> Snapshot:
+        """What lies in the home, but for what begins with a dot: caches and settings are a program's own affair."""
+        seen: dict[str, tuple[int, int, int]] = {}
+        for folder, folders, files in os.walk(self.home, followlinks=False):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in (*folders, *files):
+                path = os.path.join(folder, name)
+                try:
+                    facts = os.lstat(path)
+                except OSError:
+                    continue
+                is_file = stat.S_ISREG(facts.st_mode)
+                changed = (facts.st_ino, facts.st_size if is_file else 0, facts.st_mtime_ns if is_file else 0)
+                seen[os.path.relpath(path, self.home)] = changed
+                if len(seen) == MAX_FILES:
+                    return seen
+        return seen
+
+
+def changes(before: Snapshot, after: Snapshot) -> FileChanges:
+    """What changed between two looks."""
+    made = sorted(after.keys() - before.keys())
+    removed = sorted(before.keys() - after.keys())
+    changed = sorted(path for path in before.keys() & after.keys() if before[path] != after[path])
+    shrunk = [path for path in changed if after[path][1] < before[path][1]]
+    return FileChanges(*(tuple(paths[:MAX_TOLD]) for paths in (made, changed, removed, shrunk)))
+
+
+def harmless(policy: SandboxPolicy, network: object) -> SandboxPolicy:
+    """A policy that shows what this one shows, and lets nothing be changed but throwaway directories.
+
+    Raises:
+        ValidationError: `network` is none.
+    """
+    said = policy.model_dump(mode="json", exclude_unset=True)
+    kept = {key: said[key] for key in ("hidden", "environment", "limits", "require") if key in said}
+    preset = said.get("preset") if policy.confines_files else None
+    return SandboxPolicy.model_validate(
+        {"preset": preset, **kept, "read": (*policy.read, *policy.write), "network": network}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The server that is checked, and where.
+
+    Attributes:
+        config: its command, environment and policy; the policy is one that lets it do no harm.
+        place: see `Place`.
+        installs: whether its command fetches the program, for which one start has the internet.
+    """
+
+    config: StdioServerConfig
+    place: Place
+    installs: bool
+    allow_unsandboxed: bool = False
+
+    async def start(self, *, with_network: bool = False) -> ConfinedProcess:
+        """Start it once.
+
+        Raises:
+            LaunchError: it cannot be started.
+        """
+        config, place = self.config, self.place
+        machine = known_machine()
+        words = [word.replace(FOLDER, str(place.work)) for word in (config.command, *config.args)]
+        environ = server_environment(config, os.environ, place.home, place.tmp)
+        environ = {name: value.replace(FOLDER, str(place.work)) for name, value in environ.items()}
+        if self.installs and not with_network:
+            environ = {**OFFLINE, **environ}
+        places = Places(
+            place.home,
+            place.tmp,
+            _user_home(),
+            (str(state_dir()), str(runtime_dir())),
+            with_announced(trusted_files()),
+        )
+        policy = config.sandbox
+        if with_network:
+            policy = policy.model_copy(update={"network": None})
+        requester = Requester(places, os.environ, machine, allow_unsandboxed=self.allow_unsandboxed)
+        plan = plan_launch(words[0], tuple(words[1:]), environ, config.cwd or str(place.work))
+        return await start(confine(plan, policy.values, requester))
+
+
+def _user_home() -> Path:
+    return Path(os.path.expanduser("~"))

@@ -1,0 +1,111 @@
+"""Check one server: throwaway directories, the scenario, the verdicts, the report."""
+
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from statistics import median
+
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.secrets import Redactor
+from quarterdeck_sandbox import temporary_folder
+
+from .episode import Ending, Exchange, Recording
+from .judge import judge
+from .place import Place, Subject
+from .scenario import Wishes, record
+from .verdicts import Measured, Report, outcomes
+
+STDERR_LINES = 15
+"""Of its end, that a report shows where a server is of no use."""
+
+
+async def check(
+    config: StdioServerConfig,
+    wishes: Wishes,
+    *,
+    called: str,
+    installs: bool = False,
+    allow_unsandboxed: bool = False,
+    ignored: Collection[str] = (),
+    secrets: Iterable[str] = (),
+) -> Report:
+    """Try everything, and report it.
+
+    Args:
+        config: the server; its policy is one that lets it do no harm, see `place.harmless`.
+        wishes: what is wanted.
+        called: what the report calls the server.
+        installs: see `Subject`.
+        allow_unsandboxed: see `Requester`.
+        ignored: ids of checks whose findings do not count.
+        secrets: texts that no report shows.
+
+    Raises:
+        LaunchError: it cannot be started.
+    """
+    began = time.monotonic()
+    with temporary_folder("quarterdeck-check-") as base:
+        place = Place(Path(base))
+        place.make()
+        recording = await record(Subject(config, place, installs, allow_unsandboxed), wishes)
+    return report_of(recording, called, time.monotonic() - began, ignored, Redactor(tuple(secrets)))
+
+
+def report_of(
+    recording: Recording, called: str, took_s: float, ignored: Collection[str] = (), redactor: Redactor | None = None
+) -> Report:
+    """What is told of a recording."""
+    redactor = redactor or Redactor(())
+    verdicts = [
+        verdict._replace(problem=redactor.clean(verdict.problem.encode("utf-8", "replace")).decode(errors="replace"))
+        for verdict in judge(recording)
+    ]
+    name, version = _own_name(recording)
+    eras = tuple(dict.fromkeys(each.era for each in recording.episodes if each.era))
+    stderr = ""
+    if not eras and recording.episodes:
+        stderr = redactor.clean(recording.episodes[0].stderr.encode()).decode(errors="replace")
+        stderr = "\n".join(stderr.splitlines()[-STDERR_LINES:])
+    return Report(
+        called,
+        name,
+        version,
+        eras,
+        outcomes(verdicts, ignored),
+        _measured(recording, took_s),
+        (*recording.untried, *(f"the sandbox is weaker here: {gap}" for gap in recording.gaps)),
+        stderr,
+    )
+
+
+def _own_name(recording: Recording) -> tuple[str, str]:
+    """What it calls itself."""
+    for exchange in recording.all_of("initialize", "discover"):
+        members = exchange.result_members
+        meta = members.get("_meta")
+        told = members.get("serverInfo") or (
+            meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+        )
+        if isinstance(told, dict):
+            return str(told.get("name", ""))[:200], str(told.get("version", ""))[:80]
+    return "", ""
+
+
+def _measured(recording: Recording, took_s: float) -> Measured:
+    greeted = [each.greeted_s for each in recording.episodes if each.greeted_s is not None]
+    cpu = [each.cpu_s for each in recording.episodes if each.cpu_s is not None and each.name == "legacy"]
+    return Measured(
+        started_s=min(greeted, default=None),
+        listed_s=_median(recording.all_of("list:tools/list")),
+        answered_s=_median(recording.all_of("ping", "after:garbage")),
+        cpu_s=max(cpu, default=None),
+        peak_bytes=max((each.peak_bytes for each in recording.episodes if each.peak_bytes), default=None),
+        tools=len(recording.tools),
+        calls=sum(each.method == "tools/call" for episode in recording.episodes for each in episode.exchanges),
+        took_s=took_s,
+    )
+
+
+def _median(exchanges: Iterable[Exchange]) -> float | None:
+    times = [each.waited_s for each in exchanges if each.ending is Ending.ANSWERED]
+    return median(times) if times else None

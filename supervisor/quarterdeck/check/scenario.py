@@ -1,0 +1,431 @@
+"""What is tried with a server, in order: a few starts of its process, each recorded as an episode.
+
+    install   only of a package runner: one start with a network, until it answers; nothing is called
+    legacy    initialize, lists, prompts, resources, wrong requests, rest, the end of stdin
+    modern    server/discover, lists, wrong requests, SIGTERM
+    version   initialize with a version that does not exist
+    bytes     lines that are none, pieces of lines, the end of stdin within one; started again when one ended it
+    calls     every tool, a few times, started again likewise; last, as a tool may change what the server keeps
+
+What is left out (no time, no tool) is said in the recording.  Every wait is bounded, and so is the whole.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from quarterdeck_protocol.identity import CLIENT_VERSION
+from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
+from quarterdeck_protocol.schema.canonical import JsonValue
+from quarterdeck_sandbox import TreeMonitor
+
+from .episode import MEMBERS, Ending, Episode, Members, Recording, items_of
+from .peer import Peer
+from .place import Subject, changes
+from .schemas import simple_schema
+from .values import argument_sets, refused_sets
+
+LEGACY: Final = HANDSHAKE_REVISIONS[-1]
+MODERN: Final = MODERN_REVISIONS[-1]
+
+NO_VERSION: Final = "1999-01-01"
+"""Of the protocol: there never was one."""
+
+GREETING_S: Final = 60.0
+"""How long the first answer may take; clients give up after thirty to sixty seconds."""
+
+INSTALL_S: Final = 180.0
+"""The same while a package is fetched."""
+
+DISCOVER_S: Final = 10.0
+"""How long an older server may say nothing to a question that it does not know."""
+
+REQUEST_S: Final = 20.0
+
+AT_REST_S: Final = 1.0
+"""How long it is left alone, to see what it does then."""
+
+MAX_RESTS: Final = 4
+"""The quietest of so many counts."""
+
+QUIET_S: Final = 0.1
+"""Of processor time, in a rest that needs no other."""
+
+MAX_PAGES: Final = 100
+MAX_TOOLS: Final = 100
+MAX_OFFERS: Final = 10
+"""Prompts and resources that are got."""
+
+MAX_RESTARTS: Final = 6
+"""Of the episodes in which servers end."""
+
+LONG_LINE_BYTES: Final = 1024 * 1024
+
+LATE_WAIT_S: Final = 1.5
+"""How long an answer is waited for that should not come."""
+
+CAPABILITY_OF: Final = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a user wants of a check.
+
+    Attributes:
+        timeout_s: of the whole.
+        call_s: of one call.
+        calls: whether tools, prompts and resources are called at all.
+        tell: is told what is being tried.
+    """
+
+    timeout_s: float = 300.0
+    call_s: float = 10.0
+    calls: bool = True
+    tell: Callable[[str], None] = lambda _: None
+
+
+async def record(subject: Subject, wishes: Wishes) -> Recording:
+    """Try everything.
+
+    Raises:
+        LaunchError: it cannot be started at all.
+    """
+    return await _Scenario(subject, wishes).record()
+
+
+class _Scenario:
+    def __init__(self, subject: Subject, wishes: Wishes) -> None:
+        self._subject = subject
+        self._wishes = wishes
+        self._until = time.monotonic() + wishes.timeout_s
+        self._episodes: list[Episode] = []
+        self._untried: list[str] = []
+        self._monitor = TreeMonitor()
+        self._gaps: tuple[str, ...] = ()
+
+    async def record(self) -> Recording:
+        """See `record`."""
+        watching = asyncio.create_task(self._monitor.run())
+        try:
+            if self._subject.installs:
+                await self._install()
+            await self._legacy()
+            await self._modern()
+            if self._eras:
+                parts = (self._version, self._bytes, self._calls)
+                for part in parts:
+                    if self._left_s <= 0:
+                        self._skip(f"{part.__name__.strip('_')}: the time was over (--timeout)")
+                    else:
+                        await part()
+        finally:
+            watching.cancel()
+        return Recording(tuple(self._episodes), tuple(dict.fromkeys(self._untried)), self._gaps)
+
+    # The parts
+
+    async def _install(self) -> None:
+        async with self._episode("install", with_network=True) as peer:
+            await self._initialize(peer, LEGACY, INSTALL_S)
+            await peer.end("stdin")
+        self._episodes.pop()
+
+    async def _legacy(self) -> None:
+        async with self._episode("legacy") as peer:
+            result = await self._initialize(peer, LEGACY)
+            if result is None:
+                return
+            await peer.request("ping", "ping", wait_s=self._wait_s())
+            await peer.request("ping", "ping", wait_s=self._wait_s(), request_id="text-id")
+            await self._offers(peer, result, {})
+            before = peer.null_errors
+            await peer.notify("notifications/quarterdeck-no-such-thing")
+            await peer.request("ping", "ping", wait_s=self._wait_s())
+            if peer.null_errors > before:
+                peer.episode.answered_notifications.append("notifications/quarterdeck-no-such-thing")
+            await self._rest(peer)
+            await peer.end("stdin")
+
+    async def _modern(self) -> None:
+        async with self._episode("modern") as peer:
+            asked = await peer.request("discover", "server/discover", envelope(), wait_s=self._wait_s(DISCOVER_S))
+            peer.episode.greeted_s = asked.waited_s if asked.result_members else None
+            supported = asked.result_members.get("supportedVersions")
+            if isinstance(supported, list) and MODERN in supported:
+                peer.episode.era = MODERN
+                await self._offers(peer, asked.result_members, envelope())
+                await peer.request("version", "tools/list", envelope(NO_VERSION), wait_s=self._wait_s())
+            else:
+                await self._initialize(peer, LEGACY)
+            await peer.end("term")
+
+    async def _version(self) -> None:
+        if LEGACY_ERA not in self._eras:
+            return
+        async with self._episode("version") as peer:
+            params = {**_INITIALIZE, "protocolVersion": NO_VERSION}
+            await peer.request("version", "initialize", params, wait_s=self._wait_s(GREETING_S))
+
+    async def _calls(self) -> None:
+        recording = Recording(tuple(self._episodes))
+        tools = [tool for tool in recording.tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+        if not self._wishes.calls:
+            self._skip("calls: --no-calls")
+            return
+        if len(tools) > MAX_TOOLS:
+            self._skip(f"{len(tools) - MAX_TOOLS} tools beyond the first {MAX_TOOLS} were not called")
+        planned = [call for tool in tools[:MAX_TOOLS] for call in self._planned(tool)]
+        for _ in range(MAX_RESTARTS):
+            if not planned:
+                return
+            async with self._episode("calls") as peer:
+                meta = await self._greet_any(peer)
+                if meta is None:
+                    return
+                while planned and not peer.gone.is_set():
+                    if self._left_s <= 0:
+                        self._skip(f"{len(planned)} calls: the time was over (--timeout)")
+                        return
+                    await self._call(peer, planned.pop(0), meta)
+                if not peer.gone.is_set():
+                    await self._cancel(peer, meta)
+        if planned:
+            self._skip(f"{len(planned)} calls: the server ended {MAX_RESTARTS} times")
+
+    async def _bytes(self) -> None:
+        trials = list(_TRIALS)
+        for _ in range(MAX_RESTARTS):
+            async with self._episode("bytes") as peer:
+                meta = await self._greet_any(peer)
+                if meta is None:
+                    return
+                while trials and not peer.gone.is_set():
+                    name, lines = trials.pop(0)
+                    for line in lines:
+                        await peer.write(line)
+                    await self._probe(peer, f"after:{name}", meta)
+                    if peer.episode.exchanges[-1].ending is Ending.SILENT:
+                        break
+                if not trials and not peer.gone.is_set():
+                    await self._probe(peer, "pieces", meta, in_pieces=True)
+                    await asyncio.gather(self._probe(peer, "together", meta), self._probe(peer, "together", meta))
+                    await self._probe(peer, "long-line", {**meta, "filler": "a" * LONG_LINE_BYTES})
+                    await peer.end("half line")
+                    return
+
+    # Their steps
+
+    @asynccontextmanager
+    async def _episode(self, name: str, *, with_network: bool = False) -> AsyncIterator[Peer]:
+        """Start the server, and end it."""
+        self._wishes.tell(name)
+        episode = Episode(name)
+        self._episodes.append(episode)
+        process = await self._subject.start(with_network=with_network)
+        self._gaps = process.receipt.gaps
+        limits = process.confinement.limits
+        forget = self._monitor.watch(
+            process.tree((str(self._subject.place.tmp),)), limits, lambda excess: process.kill_for(excess.limit)
+        )
+        peer = Peer(process, episode)
+        try:
+            yield peer
+        finally:
+            forget()
+            await peer.close()
+            episode.exchanges[:] = [replace(each, late=each.request_id in peer.late) for each in episode.exchanges]
+
+    async def _initialize(self, peer: Peer, version: str, wait_s: float = GREETING_S) -> Members | None:
+        """Greet as older clients do; the result, None where there is none."""
+        mark = peer.stderr_mark
+        params = {**_INITIALIZE, "protocolVersion": version}
+        greeted = await peer.request("initialize", "initialize", params, wait_s=self._wait_s(wait_s))
+        if not greeted.result_members:
+            return None
+        peer.episode.greeted_s = time.monotonic() - peer.started_at
+        agreed = greeted.result_members.get("protocolVersion")
+        peer.episode.era = agreed if isinstance(agreed, str) else version
+        peer.episode.outside = peer.hints_since(mark, None)
+        await peer.notify("notifications/initialized")
+        return greeted.result_members
+
+    async def _greet_any(self, peer: Peer) -> Members | None:
+        """Greet in the older era if it knows that, else in the newer; what each request carries, None for nothing."""
+        if LEGACY_ERA in self._eras:
+            return {} if await self._initialize(peer, LEGACY) is not None else None
+        asked = await peer.request("discover", "server/discover", envelope(), wait_s=self._wait_s(GREETING_S))
+        peer.episode.era = MODERN
+        return envelope() if asked.result_members else None
+
+    async def _offers(self, peer: Peer, greeting: Members, meta: Members) -> None:
+        """Take all lists, ask for what there is and for what there is not."""
+        declared = greeting.get("capabilities")
+        capabilities = declared if isinstance(declared, dict) else {}
+        found: dict[str, list[JsonValue]] = {}
+        for method, capability in CAPABILITY_OF.items():
+            if capability in capabilities:
+                found[method] = await self._list(peer, method, meta)
+            elif method != "resources/templates/list":
+                await peer.request(f"undeclared:{method}", method, meta, wait_s=self._wait_s())
+        await peer.request("unknown-method", "quarterdeck/no-such-method", meta, wait_s=self._wait_s())
+        if "tools" in capabilities:
+            await peer.request("again:tools/list", "tools/list", meta, wait_s=self._wait_s())
+            lost = {**meta, "cursor": "quarterdeck-no-such-cursor"}
+            await peer.request("unknown-cursor", "tools/list", lost, wait_s=self._wait_s())
+            params: Members = {**meta, "name": "quarterdeck-no-such-tool", "arguments": {}}
+            await peer.request("unknown-tool", "tools/call", params, wait_s=self._wait_s())
+        if "prompts" in capabilities:
+            params = {**meta, "name": "quarterdeck-no-such-prompt"}
+            await peer.request("unknown-prompt", "prompts/get", params, wait_s=self._wait_s())
+        if "resources" in capabilities:
+            params = {**meta, "uri": "quarterdeck://no/such/resource"}
+            await peer.request("unknown-resource", "resources/read", params, wait_s=self._wait_s())
+        if self._wishes.calls:
+            await self._get(peer, found, meta)
+
+    async def _get(self, peer: Peer, found: dict[str, list[JsonValue]], meta: Members) -> None:
+        for item in found.get("prompts/list", ())[:MAX_OFFERS]:
+            if isinstance(item, dict) and isinstance(name := item.get("name"), str):
+                params: Members = {**meta, "name": name, "arguments": _prompt_arguments(item)}
+                await peer.request("prompt", "prompts/get", params, wait_s=self._wait_s(), subject=name)
+        for item in found.get("resources/list", ())[:MAX_OFFERS]:
+            if isinstance(item, dict) and isinstance(uri := item.get("uri"), str):
+                params = {**meta, "uri": uri}
+                await peer.request("resource", "resources/read", params, wait_s=self._wait_s(), subject=uri)
+
+    async def _list(self, peer: Peer, method: str, meta: Members) -> list[JsonValue]:
+        """All pages of a list."""
+        items: list[JsonValue] = []
+        params, seen = meta, set[str]()
+        for _ in range(MAX_PAGES):
+            page = await peer.request(f"list:{method}", method, params, wait_s=self._wait_s(), subject=MEMBERS[method])
+            items += items_of(page)
+            cursor = page.result_members.get("nextCursor")
+            if not isinstance(cursor, str) or cursor in seen or self._left_s <= 0:
+                break
+            seen.add(cursor)
+            params = {**meta, "cursor": cursor}
+        return items
+
+    def _planned(self, tool: Members) -> Sequence[tuple[str, str, Members]]:
+        """The calls of one tool: why, its name, its arguments."""
+        name, folder = str(tool["name"]), str(self._subject.place.work)
+        simple = simple_schema(tool.get("inputSchema"))
+        sets = argument_sets(simple, folder)
+        if not sets:
+            self._skip(f"{name[:80]}: no arguments could be made of its schema")
+            sets = []
+        refused = [(f"refused: {what}", name, arguments) for what, arguments in refused_sets(simple, folder)]
+        return [*(("call", name, arguments) for arguments in sets), *refused]
+
+    async def _call(self, peer: Peer, call: tuple[str, str, Members], meta: Members) -> None:
+        purpose, name, arguments = call
+        place = self._subject.place
+        before = place.look()
+        params: Members = {**meta, "name": name, "arguments": arguments}
+        wait_s = self._wait_s(self._wishes.call_s)
+        await peer.request(purpose, "tools/call", params, wait_s=wait_s, subject=name, progress=True)
+        changed = changes(before, place.look())
+        exchanges = peer.episode.exchanges
+        exchanges[-1] = replace(exchanges[-1], changes=changed)
+        if exchanges[-1].ending is Ending.LOST:
+            peer.episode.gone_at = f"{name} was called"
+        if changed.any:
+            place.fill()
+
+    async def _cancel(self, peer: Peer, meta: Members) -> None:
+        """Cancel the call that took longest, if one took so long that it can be told."""
+        calls = [each for each in peer.episode.of("call") if each.ending is Ending.ANSWERED]
+        longest = max(calls, key=lambda each: each.waited_s, default=None)
+        if longest is not None and longest.waited_s >= MIN_CANCELLED_S and longest.waited_s < self._left_s:
+            params = {**longest.params, "_meta": {}} if not meta else {**longest.params, **meta}
+            await peer.request("cancelled", "tools/call", params, wait_s=0.05, subject=longest.subject)
+            await asyncio.sleep(longest.waited_s)
+        if any(each.ending is Ending.SILENT for each in peer.episode.of("call", "cancelled")):
+            await asyncio.sleep(LATE_WAIT_S)
+            await self._probe(peer, "after:cancelled", meta)
+
+    async def _probe(self, peer: Peer, purpose: str, meta: Members, *, in_pieces: bool = False) -> None:
+        """Ask something that every server answers."""
+        method = "server/discover" if peer.episode.era in MODERN_REVISIONS else "ping"
+        exchange = await peer.request(purpose, method, meta, wait_s=self._wait_s(), in_pieces=in_pieces)
+        if exchange.ending is Ending.LOST and not peer.episode.gone_at:
+            peer.episode.gone_at = purpose
+
+    async def _rest(self, peer: Peer) -> None:
+        """Leave it alone for a while, and see what that costs; again where it may be busy with its start still."""
+        least: float | None = None
+        for _ in range(MAX_RESTS):
+            peer.process.look()
+            before = peer.process.cpu_s
+            await asyncio.sleep(AT_REST_S)
+            peer.process.look()
+            if before is None or peer.process.cpu_s is None or peer.gone.is_set():
+                return
+            spent_s = peer.process.cpu_s - before
+            least = spent_s if least is None else min(least, spent_s)
+            if least <= QUIET_S:
+                break
+        peer.episode.idle_cpu_s, peer.episode.idle_s = least, AT_REST_S
+
+    # What it goes by
+
+    @property
+    def _eras(self) -> set[str]:
+        """The eras in which it was greeted, `LEGACY_ERA` for all older ones."""
+        return {MODERN if each.era == MODERN else LEGACY_ERA for each in self._episodes if each.era}
+
+    @property
+    def _left_s(self) -> float:
+        return self._until - time.monotonic()
+
+    def _wait_s(self, wanted: float = REQUEST_S) -> float:
+        return max(0.1, min(wanted, self._left_s))
+
+    def _skip(self, why: str) -> None:
+        self._untried.append(why)
+
+
+LEGACY_ERA: Final = "legacy"
+
+MIN_CANCELLED_S: Final = 0.75
+"""A call that is cancelled has taken at least so long before."""
+
+_INITIALIZE: Final[Members] = {
+    "capabilities": {},
+    "clientInfo": {"name": "quarterdeck-check", "version": CLIENT_VERSION},
+}
+
+
+def envelope(version: str = MODERN) -> Members:
+    """What a request of 2026-07-28 carries."""
+    prefix = "io.modelcontextprotocol/"
+    meta: Members = {
+        f"{prefix}protocolVersion": version,
+        f"{prefix}clientCapabilities": {},
+        f"{prefix}clientInfo": _INITIALIZE["clientInfo"],
+    }
+    return {"_meta": meta}
+
+
+def _prompt_arguments(prompt: Members) -> Members:
+    """Texts for the arguments that a prompt requires."""
+    listed = prompt.get("arguments")
+    named = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return {str(each.get("name")): "sample" for each in named if each.get("required") is True}
+
+
+_TRIALS: Final = (
+    ("garbage", (b"this is no JSON\n", b'{"jsonrpc": "2.0", "id": 7000, "method"\n')),
+    ("odd-json", (b"[]\n", b'"text"\n', b"null\n", b'{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}\n', b"{}\n")),
+    ("bad-utf8", (b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xff\xfe"}}\n',)),
+)
+"""Lines that no client should send, and one bug or attack away all do."""

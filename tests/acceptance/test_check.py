@@ -1,0 +1,129 @@
+"""`quarterdeck check`, as it is typed: a sound server passes, a flawed one is found out, and nothing is left behind."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.processes.commands import OURSELVES, forks
+from support.processes.programs import server_argv
+
+FLAWS: Final = {
+    "prints": "clean-stdout",
+    "lies": "read-only-kept",
+    "careless": "call-judged",
+    "unstructured": "call-structured",
+    "bad-schema": "schema-valid",
+    "bare-array": "schema-openai",
+    "asks": "asks-declared",
+    "twice": "reply-once",
+    "shouts": "error-plain",
+    "fragile": "survives-garbage",
+    "orders": "text-suspicious",
+}
+"""Of `checked.py`, and the check that finds each."""
+
+PLENTY_S: Final = "120"
+"""Of time for one answer, on the busiest machine."""
+
+OF_BUSY_MACHINES: Final = {"greeted-soon", "idle"}
+"""Checks that a sound server fails where others take the processor."""
+
+Check = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Check:
+    """Check a pretend server; what came of it."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "HOME": str(tmp_path),
+        "TMPDIR": str(temporary),
+        "QUARTERDECK_STATE_DIR": str(tmp_path / "state"),
+        "QUARTERDECK_RUNTIME_DIR": str(tmp_path / "run"),
+    }
+
+    def check_it(*words: str) -> "subprocess.CompletedProcess[str]":
+        ended = forks().run(OURSELVES, ("check", *words), environ)
+        assert list(temporary.iterdir()) == []
+        return subprocess.CompletedProcess(words, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+    return check_it
+
+
+def command(*flaws: str) -> list[str]:
+    """The command line of `checked.py`, and what it may read."""
+    words = server_argv("checked", *flaws)
+    return ["--read", str(Path(words[-1 - len(flaws)]).parent), "--", *words]
+
+
+def found(document: dict[str, Any]) -> dict[str, str]:
+    """The state of each check."""
+    return {each["id"]: each["state"] for each in document["checks"]}
+
+
+def test_a_sound_server_passes_in_both_eras(check: Check) -> None:
+    """Its author would look for mistakes that are none."""
+    ended = check("--json", "--call-timeout", PLENTY_S, *command())
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["eras"] == ["2025-11-25", "2026-07-28"]
+    states = found(document)
+    assert {check for check, state in states.items() if state == "found"} <= OF_BUSY_MACHINES
+    assert {states[check] for check in FLAWS.values()} == {"passed"}
+    assert document["measured"]["calls"] >= 8
+
+
+def test_each_flaw_is_found_by_the_check_that_is_for_it(check: Check, tmp_path: Path) -> None:
+    """A broken server would be published as sound."""
+    junit, sarif = tmp_path / "report.xml", tmp_path / "report.sarif"
+    files = ("--junit", str(junit), "--sarif", str(sarif))
+    ended = check("--json", "--call-timeout", PLENTY_S, *files, *command(*FLAWS))
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    states = found(json.loads(ended.stdout))
+    assert {check for check in FLAWS.values() if states[check] != "found"} == set()
+    assert 'name="clean-stdout"' in junit.read_text()
+    assert json.loads(sarif.read_text())["version"] == "2.1.0"
+
+
+def test_a_server_that_a_call_ends_is_started_again(check: Check) -> None:
+    """One tool that crashes would hide what is wrong with all others."""
+    ended = check("--call-timeout", PLENTY_S, "--ignore", "quiet-end", *command("crashes", "lies"))
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "call-survived: It survives calls of its tools" in ended.stdout
+    assert "read-only-kept" in ended.stdout
+
+
+def test_a_program_that_is_no_server_and_one_that_is_not_there_are_told_apart(check: Check) -> None:
+    """Whoever mistyped a name would look for a mistake in the server."""
+    ended = check("--json", "--timeout", PLENTY_S, "--", sys.executable, "-c", "raise SystemExit('usage: x FILE')")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    document = json.loads(ended.stdout)
+    assert [each for each, state in found(document).items() if state == "found"] == ["greeting"]
+    assert "usage: x FILE" in document["stderr"]
+    ended = check("--", "no-such-program")
+    assert ended.returncode == 4
+    assert "no-such-program" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--write", "/tmp", "--", "x"), "--write: check calls every tool"),
+        (("--grant", "ssh-agent", "--", "x"), "--grant: check calls every tool"),
+        (("--ignore", "no-such-check", "--", "x"), "there is no such check"),
+        (("--network", "everywhere", "--", "x"), "network"),
+    ],
+)
+def test_what_it_must_not_do_or_does_not_know_is_refused(check: Check, words: tuple[str, ...], said: str) -> None:
+    """Tools that are called with made-up values would change what is the user's."""
+    ended = check(*words)
+    assert ended.returncode == 2, ended.stdout
+    assert said in ended.stderr

@@ -1,0 +1,1 @@
+"""What tests of `quarterdeck check` have in common."""

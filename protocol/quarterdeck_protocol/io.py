@@ -6,6 +6,7 @@ wakes (tests/bench), and bounds neither the parts of a message nor what is unsen
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,8 +16,9 @@ from typing import Final, Protocol
 
 from .link.events import LinkEvent, Refusal
 from .link.frames import News, Reply, Request, Told
-from .link.session import Link
+from .link.session import PAUSE_S, Link
 from .link.zmtp import MessageBuffer, ZmtpError, encode_message
+from .moments import REST_S, last_moment
 
 READ_BYTES: Final = 64 * 1024
 """One read; what more there is waits for the loop's next turn."""
@@ -302,11 +304,15 @@ class LinkDriver:
             if self._timer_at <= wake_at:
                 return
             self._timer.cancel()
-        self._timer_at = wake_at
-        self._timer = self._loop.call_at(wake_at, self._ring)
+        self._timer_at = _shared(wake_at, self._loop.time())
+        self._timer = self._loop.call_at(self._timer_at, self._ring)
 
     def _ring(self) -> None:
-        self._timer, late_s = None, self._loop.time() - self._timer_at
+        now = self._loop.time()
+        self._timer, late_s = None, now - self._timer_at
+        if now < self.link.wake_at and late_s < PAUSE_S:
+            self._arm()  # what it was to judge has come meanwhile, as it mostly has
+            return
         self._way.drain()
         if self._closed:
             return
@@ -316,3 +322,8 @@ class LinkDriver:
         self._arm()
         for event in events:
             self._on_event(event)
+
+
+def _shared(wake_at: float, now: float) -> float:
+    """When to ring for `wake_at`: what is far off rings early, at a moment with others, and is mostly over by then."""
+    return last_moment(wake_at, os.getpid()) if wake_at > now + REST_S else wake_at

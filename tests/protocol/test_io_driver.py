@@ -1,6 +1,7 @@
 """A link's edge: what it says is sent, its timer rings when it is due, and a peer is heard out before it is judged."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -24,6 +25,7 @@ from quarterdeck_protocol.link.events import (
 )
 from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Log, Request
 from quarterdeck_protocol.link.session import Link
+from quarterdeck_protocol.moments import REST_S, last_moment
 
 pytestmark = pytest.mark.anyio
 
@@ -189,6 +191,33 @@ async def test_a_peer_is_heard_out_before_it_is_judged() -> None:
     assert link.said == ["receive", "tick"]
     assert way.noted == ["drain", [b"credit"], Silent(0.0), Expired(2), [b"beat"], Expired(1)]
     driver.close()
+
+
+async def test_a_ring_for_what_has_come_meanwhile_judges_nothing() -> None:
+    """Each would ask the system how long a peer waited, forty of them for nothing."""
+    loop, way = asyncio.get_running_loop(), Way()
+    link = ScriptedLink(wake_at=loop.time() + 0.001)
+    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    first, link.wake_at = driver._timer, loop.time() + 1_000
+    with anyio.fail_after(PATIENCE_S):
+        while driver._timer is first:
+            await anyio.lowlevel.checkpoint()
+    assert (link.said, way.noted) == ([], [])
+    driver.close()
+
+
+async def test_a_ring_that_is_far_off_comes_early_with_others() -> None:
+    """Every link of an idle supervisor would wake it for itself."""
+    loop, way = asyncio.get_running_loop(), Way()
+    moment = last_moment(loop.time() + 1_000, os.getpid())
+    wishes = [moment + 1.0, moment + 2.0]
+    drivers = [LinkDriver(ScriptedLink(wake_at=wish), way, way.noted.append) for wish in wishes]  # type: ignore[arg-type]
+    assert {driver._timer_at for driver in drivers} == {moment}
+    soon = loop.time() + REST_S / 2
+    drivers.append(LinkDriver(ScriptedLink(wake_at=soon), way, way.noted.append))  # type: ignore[arg-type]
+    assert drivers[-1]._timer_at == soon
+    for driver in drivers:
+        driver.close()
 
 
 async def test_a_ring_that_comes_late_says_by_how_much() -> None:

@@ -11,6 +11,8 @@ from typing import Final, get_args
 
 import msgspec
 
+from quarterdeck_protocol.moments import REST_S
+
 from . import frames
 from .frame_bytes import WireLimits
 
@@ -39,7 +41,7 @@ class LinkTerms:
         beat_s: the longest silence of a worker that lives, while it owes a reply.
         patience_s: a longer one means that it hangs.
         quiet_beat_s: the same while it owes none: each beat wakes two processes, and of a worker that hangs nobody
-            waits for anything.  What it is asked next counts from then on.
+            waits for anything.  What it is asked next counts from then on.  It beats at its `moments`.
         quiet_patience_s: a longer silence means that it hangs, whatever it owes.
         supervisor_beat_s: the longest silence of a supervisor that lives.  Each of its beats wakes a process, and all
             that one tells is that a worker may go on: a dead supervisor is noticed at once, by the zygote.
@@ -52,9 +54,9 @@ class LinkTerms:
     greet_s: float = 30.0
     beat_s: float = 2.0
     patience_s: float = 6.0
-    quiet_beat_s: float = 5.0
+    quiet_beat_s: float = REST_S
     quiet_patience_s: float = 15.0
-    supervisor_beat_s: float = 20.0
+    supervisor_beat_s: float = 200.0
     supervisor_patience_s: float = 600.0
     backstop_s: float = 2.0
     window_units: int = 2048

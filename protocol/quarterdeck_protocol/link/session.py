@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.faults import sayable
+from quarterdeck_protocol.moments import last_moment
 
 from . import events, frames
 from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, Pause, PeerCredit
@@ -58,6 +59,7 @@ class Link:
         self._peer = side.peer
         self._token = token
         self._version = version
+        self._pid = pid
         self._terms = terms = terms or events.LinkTerms()
         self._outbox = Outbox(terms.window_units, terms.wire)
         self._allowance = PeerCredit(terms.window_units)
@@ -107,7 +109,10 @@ class Link:
 
     @property
     def _beat_at(self) -> float:
-        return self._sent_at + self._beat_s[bool(self._serving)]
+        if self.side is events.Side.SUPERVISOR or self._serving:
+            return self._sent_at + self._beat_s[bool(self._serving)]
+        quiet_s = self._beat_s[False]
+        return last_moment(self._sent_at + quiet_s, self._pid, quiet_s)
 
     @property
     def _silent_at(self) -> float:
@@ -237,11 +242,13 @@ class Link:
             late_s: how much later than `wake_at` this is.  From `PAUSE_S` on we were stopped ourselves, and whoever
                 stops a machine's processes stops the peer, too: its silence counts from now on.
             waited_s: for how long the peer was ready to run and got no processor, all in all; where nobody can tell,
-                zero.  What it waited in silence excuses as much of that: a busy machine is no dead peer.
+                zero.  What it waited in silence excuses as much of that, and no more than all: a busy machine is no
+                dead peer.
         """
         if self._dead:
             return []
-        self._excused_s += max(0.0, waited_s - self._waited_s)
+        starved_s = max(0.0, waited_s - self._waited_s)
+        self._excused_s = min(self._excused_s + starved_s, max(0.0, now - self._heard_at))
         self._waited_s = max(waited_s, self._waited_s)
         if late_s >= PAUSE_S:
             self._excused_s = max(self._excused_s, now - self._heard_at)

@@ -28,6 +28,7 @@ from typing import Final
 import anyio
 
 from quarterdeck_protocol.addresses import Address, closed_networks
+from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
 from quarterdeck_sandbox.run.processes import is_stopped
@@ -79,8 +80,8 @@ READY_S: Final = 5.0
 CLOSE_S: Final = 1.0
 """For its orderly end, before it is killed."""
 
-LOOK_S: Final = 10.0
-"""Between two looks at a helper that lives: whether it is stopped.  Its end is told at once."""
+LOOK_S: Final = 2 * REST_S
+"""Between two looks at a helper that lives, at most: whether it is stopped.  Its end is told at once."""
 
 STOPPED_LOOKS: Final = 2
 """So many in a row, and it is taken for lost; a helper that a machine's suspend stopped goes on at once."""
@@ -135,7 +136,7 @@ class Uplink:
         """Wait until it carries nothing any more, ended or stopped; what happened.  Not beside `close`."""
         looks = 0
         while looks < STOPPED_LOOKS:
-            with anyio.move_on_after(LOOK_S):
+            with anyio.CancelScope(deadline=last_moment(anyio.current_time() + LOOK_S, os.getpid(), LOOK_S / 2)):
                 await anyio.wait_readable(self.fd)
                 return f"{self.name} {self._how_it_ended()}"
             looks = looks + 1 if is_stopped(self.pid) else 0

@@ -11,6 +11,9 @@ from quarterdeck_protocol.link.session import Link
 
 TOKEN = b"one time, one worker"
 VERSION = "0.1.0"
+PID = 40
+"""Of a worker whose moments are the multiples of five seconds."""
+
 LIMITS = WireLimits()
 FAULT = FaultRecord(FaultKind.TOOL_ERROR, "refused", "reply_error")
 
@@ -18,9 +21,11 @@ SMALL = LinkTerms(window_units=4, max_waiting=3, max_requests=8)
 """Bounds that a test reaches with a handful of frames."""
 
 
-def make_link(side: Side, *, terms: LinkTerms | None = None, now: float = 0.0, version: str = VERSION) -> Link:
+def make_link(
+    side: Side, *, terms: LinkTerms | None = None, now: float = 0.0, version: str = VERSION, pid: int = PID
+) -> Link:
     """One end that has said and heard nothing yet, but for a worker's waiting Hello."""
-    return Link(side, token=TOKEN, version=version, now=now, terms=terms, pid=42)
+    return Link(side, token=TOKEN, version=version, now=now, terms=terms, pid=pid)
 
 
 def carry(source: Link, target: Link, now: float = 0.0) -> list[LinkEvent]:
@@ -45,7 +50,7 @@ def frames_of(messages: Sequence[Sequence[bytes]]) -> list[frames.Frame]:
 
 def hello(*, link_version: int = frames.LINK_VERSION, version: str = VERSION, token: bytes = TOKEN) -> frames.Hello:
     """A worker's first frame, with or without a flaw."""
-    return frames.Hello(link_version, version, token, 42)
+    return frames.Hello(link_version, version, token, PID)
 
 
 def fill(link: Link) -> list[int]:

@@ -11,6 +11,7 @@ import anyio
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed
+from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_protocol.secrets import Redactor, only_origins
 from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
@@ -33,9 +34,9 @@ FIRST_LOOK_S: Final = 0.005
 LOOK_S: Final = 2.0
 """Between two looks at the server's memory, for its dossier."""
 
-QUIET_LOOK_S: Final = 10.0
-"""The same while nothing is said to it or by it, and nothing is owed: the kernel keeps the most memory that it held.
-The first byte ends the quiet, so that what it writes is judged as soon as ever."""
+QUIET_LOOK_S: Final = 2 * REST_S
+"""The same, at most, while nothing is said to it or by it, and nothing is owed: the kernel keeps the most memory that
+it held.  The first byte ends the quiet, so that what it writes is judged as soon as ever."""
 
 JUNK_LINES_LOGGED: Final = 20
 """Lines on stdout that are no MCP, kept in the log for the server's author; the rest is only counted."""
@@ -132,7 +133,7 @@ class ServerProcess:
                 if has_worked:
                     has_worked = False
                     give_back()
-                with anyio.move_on_after(QUIET_LOOK_S):
+                with anyio.CancelScope(deadline=last_moment(now + QUIET_LOOK_S, os.getpid(), QUIET_LOOK_S / 2)):
                     await pipe.stirred.wait()
                 if not pipe.stirred.is_set():
                     continue

@@ -76,6 +76,9 @@ class Allowance(Protocol):
     def allows(self, tool: str) -> bool:
         """Whether the tool of this name, `server__tool` or a native one's, may be listed and called."""
 
+    def allows_some_of(self, server: str) -> bool:
+        """Whether there is a name of this server's, of whatever it may offer, that is allowed."""
+
 
 class Client(Struct, frozen=True):
     """Who asks.
@@ -102,6 +105,10 @@ class Client(Struct, frozen=True):
     def allows(self, tool: str) -> bool:
         """See `Allowance`."""
         return self.allowance is None or self.allowance.allows(tool)
+
+    def allows_some_of(self, server: str) -> bool:
+        """See `Allowance`."""
+        return self.allowance is None or self.allowance.allows_some_of(server)
 
 
 ANONYMOUS: Final = Client()

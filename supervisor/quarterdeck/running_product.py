@@ -39,6 +39,7 @@ from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetSt
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.secrets import Redactor
+from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 if TYPE_CHECKING:
     from quarterdeck.host.decks import Decks
@@ -212,15 +213,20 @@ class Product:
         )
         return host if self.settings.names is None else host.within(self.settings.names)
 
-    def instructions(self) -> str:
-        """What clients are told at their start: what is held, who still starts, and what servers say of themselves."""
-        ours = notice(self.approvals.held_counts, self.approvals.held_launches, self._starting())
-        theirs = merged([(row.id, self.approvals.offer(row.id).instructions) for row in self.approvals.rows])
-        return "\n\n".join(filter(None, (ours, theirs)))
+    def instructions(self, client: Client = ANONYMOUS) -> str:
+        """What a client is told at its start: what is held, who still starts, and what servers say of themselves.
 
-    def _starting(self) -> list[str]:
-        """The servers of which nothing can be shown yet, and that have not failed."""
-        return [row.id for row in self.approvals.rows if not self.is_presentable(row.id)]
+        Nothing in it is of a server that the client may not use.
+        """
+        used = [row.id for row in self.approvals.rows if client.allows_some_of(row.id)]
+        counts = self.approvals.held_counts
+        ours = notice(
+            {server: counts[server] for server in used if server in counts},
+            [server for server in self.approvals.held_launches if client.allows_some_of(server)],
+            [server for server in used if not self.is_presentable(server)],
+        )
+        theirs = merged([(server, self.approvals.offer(server).instructions) for server in used])
+        return "\n\n".join(filter(None, (ours, theirs)))
 
     async def apply(self) -> None:
         """Have the approvals judge the present settings, and the fleet run what it lets start."""

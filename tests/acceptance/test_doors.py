@@ -104,6 +104,21 @@ def test_a_session_outlives_its_daemon(config: Path, era: str) -> None:
         assert client.junk == []
 
 
+def test_a_second_initialize_is_refused_and_forgotten_by_the_next_daemon(config: Path) -> None:
+    """A daemon that takes over would greet the client with what the second one said, or twice."""
+    again = {"protocolVersion": "2024-11-05", "capabilities": {"roots": {}}, "clientInfo": CLIENT_INFO}
+    with door(config) as client:
+        client.initialize()
+        for _ in range(2):
+            with pytest.raises(RpcError, match="initialized already") as refused:
+                client.request("initialize", again)
+            assert refused.value.code == -32600
+            assert not client.call("s__echo", text="x").get("isError")
+            kill_daemon()
+            eventually(lambda: "s__echo" in {tool["name"] for tool in client.list_tools()}, DEADLINE_S)
+        assert (client.strays, client.server_requests) == ([], [])
+
+
 def test_a_request_of_which_half_was_read_is_answered_by_the_next_daemon(config: Path) -> None:
     """A client would wait for ever for the answer to a line that was on its way when its daemon ended."""
     long = "x" * 1_000_000

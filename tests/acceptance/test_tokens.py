@@ -47,6 +47,10 @@ def posted(url: str, token: str) -> httpx2.Response:
     return httpx2.post(url, json=LIST, headers=headers, timeout=DEADLINE_S)
 
 
+def listed() -> set[str]:
+    return {tool["name"] for tool in quarterdeck_json_forked("tools")["tools"]}
+
+
 def calls() -> list[dict[str, Any]]:
     return [json.loads(line) for line in quarterdeck_forked("ledger", "calls", "--json").stdout.splitlines()]
 
@@ -54,12 +58,15 @@ def calls() -> list[dict[str, Any]]:
 async def test_a_token_opens_what_it_names_until_it_is_revoked(url: str) -> None:
     """Everybody who may use one server could use all, for good, and nobody tell who it was."""
     given = {"ci": token("ci", "--server", "a", "--tool", "a__echo"), "owner": read_token(token_path())}
+    eventually(lambda: {"a__echo", "b__echo"} <= listed(), DEADLINE_S, "both servers")
     for mode, (name, shown) in itertools.product(("legacy", "auto"), given.items()):
         headers = {"Authorization": f"Bearer {shown}"}
         async with (
             create_mcp_http_client(headers=headers) as http,
             Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
         ):
+            told = client.instructions or ""
+            assert ("[a]\n" in told, "[b]\n" in told) == (True, name == "owner")
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {"a__echo"} if name == "ci" else names > {"a__echo", "b__echo"}
             for _ in range(3):  # in whatever way a call goes, after the first, too

@@ -28,6 +28,8 @@ from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.host.http.grants import Grant
+from quarterdeck.host.http.token_clients import GrantedTools
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.tools import session
@@ -35,7 +37,7 @@ from quarterdeck.trust.configured_servers import read_exposure
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.identity import CLIENT_VERSION
-from quarterdeck_protocol.tools import CancelToken, ToolCall
+from quarterdeck_protocol.tools import CancelToken, Client, ToolCall
 
 GIVEN_UP_S: Final = 1.0
 """Its server has been started by then, and has been asked."""
@@ -169,6 +171,18 @@ async def test_the_wait_for_a_first_list_counts_from_when_its_client_was_greeted
             assert wait is not None
             assert not await wait()
         assert "Still starting: never-answers; its tools" in product.instructions()
+
+
+@pytest.mark.anyio
+async def test_a_client_is_told_of_the_servers_that_it_may_use_and_of_no_others(folder: Path) -> None:
+    """A token for one server would learn of all the others, or nothing of its own."""
+    one, other = (hostile("never_answers").model_copy(update={"id": server}) for server in ("one", "other"))
+    grant = Grant(name="ci", digest="d", created_at=0.0, tools=("one__read*",))
+    async with open_quarterdeck(Settings(servers=(one, other), settle_s=0.0)) as product:
+        assert "Still starting: one, other;" in product.instructions()
+        told = product.instructions(Client("ci", "token ci", GrantedTools(grant)))
+    assert "Still starting: one;" in told
+    assert "other" not in told
 
 
 @pytest.mark.anyio

@@ -10,11 +10,12 @@ from typing import Final
 import anyio
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 
 from quarterdeck_protocol.tools import ToolDescriptor, ToolSource
 
 from .content import KnownTools
+from .stream_bus import StreamBus
 
 TELL_S: Final = 5.0
 """How long one client that does not read may hold its notification."""
@@ -28,9 +29,9 @@ class Sessions:
         self._known = known
         self.greets_with_change = False
         """Whether a client is told of a change as soon as its handshake is complete: it knows an earlier list."""
-        self.bus: Final = InMemorySubscriptionBus()
+        self.bus: Final = StreamBus()
         self.listen: Final = ListenHandler(self.bus)
-        """Serves `subscriptions/listen`; resources that it names are subscribed by `McpServer`."""
+        """Serves `subscriptions/listen`; see `session_news` for the resources that it names."""
 
     def admit(self, session: ServerSession) -> None:
         """Count a legacy session whose handshake is complete, until its connection ends."""

@@ -31,7 +31,7 @@ class Content:
         name: of the host, as clients are told it; so is `version`.
         portable_schemas: publish the portable input schemas instead of the servers' own.
         settled: awaited before the first list of tools is answered; bounded by its maker.
-        instructions: what a client is told when it comes; asked each time.
+        instructions: what this client is told when it comes; asked each time.
         decks: the native tools, offered before those of `box`; None for none.
         offers: what servers have beside tools; None where only tools are shown.
         logs: the requests that asked for log lines.
@@ -45,7 +45,7 @@ class Content:
     version: str
     portable_schemas: bool = False
     settled: Callable[[], Awaitable[object]] | None = None
-    instructions: Callable[[], str] = str
+    instructions: Callable[[Client], str] = lambda _: ""
     decks: Decks | None = None
     on_opened: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None

@@ -21,9 +21,11 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource
 
@@ -33,6 +35,7 @@ from .content import Content, KnownTools
 from .in_flight import InFlight
 from .offer_handlers import WHOLE, OfferHandlers, error_for
 from .publish import knows_structures, mirroring_names
+from .raw_call_gate import GREETED_ALREADY
 from .results import fault_result, under_envelope
 from .sdk_requests import (
     Context,
@@ -187,6 +190,8 @@ class McpServer(Server[ResultSlot]):
         return result
 
     async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method == "initialize" and connection_of(ctx.session).state.get(_IS_GREETED):
+            raise MCPError(code=INVALID_REQUEST, message=GREETED_ALREADY)
         result = await self._result(ctx, call_next)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             if ctx.request is not None and (tell := ctx.request.scope["state"].get(ANSWERED)) is not None:
@@ -214,8 +219,9 @@ class McpServer(Server[ResultSlot]):
                 self._lists[ctx.protocol_version] = answer.listed, msgspec.json.encode(whole)
             return whole
         result = await call_next(ctx)
-        if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._instructions_for(ctx)):
-            return result | {"instructions": told}
+        if ctx.method in _GREETINGS and isinstance(result, dict):
+            told = self._content.instructions(self._client_of(ctx))
+            return result | {"instructions": told} if told else result
         is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
         if ctx.method == "notifications/initialized" and is_legacy:
             self.sessions.admit(ctx.session)
@@ -292,10 +298,6 @@ class McpServer(Server[ResultSlot]):
         self.on_listed(listing)
         if self._news is not None:
             self._news.listed(connection_of(context.session), listing)
-
-    def _instructions_for(self, context: Context) -> str:
-        """What a client is told that comes; they name servers, so nothing where it may not use all."""
-        return self._content.instructions() if self._client_of(context).allowance is None else ""
 
     def _client_of(self, context: Context) -> Client:
         if context.request is None:

@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, OfferSource, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
@@ -119,7 +118,7 @@ class LogStreams:
 
 def concerns(news: News, client: Client, level: str) -> bool:
     """Whether a client is to be told a piece of news, log lines from `level` on; of no server that it may not use."""
-    if client.allowance is not None and not client.allows(f"{news.server}{QUALIFIER}"):
+    if not client.allows_some_of(news.server):
         return False
     match news:
         case ResourceUpdated():

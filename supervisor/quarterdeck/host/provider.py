@@ -184,7 +184,7 @@ def create_provider_host(
     *,
     portable_schemas: bool = False,
     settled: Callable[[], Awaitable[object]] | None = None,
-    instructions: Callable[[], str] = str,
+    instructions: Callable[[Client], str] = lambda _: "",
     decks: Decks | None = None,
     offers: OfferSource | None = None,
     on_opened: Callable[[str], None] = lambda _: None,
@@ -197,7 +197,7 @@ def create_provider_host(
         info: who it says it is.
         portable_schemas: publish the portable input schemas instead of the servers' own.
         settled: awaited before the first list of tools is answered; bounded by its maker.
-        instructions: what a client is told when it comes; asked each time, an empty text is none.
+        instructions: what this client is told when it comes; asked each time, an empty text is none.
         decks: over the same box, native tools for each client beside it; closed by their maker.
         offers: what servers have beside tools; None to show tools alone.
         on_opened: told the key of each client's session that will end.

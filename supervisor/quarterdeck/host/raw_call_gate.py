@@ -26,6 +26,12 @@ from .raw_calls import (
 _MAX_ENVELOPES: Final = 8
 """Distinct accepted envelopes remembered per connection; a client varies at most its log level."""
 
+GREETED_ALREADY: Final = (
+    "this session is initialized already: to begin anew, open another connection; over HTTP, send initialize without "
+    "Mcp-Session-Id"
+)
+"""Why there is no second `initialize`, which would change what is agreed under requests that are under way."""
+
 T = TypeVar("T")
 
 
@@ -53,6 +59,11 @@ class RawCallGate(Generic[T]):
     def is_open(self) -> bool:
         """Whether any call may be a raw one."""
         return bool(self._envelopes) or (self._initialize_answered and self._initialized)
+
+    @property
+    def has_greeted(self) -> bool:
+        """Whether `initialize` has its answer, or will: there is no second one in a session."""
+        return self._initialize_answered or "initialize" in self._forwarded.values()
 
     def open(self) -> None:
         """Let legacy calls through: whoever owns the session saw its greeting answered and completed."""

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, PromptsListChanged, ResourcesListChanged, ServerEvent
+from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent
 from mcp.server.subscriptions import ResourceUpdated as ResourceUpdatedEvent
 
 from quarterdeck_protocol.faults import ProtocolFault
@@ -24,6 +24,7 @@ from quarterdeck_protocol.tools import Client
 from .calls import Drain
 from .offer_handlers import end_of
 from .offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
+from .stream_bus import StreamBus, streaming_to
 
 MAX_WAITING: Final = 1024
 """News that clients wait to be told of; more is dropped: none of it is lost with a server."""
@@ -66,7 +67,7 @@ class _Listener:
 class SessionNews:
     """See the module."""
 
-    def __init__(self, offers: OfferSource, bus: InMemorySubscriptionBus) -> None:
+    def __init__(self, offers: OfferSource, bus: StreamBus) -> None:
         self._offers = offers
         self._bus = bus
         self._listeners: dict[Connection, _Listener] = {}
@@ -127,7 +128,7 @@ class SessionNews:
 
     async def _tell_news(self, news: News) -> None:
         if isinstance(news, ResourceUpdated):
-            await self._bus.publish(ResourceUpdatedEvent(uri=news.uri))
+            await self._bus.publish(ResourceUpdatedEvent(uri=news.uri), news.clients)
         those = [each for each in self._listeners.values() if concerns(news, each.client, each.level)]
         if those:
             message = msgspec.json.decode(notification_of(news), type=dict[str, object])
@@ -145,7 +146,7 @@ async def subscribed(
 ) -> AsyncIterator[list[str]]:
     """Subscribe what a stream of changes names while it is open; yields what of it is told of.
 
-    What was refused is not: another client's subscription would tell of it on this stream, too.
+    What was refused is not: nobody tells it.
     """
     if offers is None:
         yield []
@@ -166,7 +167,8 @@ async def subscribed(
             async with anyio.create_task_group() as tasks:
                 for uri in wanted:
                     tasks.start_soon(subscribe, uri)
-        yield [uri for uri in wanted if uri not in refused]
+        with streaming_to(holder.address):
+            yield [uri for uri in wanted if uri not in refused]
     finally:
         offers.leave(holder)
 

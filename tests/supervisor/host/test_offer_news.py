@@ -4,6 +4,8 @@ import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
+from quarterdeck.host.http.grants import Grant
+from quarterdeck.host.http.token_clients import GrantedTools
 from quarterdeck.host.offer_news import LogStreams, concerns
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
@@ -11,6 +13,8 @@ from quarterdeck_protocol.tools import Client
 
 ONE, TWO = (Client("ci", "token ci", part=part) for part in ("one", "two"))
 """Two programs that show one token."""
+
+ME = frozenset({"me"})
 
 
 class _Streams:
@@ -72,6 +76,9 @@ class _OnlyA:
     def allows(self, tool: str) -> bool:
         return tool.startswith("a__")
 
+    def allows_some_of(self, server: str) -> bool:
+        return server == "a"
+
 
 @pytest.mark.parametrize(
     ("news", "client", "is_told"),
@@ -92,3 +99,28 @@ class _OnlyA:
 def test_news_concern_whom_they_are_meant_for(news: News, client: Client, is_told: bool):
     """A client would hear of another's resources, or of a server that its token does not allow."""
     assert concerns(news, client, "info") is is_told
+
+
+def _limited(*tools: str, servers: tuple[str, ...] = ()) -> Client:
+    """A client that may use this much."""
+    grant = Grant(name="ci", digest="d", created_at=0.0, tools=tools, servers=servers)
+    return Client("ci", "me", GrantedTools(grant))
+
+
+@pytest.mark.parametrize("tools", [("fs__read*",), ("fs__read",), ("*__read",), ("f*",)])
+@pytest.mark.parametrize(
+    "news",
+    [ResourceUpdated("fs", "x:1", ME), LogLine("fs", "info", "", b"1", ME), ServerNote("fs", "n/x", b"{}", ME)],
+)
+def test_a_token_for_some_tools_of_a_server_hears_its_news(tools: tuple[str, ...], news: News):
+    """Who may read files would never hear that one of them has changed."""
+    assert concerns(news, _limited(*tools), "info")
+
+
+@pytest.mark.parametrize(
+    "limited", [_limited("web__*"), _limited(servers=("web",)), _limited("web__*", "fsx__*", "fs")]
+)
+def test_a_token_hears_nothing_of_servers_that_it_may_not_use(limited: Client):
+    """What one server logs would be read by whoever was given another."""
+    assert not concerns(LogLine("fs", "error", "", b"1"), limited, "debug")
+    assert concerns(LogLine("web", "error", "", b"1"), limited, "debug")

@@ -190,6 +190,9 @@ class _OnlyA:
     def allows(self, tool: str) -> bool:
         return tool.startswith("a__")
 
+    def allows_some_of(self, server: str) -> bool:
+        return server == "a"
+
 
 @pytest.mark.parametrize(
     ("method", "params"),

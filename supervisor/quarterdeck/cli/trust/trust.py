@@ -13,12 +13,19 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import is_confirmed, print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.source import Named
-from quarterdeck.common.words import flat
+from quarterdeck.common.words import flat, printable
 from quarterdeck_protocol.names import did_you_mean
 
 from .context import TrustContext, open_context, send
 from .scan_views import scan_history
-from .views import describe_key, print_difference, print_servers, view_difference, view_server
+from .views import (
+    approved_instructions,
+    describe_key,
+    print_difference,
+    print_servers,
+    view_difference,
+    view_server,
+)
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.fold import ItemKey
@@ -164,6 +171,27 @@ def block(
         decisions = [Decision(found.scope, found.server, key) for key in keys]
         send(decisions)
     _print_decisions("blocked", decisions, json=json)
+
+
+@group.command("instructions")
+def instructions(
+    source: Named,
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
+    json: options.Json = False,
+) -> None:
+    """Print all that a server tells models about itself, as it was approved: clients may get a part of it."""
+    with open_context(source) as context:
+        found = context.server(server)
+        text, matter = approved_instructions(found, context.read)
+        if json:
+            print_json({"server": found.server, "instructions": text})
+        elif text:
+            print_line(printable(text))
+        if matter is not None and matter.state.value in ("new", "changed", "blocked"):
+            again = context.command("diff", found.server)
+            print_line(f"others are {'blocked' if matter.state.value == 'blocked' else 'held'}: {again}", stderr=True)
+        elif not text and not json:
+            print_line(f"{flat(found.server)} has no approved instructions", stderr=True)
 
 
 @group.command("scan")

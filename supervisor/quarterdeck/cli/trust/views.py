@@ -191,6 +191,16 @@ def _view_state(matter: "Matter") -> dict[str, object]:
     }
 
 
+def approved_instructions(server: "ServerMatters", read: Read) -> "tuple[str, Matter | None]":
+    """A server's instructions as they were approved last, empty for none, and what is decided about them."""
+    from quarterdeck.trust.judge.documents import value_of
+
+    matter = next((each for each in server.matters if each.key.subject.value == "instructions"), None)
+    body = read(matter.approved) if matter is not None and matter.approved else None
+    value = value_of(body) if body is not None else ""
+    return (value if isinstance(value, str) else ""), matter
+
+
 def describe_key(key: "ItemKey") -> str:
     """A tool by its name; what else a server lists by its own, and what it is; the rest in brackets."""
     what = f"({key.subject.value})"

@@ -62,6 +62,10 @@ class GrantedTools:
         profile = self._grant.profile
         return self._grant.allows(tool, _names_of(profile) if profile else ())
 
+    def allows_some_of(self, server: str) -> bool:
+        """See `Allowance`."""
+        return self._grant.allows_some_of(server)
+
 
 @cache
 def _names_of(profile: str) -> Collection[str]:

@@ -20,7 +20,7 @@ from quarterdeck.host.calls import ANSWER_S, GRACE_S
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.offer_news import OfferNews
 from quarterdeck.host.provider import ProviderHostImpl
-from quarterdeck.host.raw_call_gate import RawCallGate
+from quarterdeck.host.raw_call_gate import GREETED_ALREADY, RawCallGate
 from quarterdeck.host.raw_calls import (
     MAX_LINE_BYTES,
     ClientMessage,
@@ -333,6 +333,9 @@ class _Connection:
         if request_id is not None and self._gate.in_flight >= MAX_IN_FLIGHT:
             self._journal.refused()
             self._refuse(request_id, BUSY, f"more than {MAX_IN_FLIGHT:,} requests are under way")
+            return
+        if request_id is not None and message.method == "initialize" and self._gate.has_greeted:
+            self._refuse(request_id, INVALID_REQUEST, GREETED_ALREADY)
             return
         if message.method in _GREETING_METHODS:
             self._journal.greeted(line)

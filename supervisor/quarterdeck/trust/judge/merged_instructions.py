@@ -4,16 +4,28 @@ Only what is approved comes here.  All the same it is a stranger's text: it cann
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 BUDGET_CHARS: Final = 8_000
-"""Of all of them: they stand in every conversation, as our own instructions do."""
+"""Of the whole text: it stands in every conversation, as our own instructions do."""
 
 LEAST_CHARS: Final = 200
-"""Of one server's; with less each would say nothing, so that the last ones are only named."""
+"""Of one server's; with less it would say nothing, so that a server with no more room is only named."""
 
 CUT: Final = " […]"
+
+WHOLE: Final = "quarterdeck trust instructions SERVER"
+"""The command that shows a person what is cut here."""
+
+_HEADING: Final = "What each server says of itself, in its own words:"
+_SEPARATOR: Final = "\n\n"
+
+_MAX_NAMED: Final = 8
+"""Servers that the note on what is cut names one by one."""
+
+_NOTE_CHARS: Final = 800
+"""Room for that note: two lists of names of up to 32 characters, and the command."""
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 """Categories of characters that nobody sees, or that end a line unseen."""
@@ -22,33 +34,69 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 def merged(told: Sequence[tuple[str, str]], budget: int = BUDGET_CHARS) -> str:
     """The instructions of servers, in configuration order; empty where none has any.
 
-    Short ones are given whole; what is left of the budget is shared by the others alike, each cut at its share.
+    Short ones are given whole; what is left of the budget is shared by the others alike, each cut at its share.  What
+    is cut or left out is said, with the command that shows it.
 
     Args:
         told: a server's id and its approved instructions.
-        budget: characters of all instructions together.
+        budget: characters of the whole text, at least 1,200.
     """
-    texts = {server: clean for server, text in told if (clean := _visible(text))}
-    shares = _shares({server: len(text) for server, text in texts.items()}, budget)
-    shown = {server: share for server, share in shares.items() if share >= min(LEAST_CHARS, len(texts[server]))}
-    parts = [f"[{server}]\n{_cut(texts[server], share)}" for server, share in shown.items()]
-    if left_out := [server for server in shares if server not in shown]:
-        parts.append(f"Not shown for their length: the instructions of {', '.join(left_out)}.")
-    return "What each server says of itself, in its own words:\n\n" + "\n\n".join(parts) if parts else ""
+    parts = {server: f"{_head(server)}{clean}" for server, text in told if (clean := _visible(text))}
+    if not parts:
+        return ""
+    sizes = {server: len(part) + len(_SEPARATOR) for server, part in parts.items()}
+    room = budget - len(_HEADING)
+    if sum(sizes.values()) <= room:
+        return _SEPARATOR.join((_HEADING, *parts.values()))
+    room -= _NOTE_CHARS
+    least = LEAST_CHARS + max(len(_head(server)) for server in parts) + len(_SEPARATOR)
+    shares = _shares(_fitting(sizes, least, room), room)
+    shown = {server: _cut(parts[server], share - len(_SEPARATOR)) for server, share in shares.items()}
+    cut = [server for server, part in shown.items() if part != parts[server]]
+    left_out = [server for server in parts if server not in shown]
+    return _SEPARATOR.join((_HEADING, *shown.values(), _note(cut, left_out)))
 
 
-def _shares(lengths: dict[str, int], budget: int) -> dict[str, int]:
+def _head(server: str) -> str:
+    return f"[{server}]\n"
+
+
+def _fitting(sizes: Mapping[str, int], least: int, room: int) -> dict[str, int]:
+    """Those of which there is room for so much at least, in their order."""
+    found: dict[str, int] = {}
+    for server, size in sizes.items():
+        if (needed := min(size, least)) <= room:
+            room -= needed
+            found[server] = size
+    return found
+
+
+def _shares(sizes: Mapping[str, int], room: int) -> dict[str, int]:
     """How many characters each may have: the shortest first, each at most an equal part of what is left."""
     shares: dict[str, int] = {}
-    left = budget
-    for place, server in enumerate(sorted(lengths, key=lengths.__getitem__)):
-        shares[server] = min(lengths[server], left // (len(lengths) - place))
-        left -= shares[server]
-    return {server: shares[server] for server in lengths}
+    for place, server in enumerate(sorted(sizes, key=sizes.__getitem__)):
+        shares[server] = min(sizes[server], room // (len(sizes) - place))
+        room -= shares[server]
+    return {server: shares[server] for server in sizes}
 
 
 def _cut(text: str, share: int) -> str:
     return text if len(text) <= share else text[: share - len(CUT)].rstrip() + CUT
+
+
+def _note(cut: Sequence[str], left_out: Sequence[str]) -> str:
+    """What is not shown whole, and how the user reads it."""
+    parts = []
+    if cut:
+        parts.append(f"Cut for their length: the instructions of {_listed(cut)}.")
+    if left_out:
+        parts.append(f"Not shown for their length: the instructions of {_listed(left_out)}.")
+    return " ".join((*parts, f"The user can read them whole: `{WHOLE}`."))
+
+
+def _listed(servers: Sequence[str]) -> str:
+    more = f" and {len(servers) - _MAX_NAMED} more" if len(servers) > _MAX_NAMED else ""
+    return ", ".join(servers[:_MAX_NAMED]) + more
 
 
 def _visible(text: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from support.config.places import write_config
 from support.ledger.histories import (
     EVIL,
+    TOLD,
     ZONE,
     approved,
     blocked,
@@ -25,7 +26,7 @@ from quarterdeck.cli.trust import trust as trust_command
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.reader import LedgerReader
-from quarterdeck.trust.judge.documents import Document, hash_of
+from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
 
 
 def asking(*required: str) -> Document:
@@ -117,6 +118,29 @@ def test_one_servers_diff_tells_programs_the_same(shell: Shell) -> None:
     [change] = server["changes"]
     assert (change["place"], change["before"]) == ("/description", "Tells the time.")
     assert server["left_out"] == 0
+
+
+def test_a_servers_instructions_are_shown_whole(shell: Shell) -> None:
+    """Clients get a part of what is long, and nobody could read the rest."""
+    shell.happens(seen(TOLD, scope=shell.scope), approved(TOLD, scope=shell.scope))
+    assert shell("instructions", "time") == "Ask me for the time.\n"
+    assert json.loads(shell("instructions", "time", "--json")) == {
+        "server": "time",
+        "instructions": "Ask me for the time.",
+    }
+    assert shell.err == ""
+    shell.happens(seen(ORDERS, scope=shell.scope))
+    assert shell("instructions", "time") == "Ask me for the time.\n"
+    assert shell.err == f"others are held: quarterdeck trust diff time -c {shell.config}\n"
+    shell("instructions", "nobody", code=ExitCode.NOT_FOUND)
+
+
+def test_a_server_that_says_nothing_of_itself_is_said_to(shell: Shell) -> None:
+    """A user would take an empty screen for a failure."""
+    none = instructions_document("")
+    shell.happens(seen(none, scope=shell.scope), approved(none, scope=shell.scope), documents=(none,))
+    assert shell("instructions", "time") == ""
+    assert shell.err == "time has no approved instructions\n"
 
 
 def test_nothing_held_is_said(shell: Shell) -> None:

@@ -50,6 +50,39 @@ def test_a_token_allows_what_it_names_and_nothing_else(
     assert made.is_limited is bool(limits)
 
 
+@pytest.mark.parametrize(
+    ("limits", "known", "unknown"),
+    [
+        ({}, ["fs", "web"], []),
+        ({"profile": "authoring"}, ["fs", "web"], []),
+        ({"servers": ("fs",)}, ["fs"], ["web", "f", "fsx"]),
+        ({"servers": ("fs",), "tools": ("web__*",)}, [], ["fs", "web"]),
+        ({"tools": ("fs__re*", "bash")}, ["fs"], ["web", "bash", "fs2"]),
+        ({"tools": ("fs__read",)}, ["fs"], ["web", "f"]),
+        ({"tools": ("*__read",)}, ["fs", "web"], []),
+        ({"tools": ("*",)}, ["fs"], []),
+        ({"tools": ("f?__[a-c]*",)}, ["fs", "fx"], ["web", "fsx"]),
+        ({"tools": ("[!w]*",)}, ["fs"], ["web"]),
+        ({"tools": ("[]f]s__[x",)}, ["fs"], ["web"]),
+        ({"tools": ("fs", "fs__", "fs_")}, [], ["fs"]),
+    ],
+)
+def test_a_token_knows_of_the_servers_of_which_it_may_use_something(
+    limits: dict[str, object], known: list[str], unknown: list[str]
+) -> None:
+    """A token for a few tools would hear no news of their own server; or one for a server of all the others."""
+    made = grant(**limits)
+    assert [server for server in known if not made.allows_some_of(server)] == []
+    assert [server for server in unknown if made.allows_some_of(server)] == []
+
+
+@given(st.text("fs_*?[]!-ab", min_size=1, max_size=8), st.text("fs_ab", min_size=1, max_size=4))
+def test_whoever_may_use_a_tool_knows_of_its_server(pattern: str, tool: str) -> None:
+    """News of a server would be kept from a token that calls it, because its pattern is written oddly."""
+    made = grant(tools=(pattern,))
+    assert made.allows_some_of("fs") or not made.allows(f"fs__{tool}", ())
+
+
 def test_a_token_is_found_by_itself_alone() -> None:
     """A hash that leaked would open what its token does; so would a token that is nearly it."""
     grants = Grants(KEY, (grant("a", "one"), grant("b", "two")))

@@ -92,3 +92,21 @@ async def test_an_older_client_hears_over_http_of_what_concerns_it():
         "notifications/resources/updated",
     ]
     assert (key, "leave") in server.told
+
+
+async def test_a_newer_client_hears_over_http_of_the_resources_that_its_stream_names():
+    """A client would hear of nothing, or of what another's stream subscribed."""
+    server = OfferServer("a", resources=("x:1", "x:2"))
+    fleet = OfferFleet(server)
+    async with (
+        listening(LiveBox(), offers=Offerings(fleet)) as url,
+        connected(url, "auto") as one,
+        connected(url, "auto") as other,
+        one.listen(resource_subscriptions=["x:1", "x:2"]) as mine,
+        other.listen(resource_subscriptions=["x:1", "x:2"]) as theirs,
+    ):
+        keys = list(dict.fromkeys(request.client.address for request in server.asked))
+        fleet.news(ResourceUpdated("a", "x:1", frozenset(keys[:1])))
+        fleet.news(ResourceUpdated("a", "x:2", frozenset(keys)))
+        assert [str((await anext(mine)).uri) for _ in range(2)] == ["x:1", "x:2"]
+        assert str((await anext(theirs)).uri) == "x:2"

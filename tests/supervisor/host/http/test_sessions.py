@@ -127,3 +127,15 @@ async def test_calls_beyond_a_client_s_own_end_as_busy_though_nobody_waits_for_t
         assert "too many calls: 1 of this client are under way" in answer.text
         assert '"code":"busy"' in answer.text.replace(" ", "")
         begun.settle({"content": []})
+
+
+async def test_a_second_initialize_in_a_session_is_refused_and_the_session_goes_on():
+    """Its client would be asked what only the one that greeted can answer, or have two sessions and know of one."""
+    async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
+        session = await opened(http, url)
+        given = {**HEADERS, "Mcp-Session-Id": session}
+        again = await http.post(url, headers=given, content=json.dumps(GREETING).encode())
+        assert '"code":-32600' in again.text.replace(" ", "")
+        assert "initialized already" in again.text
+        assert await is_open(http, url, session)
+        assert await opened(http, url) != session

@@ -86,7 +86,7 @@ async def said_in(messages: list[dict[str, Any]], *, has_offers: bool = False) -
     """The answers of a conversation, one after the other."""
     info = ProviderHostInfo("quarterdeck", "0.1.0")
     others = offers() if has_offers else None
-    host = create_provider_host(tools(), info, instructions=lambda: "Be kind.", offers=others)
+    host = create_provider_host(tools(), info, instructions=lambda _: "Be kind.", offers=others)
     async with served(host) as client:
         answers = []
         for message in messages:

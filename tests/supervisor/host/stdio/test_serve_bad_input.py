@@ -158,6 +158,35 @@ async def test_initialize_after_a_modern_request_is_refused():
     assert refused["error"]["code"] == -32022
 
 
+@pytest.mark.parametrize("has_sdk", [False, True])
+async def test_a_second_initialize_is_refused_and_the_session_goes_on(*, has_sdk):
+    """A program that shares a client's pipe would change what was agreed, under calls that are under way."""
+    again = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "another", "version": "1"}}
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        if has_sdk:
+            await client.ask("rare", "no/such")
+        await client.send(client.call(1, "s__t"))
+        begun = await box.next_begun()
+        refused = (await client.ask(2, "initialize", **again))["error"]
+        begun.settle({"content": []})
+        assert await client.receive() == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
+        assert await client.ask(3, "ping") == {"jsonrpc": "2.0", "id": 3, "result": {}}
+    assert refused["code"] == INVALID_REQUEST
+    assert "initialized already" in refused["message"]
+
+
+async def test_an_initialize_after_one_that_failed_is_answered():
+    """A client that corrects its greeting could never connect."""
+    info = {"name": "raw", "version": "1"}
+    async with served(create_provider_host(LiveBox())) as client:
+        assert "error" in await client.ask(0, "initialize", protocolVersion="2025-11-25", capabilities=1)
+        greeted = await client.ask(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info)
+    assert greeted["result"]["protocolVersion"] == "2025-11-25"
+
+
 async def test_more_requests_than_fit_are_refused_and_cancellations_still_read(monkeypatch):
     """A client that floods must not fill our memory."""
     monkeypatch.setattr(serve, "MAX_IN_FLIGHT", 2)

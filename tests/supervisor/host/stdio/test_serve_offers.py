@@ -238,14 +238,14 @@ async def test_a_client_of_the_newer_era_hears_on_the_stream_that_it_opened() ->
         wanted = {"promptsListChanged": True, "resourceSubscriptions": ["x:1"]}
         await client.send(client.request("l", "subscriptions/listen", notifications=wanted))
         assert (await client.receive())["params"]["notifications"] == wanted
-        holder = server.asked[0].client.key
+        holder = server.asked[0].client
         server.prompts = ("q",)
         server.relist()
         fleet.changed("a")
         assert (await client.receive())["method"] == "notifications/prompts/list_changed"
-        fleet.news(ResourceUpdated("a", "x:1", frozenset({holder})))
+        fleet.news(ResourceUpdated("a", "x:1", frozenset({holder.address})))
         assert (await client.receive())["params"]["uri"] == "x:1"
-    assert (holder, "leave") in server.told
+    assert (holder.key, "leave") in server.told
 
 
 async def test_a_client_that_leaves_leaves_its_servers() -> None:

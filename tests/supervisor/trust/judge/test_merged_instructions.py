@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.trust.judge.merged_instructions import CUT, merged
+from quarterdeck.trust.judge.merged_instructions import CUT, LEAST_CHARS, WHOLE, merged
 
 
 def test_each_text_stands_under_its_servers_name_in_configuration_order() -> None:
@@ -18,18 +18,29 @@ def test_without_any_there_is_nothing_to_say() -> None:
 
 
 def test_a_long_text_is_cut_and_a_short_one_beside_it_is_not() -> None:
-    text = merged([("long", "x" * 50_000), ("short", "Call x first.")], 1_000)
+    """One server's novel would take the room of all others."""
+    text = merged([("long", "x" * 50_000), ("short", "Call x first.")], 2_000)
     assert "[short]\nCall x first." in text
     assert CUT in text
-    assert len(text) < 1_200
+    assert len(text) <= 2_000
+
+
+def test_what_is_cut_is_said_with_the_command_that_shows_it() -> None:
+    """A model would take half of the rules for all of them, and a person would not know where the rest is."""
+    text = merged([("long", "x" * 50_000), ("short", "Call x first.")], 2_000)
+    assert text.endswith(f"Cut for their length: the instructions of long. The user can read them whole: `{WHOLE}`.")
+    assert WHOLE not in merged([("long", "x" * 1_900)], 2_000)
 
 
 def test_where_no_room_is_left_servers_are_named() -> None:
+    """A server would be left out without a word, or all of them for there being too many."""
     told = [(f"s{number}", "x" * 1_000) for number in range(100)]
     text = merged(told, 2_000)
-    assert "Not shown for their length" in text
-    assert "s99" in text
-    assert len(text) < 3_000
+    shown, _, rest = text.partition("Not shown for their length: the instructions of ")
+    assert shown.count("[s0]\n") == 1
+    assert "x" * (LEAST_CHARS - len(CUT)) in shown
+    assert "and 8" in rest
+    assert len(text) <= 2_000
 
 
 def test_a_server_cannot_pass_for_another() -> None:
@@ -45,7 +56,8 @@ def test_what_nobody_sees_is_left_out() -> None:
 
 @given(
     st.lists(st.tuples(st.sampled_from("abcdefgh"), st.text(max_size=500)), max_size=8, unique_by=lambda one: one[0]),
-    st.integers(200, 2_000),
+    st.integers(1_200, 3_000),
 )
 def test_whatever_servers_say_the_text_keeps_to_its_budget(told: list[tuple[str, str]], budget: int) -> None:
-    assert len(merged(told, budget)) <= budget + 300
+    """Every conversation would begin with more than was allowed for."""
+    assert len(merged(told, budget)) <= budget

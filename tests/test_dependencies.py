@@ -15,7 +15,7 @@ MODULES = {"python-dotenv": "dotenv", "python-ulid": "ulid", "ruamel-yaml": "rua
 def imported() -> set[str]:
     """The packages that our code names in an import, in whichever function."""
     files = chain.from_iterable(
-        ROOT.glob(f"{part}/**/*.py") for part in ("protocol", "sandbox", "worker", "supervisor")
+        ROOT.glob(f"{part}/**/*.py") for part in ("protocol", "sandbox", "worker", "supervisor", "plugin")
     )
     found = set()
     for node in chain.from_iterable(ast.walk(ast.parse(file.read_bytes())) for file in files):

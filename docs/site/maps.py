@@ -16,6 +16,7 @@ PACKAGES: Final = (
     "sandbox/quarterdeck_sandbox",
     "worker/quarterdeck_worker",
     "supervisor/quarterdeck",
+    "plugin/quarterdeck_pytest",
 )
 
 BEGIN: Final = "<!-- map: written by docs/site/maps.py from the docstrings -->"

@@ -1,0 +1,147 @@
+"""The run's one supervisor: started when somebody wants it, ended with the run.  Nothing of the product is imported.
+
+The controller (without xdist: the one process) listens on a socket in a folder of its own, and starts the supervisor
+when somebody connects; it inherits the listening socket.  So a run without MCP tests starts nothing, and it makes no
+difference which xdist worker is first.  It ends when its standard input does, which is the controller's end, too.
+"""
+
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+END_S: Final = 60.0
+"""How long the supervisor may take to stop all servers before it is killed: several graces each, on a busy machine."""
+
+_BOOT: Final = """\
+import os, sys
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+sys.path += [each for each in sys.argv[2].split(os.pathsep) if each not in sys.path]
+from quarterdeck_pytest.supervisor.main import main
+main(int(sys.argv[1]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAddress:
+    """Where the supervisor of a run is, as xdist workers are told it: plain texts."""
+
+    folder: str
+    token: str
+
+    @property
+    def socket(self) -> str:
+        """The path of its socket."""
+        return str(Path(self.folder) / "s")
+
+    @property
+    def log(self) -> Path:
+        """What it writes on its standard error."""
+        return Path(self.folder) / "supervisor.log"
+
+    def to_workerinput(self) -> dict[str, str]:
+        """As xdist takes it."""
+        return {"folder": self.folder, "token": self.token}
+
+
+class Run:
+    """The folder, the socket and the process of one run; made in the controller, closed at its end."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        """Make the folder and listen; nothing is started yet."""
+        folder = tempfile.mkdtemp(prefix="qd-run-")
+        self.address: Final = RunAddress(folder, secrets.token_hex(16))
+        self._environ = dict(environ)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(self.address.socket)
+            self._listener.listen(256)
+        except OSError:
+            self._listener.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._ending, self._wake = os.pipe()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        # The supervisor is killed when the thread that started it ends, so this one lives as long as it.
+        self._thread = threading.Thread(target=self._serve, name="quarterdeck-pytest", daemon=True)
+        self._thread.start()
+
+    @property
+    def was_used(self) -> bool:
+        """Whether a supervisor was started."""
+        return self._process is not None
+
+    def close(self, *, keep: bool = False) -> list[str]:
+        """End the supervisor with all servers, and remove the folder; with `keep` it stays for a look.  Repeatable.
+
+        Returns:
+            what is left though it should not be, one line each.
+        """
+        if self._is_closed:
+            return []
+        self._is_closed = True
+        os.close(self._wake)
+        self._thread.join()
+        os.close(self._ending)
+        self._listener.close()
+        left = [f"the run left {path} behind" for path in sorted(Path(self.address.folder, "run").glob("*"))]
+        if not keep:
+            shutil.rmtree(self.address.folder, ignore_errors=True)
+        if self._process is not None and self._process.returncode:
+            left.append(f"the run's supervisor ended with {self._process.returncode} in place of 0")
+        return left
+
+    def _serve(self) -> None:
+        """Start the supervisor at the first connection, and end it when the run does."""
+        ready, _, _ = select.select([self._listener.fileno(), self._ending], [], [])
+        if self._ending in ready:
+            return
+        with self.address.log.open("wb") as log:
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _BOOT, str(self._listener.fileno()), _import_path()],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=[self._listener.fileno()],
+                env=self._environment(),
+                start_new_session=True,
+            )
+        # It alone listens from here on: who connects after its end is refused, and does not wait for ever.
+        self._listener.close()
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(f"{self.address.token}\n".encode())
+            process.stdin.flush()
+            select.select([self._ending], [], [])
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def _environment(self) -> dict[str, str]:
+        """Ours, with state and runtime directories of the run's own."""
+        own = Path(self.address.folder)
+        places = {"QUARTERDECK_STATE_DIR": str(own / "state"), "QUARTERDECK_RUNTIME_DIR": str(own / "run")}
+        return self._environ | places
+
+
+def _import_path() -> str:
+    """The folders in which an isolated interpreter finds what is installed here, and no module of the project's own."""
+    ours = str(Path(__file__).resolve().parents[1])
+    found = (folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"})
+    return os.pathsep.join(dict.fromkeys((ours, *found)))

@@ -1,0 +1,259 @@
+"""The servers of one test process, by scope: started when a test asks, stopped when their scope ends."""
+
+import json
+import shutil
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from quarterdeck_protocol.faults import FaultRecord, ProtocolFault
+from quarterdeck_pytest.activation import RunAddress
+from quarterdeck_pytest.messages import Close, Failed, Open, Reply, ServerView, Wish, fault_of
+from quarterdeck_pytest.options import Mark, Options
+
+from .backends import LoopThread, ObjectBackend, RemoteBackend, value_of
+from .connection import Connection, McpTestError, Pending
+from .server import McpDeck, McpServer
+
+START_SLACK_S: Final = 120.0
+"""Beyond the timeout of a start: others' turns, and the supervisor's own start on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a test asks for: its marker, with what it said in the call itself, in the configuration of its directory.
+
+    Attributes:
+        config: a file, or its content, or None where there is none.
+        root: the project: a command runs there, and may read it.
+        test: its node id.
+    """
+
+    mark: Mark
+    era: str
+    config: Path | Mapping[str, object] | None
+    root: Path
+    test: str
+
+
+class Scope:
+    """Servers that are stopped together: a test's, a module's, a session's; those of the whole run are never."""
+
+    def __init__(self, pool: "Pool", name: str) -> None:
+        self._pool = pool
+        self._name = name
+        self._keys: dict[str, str] = {}
+        self._objects: dict[tuple[int, str], ObjectBackend] = {}
+
+    def server(self, asked: Asked) -> McpServer:
+        """The server that is asked for; the same process for all who ask for the same in this scope.
+
+        Raises:
+            McpTestError: there is no such server.
+            ProtocolFault: it does not start.
+        """
+        __tracebackhide__ = True
+        what = asked.mark.server
+        if what is None:
+            what = _only_server(self._pool.file_of(asked))
+        if _is_object(what):
+            return self._object(what, asked)
+        wish = self._pool.wish(what, asked)
+        [view] = self._open(wish, asked)
+        if view.fault is not None and view.phase != "ready":
+            raise _start_fault(view)
+
+        def in_era(era: str) -> McpServer:
+            [found] = self._open(msgspec.structs.replace(wish, era=era), asked)
+            if found.fault is not None and found.phase != "ready":
+                raise _start_fault(found)
+            return McpServer(RemoteBackend(self._pool.connection, self._keys_of(wish, era), found.id), in_era)
+
+        return McpServer(RemoteBackend(self._pool.connection, self._keys[wish.digest], view.id), in_era)
+
+    def deck(self, asked: Asked) -> McpDeck:
+        """All servers of the configuration; those that do not start are there, faulted."""
+        wish = self._pool.wish(None, asked)
+        views = self._open(wish, asked)
+        key = self._keys[wish.digest]
+        backends = {view.id: RemoteBackend(self._pool.connection, key, view.id) for view in views}
+        return McpDeck({name: McpServer(backend) for name, backend in backends.items()}, backends)
+
+    def close(self) -> list[str]:
+        """Stop them; what they left, one line each."""
+        objects, self._objects = list(self._objects.values()), {}
+        for backend in objects:
+            backend.close()
+        keys, self._keys = list(self._keys.values()), {}
+        if self._name == "run":
+            return []
+        connection = self._pool.connection if keys else None
+        left: list[str] = []
+        for key in keys:
+            assert connection is not None
+            left += value_of(list[str], connection.send(Close(connection.next_id(), key)).result())
+        return left
+
+    def _keys_of(self, wish: Wish, era: str) -> str:
+        return self._keys[msgspec.structs.replace(wish, era=era).digest]
+
+    def _open(self, wish: Wish, asked: Asked) -> list[ServerView]:
+        __tracebackhide__ = True
+        shared = self._name == "run"
+        key = self._keys.setdefault(wish.digest, f"run-{wish.digest}" if shared else uuid.uuid4().hex)
+        connection = self._pool.connection
+        request = Open(connection.next_id(), key, wish, asked.test, shared)
+        try:
+            reply = Pending(connection.send(request), _same).result((wish.timeout_s or 0.0) + START_SLACK_S)
+        except BaseException:
+            del self._keys[wish.digest]
+            raise
+        return value_of(list[ServerView], reply)
+
+    def _object(self, what: object, asked: Asked) -> McpServer:
+        if self._name == "run":
+            raise McpTestError('scope="run" shares a process, and this server is an object: give its command')
+
+        def in_era(era: str) -> McpServer:
+            place = (id(what), era)
+            if place not in self._objects:
+                timeout_s = self._pool.timeout_of(asked.mark)
+                self._objects[place] = ObjectBackend.open(self._pool.loop_thread, what, era, timeout_s)
+            return McpServer(self._objects[place], in_era)
+
+        return in_era(asked.era)
+
+
+class Pool:
+    """What a test process has of the run's supervisor: one connection, made at first use."""
+
+    def __init__(self, address: RunAddress, options: Options, worker: str) -> None:
+        self._address = address
+        self._options = options
+        self._worker = worker
+        self._connection: Connection | None = None
+        self._thread: LoopThread | None = None
+        self.run: Final = Scope(self, "run")
+
+    @property
+    def connection(self) -> Connection:
+        """The connection."""
+        if self._connection is None:
+            self._connection = Connection(self._address, self._worker)
+        return self._connection
+
+    @property
+    def loop_thread(self) -> LoopThread:
+        """The loop of servers that are objects."""
+        if self._thread is None:
+            self._thread = LoopThread()
+        return self._thread
+
+    def close(self) -> None:
+        """Hang up; what was opened for this process alone is stopped by that."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._thread is not None:
+            self._thread.close()
+
+    def timeout_of(self, mark: Mark) -> float:
+        """How long a start, and a call, may take, seconds."""
+        return mark.timeout if mark.timeout is not None else self._options.timeout_s
+
+    def file_of(self, asked: Asked) -> Path:
+        """The configuration file; one that is given as a value is written into the run's folder.
+
+        Raises:
+            McpTestError: there is none.
+        """
+        match asked.config:
+            case None:
+                raise McpTestError(
+                    "there is no configuration that names servers: write mcp.json beside pyproject.toml, name one with "
+                    "--mcp-config, or override the fixture mcp_config"
+                )
+            case Mapping():
+                text = json.dumps(asked.config, default=str)
+                path = Path(self._address.folder, uuid.uuid5(uuid.NAMESPACE_OID, text).hex[:8], "mcp_config.json")
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                return path
+            case _ if not asked.config.exists():
+                raise McpTestError(f"there is no configuration file {asked.config}: correct --mcp-config or mcp_config")
+            case _:
+                return asked.config
+
+    def wish(self, what: Any, asked: Asked) -> Wish:
+        """What is asked for, as the supervisor is told it; None for all servers.
+
+        Raises:
+            McpTestError: it is nothing that can be started.
+        """
+        policy = asked.mark.policy
+        common = Wish(
+            policy=msgspec.json.encode({"preset": policy} if isinstance(policy, str) else dict(policy))
+            if policy
+            else b"",
+            network=self._options.network,
+            era=asked.era,
+            timeout_s=self.timeout_of(asked.mark),
+        )
+        match what:
+            case None:
+                return msgspec.structs.replace(common, file=str(self.file_of(asked)))
+            case str():
+                return msgspec.structs.replace(common, file=str(self.file_of(asked)), server=what)
+            case _:
+                words = tuple(map(str, what))
+                if not words:
+                    raise McpTestError("mcp_server was given an empty command")
+                return msgspec.structs.replace(common, words=_found(words), cwd=str(asked.root))
+
+
+def _is_object(what: object) -> bool:
+    return not (isinstance(what, str) or (isinstance(what, Sequence) and not isinstance(what, bytes)))
+
+
+def _found(words: tuple[str, ...]) -> tuple[str, ...]:
+    """A command by its path: servers have a search path of their own, without a virtual environment's programs."""
+    if words[0] in {"python", "python3"}:
+        return (sys.executable, *words[1:])
+    beside = Path(sys.executable).parent / words[0]
+    program = str(beside) if "/" not in words[0] and beside.exists() else shutil.which(words[0]) or words[0]
+    return (program, *words[1:])
+
+
+def _only_server(file: Path) -> str:
+    """The one server of a file.
+
+    Raises:
+        McpTestError: it has none, or several.
+    """
+    from quarterdeck.config.load.file import ConfigFileError
+    from quarterdeck.config.settings import Settings
+
+    try:
+        ids = Settings.load([file]).ids
+    except ConfigFileError as error:
+        raise McpTestError(str(error)) from None
+    if len(ids) != 1:
+        listed = ", ".join(ids)
+        raise McpTestError(
+            f"which server? {file} has {listed or 'none'}: mark the test with @pytest.mark.mcp(server=…), or give "
+            "mcp_server its id"
+        )
+    return ids[0]
+
+
+def _same(reply: Reply) -> Reply:
+    return reply
+
+
+def _start_fault(view: ServerView) -> ProtocolFault:
+    assert isinstance(view.fault, FaultRecord)
+    return fault_of(Failed(0, view.fault, view.remedy, view.id))

@@ -1,0 +1,226 @@
+"""A server under test: its clients, what can be done to it, and what can be asserted of it."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any, Final
+
+import msgspec
+
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.names import QUALIFIER
+from quarterdeck_protocol.schema.providers.outside import WORDS, outside
+from quarterdeck_protocol.schema.providers.subsets import Provider
+from quarterdeck_pytest.messages import Explanation, ServerView
+from quarterdeck_pytest.options import ERAS
+
+from .backends import Backend
+from .clients import AsyncMcpClient, McpClient, Requests
+from .connection import McpTestError
+from .transcript import Transcript
+
+MIB: Final = 1 << 20
+
+
+class McpServer:
+    """One server under test, as `mcp_server(…)` gives it.
+
+    Attributes:
+        id: what it is called.
+        transcript: the last messages of this test with it.
+    """
+
+    def __init__(self, backend: Backend, in_era: "Callable[[str], McpServer] | None" = None) -> None:
+        self._backend: Final = backend
+        self._in_era: Final = in_era
+        self.id: Final = backend.id
+        self.transcript: Final = Transcript()
+
+    def client(self) -> McpClient:
+        """A client for plain tests."""
+        return McpClient(Requests(self._backend, self.transcript))
+
+    def async_client(self) -> AsyncMcpClient:
+        """A client for coroutines."""
+        return AsyncMcpClient(Requests(self._backend, self.transcript))
+
+    @property
+    def status(self) -> ServerView:
+        """How it is: `phase`, `fault`, `pid`, `era`, `restarts`, and what confines it."""
+        return self._backend.view().result()
+
+    def explain(self, texts: Iterable[str], within_s: float) -> Explanation:
+        """What a failure's report says of it; `texts` come back without secrets."""
+        return self._backend.explain(texts).result(within_s)
+
+    def tool_snapshot(self) -> str:
+        """Its tools as a text to be compared: sorted by name, a member a line, so that a difference is short."""
+        return snapshot_of(self.client().list_tools())
+
+    # What can be done to it
+
+    def kill(self) -> None:
+        """Kill its process; returns when that was noticed.  It is restarted, as it is in use."""
+        self._backend.injure("kill").result()
+
+    def stop(self) -> None:
+        """Stop its processes: it is there, and neither reads nor answers, until `resume`."""
+        self._backend.injure("stop").result()
+
+    def resume(self) -> None:
+        """Let its stopped processes go on."""
+        self._backend.injure("resume").result()
+
+    def hang_next_call(self) -> None:
+        """Have it stopped while the next call lasts, which ends by its timeout."""
+        self._backend.injure("hang_next_call").result()
+
+    def garbage(self) -> None:
+        """Write a line into its output that is neither JSON nor UTF-8."""
+        self._backend.injure("junk", 0).result()
+
+    def flood(self, mib: float = 16) -> None:
+        """Write so many MiB of such lines into its output."""
+        self._backend.injure("junk", mib * MIB).result()
+
+    def slow_start(self, seconds: float) -> None:
+        """Restart it, and hold its process for so long right after its start.  Returns when it goes on."""
+        self._backend.injure("slow_start", seconds).result()
+
+    def drop_connection(self) -> None:
+        """Kill the worker that holds the other ends of its pipes; returns when that was noticed."""
+        self._backend.injure("drop_connection").result()
+
+    # What can be asserted of it
+
+    def assert_fails_within(
+        self,
+        seconds: float,
+        tool: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> ProtocolFault:
+        """Call a tool, which must end without a result in this time; the fault that says why.
+
+        `timeout` is the call's own, seconds.
+        """
+        __tracebackhide__ = True
+        pending = Requests(self._backend, self.transcript).call_tool(tool, arguments, timeout)
+        try:
+            result = pending.result(seconds)
+        except ProtocolFault as fault:
+            return fault
+        except TimeoutError:
+            raise AssertionError(f"{self.id}: {tool} has neither failed nor answered within {seconds:g} s") from None
+        raise AssertionError(f"{self.id}: {tool} answered, where it should have failed: {result.text[:500]!r}")
+
+    def assert_recovers_within(self, seconds: float) -> None:
+        """Wait until it is ready (again), in this time."""
+        __tracebackhide__ = True
+        try:
+            self._backend.recovered().result(seconds)
+        except TimeoutError:
+            view = self.status
+            why = f": {view.fault.message}" if view.fault is not None else ""
+            raise AssertionError(f"{self.id} is not ready within {seconds:g} s, but {view.phase}{why}") from None
+
+    def assert_same_tools(self, eras: Sequence[str] = ERAS) -> None:
+        """It offers the same tools in each of these revisions."""
+        __tracebackhide__ = True
+        if self._in_era is None:
+            raise McpTestError("the eras of a server can be compared where mcp_server made it, not within a deck")
+        found = {era: self._in_era(era).tool_snapshot() for era in eras}
+        first, *others = eras
+        for era in others:
+            _assert_equal(
+                f"{self.id} offers other tools in {era} than in {first}", found[first], found[era], (first, era)
+            )
+
+    def assert_schema_portable(self, for_: Sequence[str] = ("openai", "gemini", "anthropic")) -> None:
+        """The input schemas of all its tools are within what these model providers say they take."""
+        __tracebackhide__ = True
+        problems = list(unportable(self.client().list_tools(), for_))
+        if problems:
+            raise AssertionError("\n".join((f"{self.id} has schemas that a model provider does not take:", *problems)))
+
+    def assert_deck_unchanged(self, lock: str | PathLike[str] = "deck.lock") -> None:
+        """What it offers is what the lock names; of the lock's other servers nothing is said."""
+        __tracebackhide__ = True
+        path = fspath(lock)
+        own = [line for line in self._backend.compare(path).result() if line.startswith(f"{self.id}: ")]
+        _assert_none(path, own)
+
+
+class McpDeck:
+    """All servers of a configuration, as `mcp_deck` gives them; a tool is called `server__tool`."""
+
+    def __init__(self, servers: Mapping[str, McpServer], backends: Mapping[str, Backend]) -> None:
+        self._servers: Final = dict(servers)
+        self._backends: Final = dict(backends)
+
+    @property
+    def servers(self) -> dict[str, McpServer]:
+        """Each server by id."""
+        return dict(self._servers)
+
+    def server(self, name: str) -> McpServer:
+        """The server of this id."""
+        if name not in self._servers:
+            raise McpTestError(f"the configuration has no server {name!r}: it has {', '.join(self._servers)}")
+        return self._servers[name]
+
+    def call(self, name: str, arguments: Mapping[str, object] | None = None, *, timeout: float | None = None) -> Any:
+        """Call `server__tool`; see `McpClient.call_tool`."""
+        server, _, tool = name.partition(QUALIFIER)
+        return self.server(server).client().call_tool(tool, arguments, timeout=timeout)
+
+    def tools(self) -> list[str]:
+        """The names of the tools of all servers that are ready, as `call` takes them."""
+        ready = [server for server in self._servers.values() if server.status.phase == "ready"]
+        return [f"{server.id}{QUALIFIER}{tool['name']}" for server in ready for tool in server.client().list_tools()]
+
+    def assert_deck_unchanged(self, lock: str | PathLike[str] = "deck.lock") -> None:
+        """What all servers offer is what the lock names, no more and no less."""
+        __tracebackhide__ = True
+        path = fspath(lock)
+        backend = next(iter(self._backends.values()))
+        _assert_none(path, backend.compare(path).result())
+
+
+def snapshot_of(tools: Iterable[Mapping[str, object]]) -> str:
+    """Definitions as a text, sorted by name and member."""
+    by_name = sorted(tools, key=lambda tool: str(tool.get("name")))
+    lines = (msgspec.json.format(msgspec.json.encode(tool, order="sorted"), indent=2).decode() for tool in by_name)
+    return "\n".join((*lines, ""))
+
+
+def unportable(tools: Iterable[Mapping[str, object]], providers: Iterable[str]) -> Iterator[str]:
+    """Each place where a tool's input schema is not what a provider takes, a line each.
+
+    Raises:
+        McpTestError: there is no such provider.
+    """
+    wanted = list(providers)
+    for name in wanted:
+        if name not in tuple(Provider):
+            raise McpTestError(f"there is no provider {name!r}: known are {', '.join(Provider)}")
+    for tool in tools:
+        for name in wanted:
+            for found in outside(tool.get("inputSchema"), Provider(name)):
+                place = ".".join(found.steps) or "the schema itself"
+                yield f"{name}: {tool.get('name')}: {place}: {WORDS[found.rule]}"
+
+
+def _assert_equal(what: str, old: str, new: str, names: tuple[str, str]) -> None:
+    __tracebackhide__ = True
+    if old != new:
+        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
+        raise AssertionError("\n".join((f"{what}:", *lines)))
+
+
+def _assert_none(lock: str, differences: Sequence[str]) -> None:
+    __tracebackhide__ = True
+    if differences:
+        what = "if that is right, approve it and run quarterdeck lock"
+        raise AssertionError("\n".join((f"what is offered is not what {lock} names; {what}:", *differences)))

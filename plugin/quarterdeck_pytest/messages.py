@@ -1,0 +1,307 @@
+"""What a test process and the run's supervisor say to each other over the run's socket.  Pure.
+
+A message is four bytes of length and one msgpack object, tagged with its type.  Each request but `Hello` and `Cancel`
+has an id and is answered once, with `Reply`, `Failed` or `Wrong`; what a reply's body is, the request says.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from quarterdeck_protocol.faults import FaultRecord, ProtocolFault, RemoteCause
+from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES
+
+MAX_MESSAGE_BYTES: Final = MAX_RESULT_BYTES + 1024 * 1024
+"""A result of the largest size, and what is said beside it."""
+
+LENGTH_BYTES: Final = 4
+
+
+class Wish(Struct, frozen=True):
+    """Which servers an instance runs, and how they differ from what is written.
+
+    Attributes:
+        file: a configuration file; empty for a command.
+        server: the id of a row; empty for all of the file.
+        words: a command line, in place of a file.
+        name: the id of the command's server; empty for one that is made of the words.
+        cwd: where the command runs, and what it may read.
+        policy: keys of the row's `sandbox` in place of what is there, as a JSON object; empty for none.
+        network: what is reached where neither `policy` says it, nor the servers are trusted.
+        era: the revision of MCP; empty for what both ends know best.
+        timeout_s: of a start, and of each call; None for what the rows say.
+    """
+
+    file: str = ""
+    server: str = ""
+    words: tuple[str, ...] = ()
+    name: str = ""
+    cwd: str = ""
+    policy: bytes = b""
+    network: str = ""
+    era: str = ""
+    timeout_s: float | None = None
+
+    @property
+    def digest(self) -> str:
+        """Equal where the same would be run; the key of what a whole run shares."""
+        return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()[:24]
+
+
+class ServerView(Struct, frozen=True):
+    """A server at one moment; see `EndpointStatus`.
+
+    Attributes:
+        policy: the sandbox that is wanted, as JSON; empty for a server without a process.
+        tier: how it is confined, with `network` and `gaps` its receipt; empty while it is not.
+    """
+
+    id: str
+    phase: str
+    tools: int = 0
+    fault: FaultRecord | None = None
+    remedy: str = ""
+    pid: int | None = None
+    worker_pid: int | None = None
+    era: str = ""
+    restarts: int = 0
+    policy: bytes = b""
+    tier: str = ""
+    network: str = ""
+    gaps: tuple[str, ...] = ()
+
+
+class Explanation(Struct, frozen=True):
+    """What a failure's report says of a server: texts without secrets.
+
+    Attributes:
+        texts: those that were asked about, in their order.
+        stderr: what the server wrote last.
+        last_fault: how it last died, though it may serve again.
+    """
+
+    server: ServerView
+    texts: tuple[str, ...]
+    stderr: str
+    last_fault: FaultRecord | None = None
+
+
+# From the test process
+
+
+class Hello(Struct, frozen=True, tag=True):
+    """The first message: whoever knows the run's token may speak."""
+
+    token: str
+    worker: str
+
+
+class Open(Struct, frozen=True, tag=True):
+    """Start an instance, or join it where the key is known, and wait until its servers are ready or have failed.
+
+    Answered with a list of `ServerView`.  `test` is who asks; `shared` says whether it outlives this connection.
+    """
+
+    id: int
+    key: str
+    wish: Wish
+    test: str
+    shared: bool
+
+
+class Close(Struct, frozen=True, tag=True):
+    """Stop an instance; answered with a list of what it left, one line each."""
+
+    id: int
+    key: str
+
+
+class Call(Struct, frozen=True, tag=True):
+    """Call a tool; answered with the result's JSON.  `arguments` is a JSON object."""
+
+    id: int
+    key: str
+    server: str
+    tool: str
+    arguments: bytes
+    timeout_s: float | None
+
+
+class Ask(Struct, frozen=True, tag=True):
+    """`prompts/get`, `resources/read` or `completion/complete`; answered with the result's JSON."""
+
+    id: int
+    key: str
+    server: str
+    method: str
+    params: bytes
+    timeout_s: float | None
+
+
+class List(Struct, frozen=True, tag=True):
+    """A list of the server's, by a `Listing`; answered with a list of its items' JSON."""
+
+    id: int
+    key: str
+    server: str
+    listing: str
+
+
+class Look(Struct, frozen=True, tag=True):
+    """How the servers of an instance are; answered with a list of `ServerView`."""
+
+    id: int
+    key: str
+
+
+class Explain(Struct, frozen=True, tag=True):
+    """What a failure's report says of a server; answered with an `Explanation`."""
+
+    id: int
+    key: str
+    server: str
+    texts: tuple[str, ...]
+
+
+class Injure(Struct, frozen=True, tag=True):
+    """Do something bad to a server, by a name of `injuries`; answered with nothing when it is done."""
+
+    id: int
+    key: str
+    server: str
+    how: str
+    amount: float
+
+
+class Recover(Struct, frozen=True, tag=True):
+    """Wait until the server is ready; answered with nothing."""
+
+    id: int
+    key: str
+    server: str
+
+
+class Compare(Struct, frozen=True, tag=True):
+    """Compare what the servers of an instance offer with a lock; answered with a list of differences, a line each."""
+
+    id: int
+    key: str
+    lock: str
+
+
+class Cancel(Struct, frozen=True, tag=True):
+    """Give a request up; nothing is answered to it any more."""
+
+    id: int
+
+
+Numbered = Open | Close | Call | Ask | List | Look | Explain | Injure | Recover | Compare
+Request = Hello | Numbered | Cancel
+
+
+# From the supervisor
+
+
+class Reply(Struct, frozen=True, tag=True):
+    """A good end; `era` is that of a call's result."""
+
+    id: int
+    body: bytes = b""
+    era: str = ""
+    is_error: bool = False
+
+
+class Failed(Struct, frozen=True, tag=True):
+    """A fault of the server's, or of ours with it."""
+
+    id: int
+    fault: FaultRecord
+    remedy: str = ""
+    server: str = ""
+
+
+class Wrong(Struct, frozen=True, tag=True):
+    """The test asked for what there is not: one sentence."""
+
+    id: int
+    why: str
+
+
+Answer = Reply | Failed | Wrong
+
+
+class BadMessageError(Exception):
+    """The other end does not speak this protocol."""
+
+
+def encode(message: Request | Answer) -> bytes:
+    """A message as it is sent."""
+    body = msgspec.msgpack.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES) + body
+
+
+def length_of(head: bytes) -> int:
+    """How long the body behind these `LENGTH_BYTES` is.
+
+    Raises:
+        BadMessageError: longer than any message is.
+    """
+    length = int.from_bytes(head)
+    if length > MAX_MESSAGE_BYTES:
+        raise BadMessageError(f"a message of {length:,} bytes: at most {MAX_MESSAGE_BYTES:,} are taken")
+    return length
+
+
+def decode_request(body: bytes) -> Request:
+    """A request.
+
+    Raises:
+        BadMessageError: it is none.
+    """
+    try:
+        request: Request = _requests.decode(body)
+    except msgspec.MsgspecError as error:
+        raise BadMessageError(f"no request: {error}") from None
+    return request
+
+
+def decode_answer(body: bytes) -> Answer:
+    """An answer.
+
+    Raises:
+        BadMessageError: it is none.
+    """
+    try:
+        answer: Answer = _answers.decode(body)
+    except msgspec.MsgspecError as error:
+        raise BadMessageError(f"no answer: {error}") from None
+    return answer
+
+
+def record_of(fault: ProtocolFault) -> FaultRecord:
+    """A fault as it crosses."""
+    cause = fault.cause if isinstance(fault.cause, RemoteCause) or fault.cause is None else RemoteCause.of(fault.cause)
+    return FaultRecord(fault.kind, fault.message, fault.code, fault.delivery, cause, fault.dossier, fault.reply)
+
+
+def fault_of(failed: Failed) -> ProtocolFault:
+    """The fault that crossed, to be raised."""
+    record = failed.fault
+    fault = ProtocolFault(
+        record.kind,
+        record.message,
+        record.cause,
+        code=record.code,
+        delivery=record.delivery,
+        dossier=record.dossier,
+        remedy=failed.remedy or None,
+        reply=record.reply,
+    )
+    fault.server = failed.server or None
+    return fault
+
+
+_requests: Final = msgspec.msgpack.Decoder(Request)
+_answers: Final = msgspec.msgpack.Decoder(Answer)

@@ -1,0 +1,185 @@
+"""The options and ini keys of the plugin, and the marker `mcp`, as values.  Nothing of the product is imported.
+
+What is wrong is said in one sentence, as a `pytest.UsageError`.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+HEADING: Final = "MCP servers under test (pytest-quarterdeck)"
+
+ERAS: Final = ("2025-11-25", "2026-07-28")
+"""The revisions of the two eras of MCP; `both` stands for one test in each."""
+
+NETWORKS: Final = ("none", "internet", "full")
+GATES: Final = ("error", "warn", "off")
+SCOPES: Final = ("test", "module", "session", "run")
+
+TIMEOUT_S: Final = 60.0
+"""For a server's start, and for each call, unless something else is said."""
+
+CONFIG_NAMES: Final = ("mcp.json", ".mcp.json")
+"""Looked for in pytest's root directory where no configuration is named."""
+
+MARKER: Final = (
+    'mcp(server=None, *, scope="test", policy=None, era=None, timeout=None): which MCP server the fixtures start: '
+    'an id of the configuration, a command or an object; scope is "test", "module", "session" or "run" (shared by all '
+    'xdist workers); policy is a sandbox preset or its keys; era is a revision or "both"; timeout is in seconds'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for on the command line, else in the ini file.
+
+    Attributes:
+        config: the configuration file; None where none is named and none is found.
+        network: what servers reach; empty for what their rows say.
+        network_reason: why it is restricted though nobody asked for that; empty if somebody did.
+        era: of `ERAS`, `both`, or empty for what both ends know best.
+        timeout_s: of a server's start, and of each call.
+        keep: whether the servers' state is kept after the run.
+        leaks: what becomes of what a test leaves behind, of `GATES`.
+    """
+
+    config: Path | None = None
+    network: str = ""
+    network_reason: str = ""
+    era: str = ""
+    timeout_s: float = TIMEOUT_S
+    keep: bool = False
+    leaks: str = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What `@pytest.mark.mcp` says of a test; None for what it leaves open."""
+
+    server: Any = None
+    scope: str | None = None
+    policy: str | Mapping[str, object] | None = None
+    era: str | None = None
+    timeout: float | None = None
+
+    @property
+    def said(self) -> "Said":
+        """Its arguments, to be read again beneath others."""
+        names = ("server", "scope", "policy", "era", "timeout")
+        return (), {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def checked(self) -> "Mark":
+        """The same.
+
+        Raises:
+            pytest.UsageError: a value that means nothing.
+        """
+        if self.scope is not None and self.scope not in SCOPES:
+            raise pytest.UsageError(f"mcp: scope={self.scope!r} is none of {', '.join(SCOPES)}")
+        if self.era is not None and self.era not in (*ERAS, "both"):
+            raise pytest.UsageError(f"mcp: era={self.era!r} is none of {', '.join((*ERAS, 'both'))}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise pytest.UsageError(f"mcp: timeout={self.timeout!r} is no number of seconds above 0")
+        return self
+
+
+Said = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""The arguments of a marker, or of a call."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options, all under one heading, and their ini keys."""
+    group = parser.getgroup("quarterdeck", HEADING)
+    group.addoption("--mcp-config", metavar="FILE", help="configuration file that names servers (default: mcp.json)")
+    group.addoption(
+        "--mcp-network",
+        choices=NETWORKS,
+        help="what servers reach, unless a test's policy says it (default: what their rows say; none where CI is set)",
+    )
+    group.addoption("--mcp-era", choices=(*ERAS, "both"), help="the revision of MCP to speak (default: the best known)")
+    group.addoption(
+        "--mcp-timeout", type=float, metavar="S", help="seconds for a server's start, and for each call (default: 60)"
+    )
+    group.addoption("--mcp-keep", action="store_true", default=None, help="keep the servers' state after the run")
+    group.addoption(
+        "--mcp-leaks", choices=GATES, help="what a process, socket, directory or lock that is left is (default: error)"
+    )
+    for name in ("config", "network", "era", "timeout", "leaks"):
+        parser.addini(f"mcp_{name}", f"default of --mcp-{name}", default="")
+    parser.addini("mcp_keep", "default of --mcp-keep", type="bool", default=False)
+
+
+def read_options(config: pytest.Config, environ: Mapping[str, str] = os.environ) -> Options:
+    """The options of this run.
+
+    Raises:
+        pytest.UsageError: an ini key has a value that means nothing.
+    """
+    found = {name: _option(config, name) for name in ("config", "network", "era", "timeout", "leaks")}
+    choices = {"network": NETWORKS, "era": (*ERAS, "both"), "leaks": GATES}
+    for name, known in choices.items():
+        if found[name] and found[name] not in known:
+            raise pytest.UsageError(f"mcp_{name} = {found[name]}: it is none of {', '.join(known)}")
+    reason = ""
+    if not found["network"] and environ.get("CI"):
+        found["network"], reason = "none", "CI is set; --mcp-network says otherwise"
+    return Options(
+        config=_config_file(config),
+        network=found["network"],
+        network_reason=reason,
+        era=found["era"],
+        timeout_s=_seconds(found["timeout"]),
+        keep=config.getoption("mcp_keep") or bool(config.getini("mcp_keep")),
+        leaks=found["leaks"] or "error",
+    )
+
+
+def read_mark(marks: Iterable[Said]) -> Mark:
+    """What markers, or a marker and a call, say together; of the same argument the first that says it counts.
+
+    Raises:
+        pytest.UsageError: an argument that there is not, or a value that means nothing.
+    """
+    known = ("server", "scope", "policy", "era", "timeout")
+    found = Mark()
+    for args, kwargs in marks:
+        if len(args) > 1:
+            raise pytest.UsageError("mcp: only the server may stand without a name, before scope=, policy=, …")
+        given = {**({"server": args[0]} if args else {}), **kwargs}
+        for name, value in given.items():
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f": did you mean {near[0]}=?" if near else f": it takes {', '.join(known)}"
+                raise pytest.UsageError(f"mcp: there is no argument {name!r}{hint}")
+            if getattr(found, name) is None:
+                found = replace(found, **{name: value})
+    return found.checked()
+
+
+def _option(config: pytest.Config, name: str) -> str:
+    value = config.getoption(f"mcp_{name}")
+    return str(config.getini(f"mcp_{name}") if value is None else value)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text) if text else TIMEOUT_S
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise pytest.UsageError(f"mcp_timeout = {text}: it is a number of seconds above 0, and at most 3600")
+    return seconds
+
+
+def _config_file(config: pytest.Config) -> Path | None:
+    """A named file, from where pytest was started or where the ini file is; else the first that is found."""
+    if named := config.getoption("mcp_config"):
+        return Path(config.invocation_params.dir, named)
+    if named := config.getini("mcp_config"):
+        return Path(config.inipath.parent if config.inipath is not None else config.rootpath, named)
+    return next((path for name in CONFIG_NAMES if (path := config.rootpath / name).exists()), None)

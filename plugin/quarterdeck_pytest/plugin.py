@@ -1,0 +1,154 @@
+"""What pytest loads (entry point `quarterdeck`): options, the marker, the run's supervisor, reports, the leak gate.
+
+Nothing of the product is imported here, nor by what this imports: see the package.
+"""
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import pytest
+
+from .activation import Run, RunAddress
+from .fixtures import (
+    _mcp_module_scope,
+    _mcp_session_scope,
+    mcp_async_client,
+    mcp_client,
+    mcp_config,
+    mcp_deck,
+    mcp_era,
+    mcp_server,
+)
+from .options import ERAS, MARKER, add_options, read_mark, read_options
+from .state import SERVERS, SESSION, WORKER_INPUT, WORKER_OUTPUT, Session
+
+__all__ = [
+    "_mcp_module_scope",
+    "_mcp_session_scope",
+    "mcp_async_client",
+    "mcp_client",
+    "mcp_config",
+    "mcp_deck",
+    "mcp_era",
+    "mcp_server",
+]
+
+FIXTURES: Final = frozenset({"mcp_server", "mcp_client", "mcp_async_client", "mcp_deck"})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, under one heading."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the options; an xdist worker is told where the supervisor is."""
+    config.addinivalue_line("markers", MARKER)
+    session = config.stash[SESSION] = Session(read_options(config))
+    handed: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if handed is not None and WORKER_INPUT in handed:
+        session.address = RunAddress(**handed[WORKER_INPUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """The controller of xdist: hand a worker the place of the run's one supervisor, which starts when one needs it."""
+    session = node.config.stash[SESSION]
+    if session.run is None:
+        session.run = Run()
+        session.address = session.run.address
+    node.workerinput[WORKER_INPUT] = session.run.address.to_workerinput()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's
+    """A worker of xdist has ended: take what its tests left."""
+    output = getattr(node, "workeroutput", None) or {}
+    node.config.stash[SESSION].leaks += output.get(WORKER_OUTPUT, [])
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what was restricted without being asked."""
+    options = config.stash[SESSION].options
+    return f"mcp: network {options.network} ({options.network_reason})" if options.network_reason else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each era that is wanted, of those that use a server."""
+    if not FIXTURES & set(metafunc.fixturenames):
+        return
+    marked = read_mark((mark.args, mark.kwargs) for mark in metafunc.definition.iter_markers("mcp"))
+    era = marked.era or metafunc.config.stash[SESSION].options.era
+    if era == "both":
+        metafunc.parametrize("mcp_era", ERAS, indirect=True)
+    elif era:
+        metafunc.parametrize("mcp_era", [era], indirect=True, ids=[era])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Add to a failure what is known of the servers that the test used."""
+    report = yield
+    if report.failed and call.when != "teardown":
+        from .report import add_sections
+
+        servers = item.stash.get(SERVERS, None)
+        add_sections(report, servers or (), call.excinfo.value if call.excinfo is not None else None)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note what a test that used a server leaves."""
+    try:
+        return (yield)
+    finally:
+        if (watch := item.config.stash[SESSION].watch) is not None:
+            watch.end()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
+    """End the supervisor, and hold what was left against the run.
+
+    After all fixtures have ended, and before xdist sends what we hand to the controller and the terminal sums up.
+    """
+    result = yield
+    own = session.config.stash[SESSION]
+    if own.pool is not None:
+        own.pool.close()
+        own.pool = None
+    if own.run is not None:
+        own.leaks += own.run.close(keep=own.options.keep)
+    if own.watch is not None:
+        own.leaks += own.watch.left()  # without a supervisor, which is a child of ours
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[WORKER_OUTPUT] = own.leaks
+        return result
+    if own.leaks and own.options.leaks == "error" and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Name what was left, and where state was kept."""
+    own = config.stash[SESSION]
+    if own.leaks and own.options.leaks != "off":
+        terminalreporter.section("MCP servers: left behind", red=own.options.leaks == "error")
+        for line in own.leaks:
+            terminalreporter.line(line)
+    if own.options.keep and own.run is not None and own.run.was_used:
+        terminalreporter.line(f"mcp: the servers' state is kept in {own.run.address.folder}")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Where the session never came to its end: no process of ours survives it."""
+    own = config.stash.get(SESSION, None)
+    if own is None:
+        return
+    if own.pool is not None:
+        own.pool.close()
+        own.pool = None
+    if own.run is not None:
+        own.run.close(keep=own.options.keep)

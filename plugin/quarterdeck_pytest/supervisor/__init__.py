@@ -1,0 +1,1 @@
+"""The one process of a run that holds its servers; started by `activation`, spoken to by `client`."""

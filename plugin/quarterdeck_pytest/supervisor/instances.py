@@ -1,0 +1,326 @@
+"""The servers that a run has: each instance is a fleet of its own, with directories of its own."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from quarterdeck.common.watchers import wait_until
+from quarterdeck.config.places.paths import server_paths
+from quarterdeck.fleet.requests import ended
+from quarterdeck.interop import ServerEndpointImpl, ServerFleetImpl, create_server_endpoint
+from quarterdeck.trust.judge.documents import listed_documents
+from quarterdeck.trust.lock.lockfile import drift
+from quarterdeck.trust.lock_files import LockFileError, load_lock
+from quarterdeck.trust.server_state import lists_of
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult
+from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.names import did_you_mean
+from quarterdeck_protocol.offers import Listing, RawRequest
+from quarterdeck_protocol.secrets import Redactor
+from quarterdeck_protocol.tools import Deliver, PendingCall
+from quarterdeck_pytest.messages import Explanation, ServerView, Wish, record_of
+
+from . import injuries
+from .wishes import WishError, wished
+
+STDERR_BYTES: Final = 8 * 1024
+"""Of a server's standard error in a report."""
+
+GONE_S: Final = 20.0
+"""How long a process of a stopped server may still be on its way out, on a busy machine, before it counts as left."""
+
+
+class Instance:
+    """Servers that run for one test, one module, one session, or the whole run.
+
+    Attributes:
+        test: who asked for it first.
+        shared: whether it outlives the connection that opened it.
+    """
+
+    def __init__(self, key: str, wish: Wish, test: str, *, shared: bool) -> None:
+        """Start nothing yet.
+
+        Raises:
+            WishError: what is wished cannot be.
+        """
+        found = wished(wish, os.environ)
+        settings = found.settings
+        self.test: Final = test
+        self.shared: Final = shared
+        self._digest: Final = hashlib.sha256(key.encode()).hexdigest()[:12]
+        self._servers: Final = {config.id: config for config in found.servers}
+        self._broken: Final = {row.id: row for row in settings.broken} if not wish.server else {}
+        self._redactor: Final = Redactor(settings.secrets)
+        self._fleet: Final = ServerFleetImpl(
+            partial(
+                create_server_endpoint,
+                secrets_of=settings.secrets_of,
+                environ=settings.environ,
+                trusted=lambda: settings.trusted,
+                digest=self._digest,
+            )
+        )
+        self._hangs: set[str] = set()
+
+    async def start(self) -> None:
+        """Start the servers, and wait until each is ready or has failed."""
+        await self._fleet.start(BridgeConfig(servers=tuple(self._servers.values())))
+
+    async def close(self) -> list[str]:
+        """Stop the servers; the processes of theirs that are left, one line each."""
+        processes = self._processes()
+        await self._fleet.tear_down()
+        _, left = await asyncio.to_thread(psutil.wait_procs, processes, GONE_S if processes else 0)
+        return [f"process {process.pid} ({_name_of(process)}) of a server that was stopped" for process in left]
+
+    # What is asked of it
+
+    def views(self) -> list[ServerView]:
+        """Its servers, those that cannot be started last."""
+        ready = [self._view(status) for status in self._fleet.status().values()]
+        broken = [
+            ServerView(row.id, EndpointPhase.FAULTED, fault=_broken(row.message, row.code), remedy=row.remedy)
+            for row in self._broken.values()
+        ]
+        return ready + broken
+
+    async def call(self, server: str, tool: str, arguments: bytes, timeout_s: float | None) -> RemoteCallResult:
+        """The result of a tool; raises `ProtocolFault` and `WishError`."""
+        endpoint = self._endpoint(server)
+        calling = partial(endpoint.call, tool, arguments, timeout_s=timeout_s)
+        if server not in self._hangs:
+            return await calling()
+        self._hangs.discard(server)
+        with injuries.stopped(self._fleet, server):
+            return await calling()
+
+    async def ask(self, server: str, method: str, params: bytes, timeout_s: float | None) -> RemoteCallResult:
+        """The result of another request; raises `ProtocolFault` and `WishError`."""
+        endpoint, request = self._endpoint(server), RawRequest(method, params, timeout_s=timeout_s)
+
+        def begin(deliver: Deliver) -> PendingCall:
+            return endpoint.forward(request, deliver)
+
+        result = await ended(begin)
+        assert result is not None
+        return result
+
+    async def items(self, server: str, listing: Listing) -> list[bytes]:
+        """What a list of the server's holds, as its own JSON; raises `ProtocolFault` and `WishError`."""
+        endpoint = self._endpoint(server)
+        tools = await endpoint.list_tools()
+        if listing is Listing.TOOLS:
+            return [tool.descriptor.definition or b"null" for tool in tools]
+        return [each.definition for each in endpoint.offers(listing)]
+
+    async def injure(self, server: str, how: str, amount: float) -> None:
+        """Do something bad to a server; raises `WishError`."""
+        self._endpoint(server)
+        match how:
+            case "kill":
+                await injuries.kill(self._fleet, server)
+            case "drop_connection":
+                await injuries.drop_connection(self._fleet, server)
+            case "stop":
+                injuries.stop(self._fleet, server)
+            case "resume":
+                injuries.resume(self._fleet, server)
+            case "hang_next_call":
+                injuries.running(self._fleet, server)
+                self._hangs.add(server)
+            case "junk":
+                await injuries.write_junk(self._fleet, server, int(amount))
+            case "slow_start":
+                injuries.running(self._fleet, server)
+                await injuries.start_slowly(self._fleet, server, amount)
+            case _:
+                raise WishError(f"nobody knows how to do {how!r} to a server")
+
+    async def recovered(self, server: str) -> None:
+        """Wait until the server is ready; without end."""
+        self._endpoint(server)
+
+        def is_ready() -> bool:
+            status = self._fleet.status_of(server)
+            return status is not None and status.phase is EndpointPhase.READY and self._fleet.has_settled(server)
+
+        await wait_until(self._watch, is_ready, None)
+
+    def explain(self, server: str, texts: Iterable[str]) -> Explanation:
+        """What a failure's report says of a server.  Blocking: a log is read."""
+        status = self._fleet.status_of(server)
+        if status is None:
+            [view] = [view for view in self.views() if view.id == server] or [ServerView(server, "not there")]
+            return Explanation(view, tuple(map(self._redactor.clean_text, texts)), "")
+        last = self._fleet.last_fault(server)
+        stderr = _tail(server_paths(self._digest, server).log)
+        return Explanation(
+            self._view(status),
+            tuple(map(self._redactor.clean_text, texts)),
+            self._redactor.clean_text(stderr),
+            record_of(last) if last is not None else None,
+        )
+
+    def compare(self, lock: Path) -> list[str]:
+        """How what the servers offer differs from a lock, a line each.  Blocking: a file is read.
+
+        Raises:
+            WishError: the lock cannot be used.
+        """
+        present = {}
+        for endpoint in self._fleet.endpoints():
+            if endpoint.phase is EndpointPhase.READY:
+                found = lists_of(endpoint)
+                present[endpoint.config.id] = listed_documents(
+                    found.instructions,
+                    [tool.descriptor.definition or b"null" for tool in found.tools],
+                    {listing: [each.definition for each in offers] for listing, offers in found.offers.items()},
+                    found.capabilities,
+                )
+        try:
+            drifts = drift(load_lock(lock), present)
+        except LockFileError as error:
+            raise WishError(f"{error}: write it with quarterdeck lock") from None
+        return [
+            f"{each.server}: {f'{each.key.subject.value} {each.key.name}'.strip() if each.key else 'the server'} "
+            f"{each.what.value}"
+            for each in drifts
+        ]
+
+    # Helpers
+
+    def _endpoint(self, server: str) -> ServerEndpointImpl:
+        if (row := self._broken.get(server)) is not None:
+            raise WishError(f"{row.message}: {row.remedy}")
+        endpoint = self._fleet.endpoint(server)
+        if endpoint is None:
+            hint = did_you_mean(server, self._servers, "its servers")
+            raise WishError(f"there is no server {server!r}{hint}")
+        return endpoint
+
+    def _view(self, status: EndpointStatus) -> ServerView:
+        config, fault, sandbox = self._servers[status.server], status.fault, status.sandbox
+        return ServerView(
+            id=status.server,
+            phase=status.phase,
+            tools=status.tool_count,
+            fault=record_of(fault) if fault is not None else None,
+            remedy=(fault.remedy_for(status.server) or "") if fault is not None else "",
+            pid=status.pid,
+            worker_pid=status.worker_pid,
+            era=status.era or "",
+            restarts=status.restarts,
+            policy=_policy_of(config),
+            tier=str(sandbox.tier) if sandbox is not None else "",
+            network=sandbox.network if sandbox is not None else "",
+            gaps=sandbox.gaps if sandbox is not None else (),
+        )
+
+    def _watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._fleet.watch_each(lambda _: callback())
+
+    def _processes(self) -> list[psutil.Process]:
+        """All processes of its servers and their workers."""
+        found: dict[int, psutil.Process] = {}
+        for status in self._fleet.status().values():
+            if status.worker_pid is not None:
+                try:
+                    worker = psutil.Process(status.worker_pid)
+                    found |= {process.pid: process for process in (worker, *worker.children(recursive=True))}
+                except psutil.NoSuchProcess:
+                    continue
+        return list(found.values())
+
+
+class Instances:
+    """All instances of a run, by key."""
+
+    def __init__(self) -> None:
+        self._instances: dict[str, Instance] = {}
+        self._starts: dict[str, asyncio.Task[None]] = {}
+
+    async def open(self, key: str, wish: Wish, test: str, *, shared: bool) -> list[ServerView]:
+        """Start an instance, or join it where the key is known; its servers, ready or failed.
+
+        Raises:
+            WishError: what is wished cannot be.
+        """
+        if key not in self._instances:
+            # No wait between the two looks: who comes meanwhile finds it here.
+            instance = self._instances[key] = Instance(key, wish, test, shared=shared)
+            self._starts[key] = asyncio.create_task(instance.start())
+        # Shielded: others may wait for it, too.
+        await asyncio.shield(self._starts[key])
+        return self[key].views()
+
+    def __getitem__(self, key: str) -> Instance:
+        """The instance of this key; raises `WishError`."""
+        if (instance := self._instances.get(key)) is None:
+            raise WishError("the server was stopped: its test, its module or its run has ended")
+        return instance
+
+    async def close(self, key: str) -> list[str]:
+        """Stop an instance, also while it starts; what it left, one line each.  Harmless for an unknown key."""
+        instance, start = self._instances.pop(key, None), self._starts.pop(key, None)
+        if instance is None or start is None:
+            return []
+        left = await instance.close()
+        await asyncio.wait((start,))
+        return left
+
+    async def close_all(self) -> None:
+        """Stop every instance."""
+        await asyncio.gather(*(self.close(key) for key in tuple(self._instances)))
+
+
+@asynccontextmanager
+async def open_instances() -> AsyncIterator[Instances]:
+    """Instances that are all stopped at the end."""
+    instances = Instances()
+    try:
+        yield instances
+    finally:
+        await instances.close_all()
+
+
+def _broken(message: str, code: str) -> FaultRecord:
+    return record_of(ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, message, code))
+
+
+def _policy_of(config: ServerConfig) -> bytes:
+    """The keys of its policy that differ from a policy that says nothing, with the preset."""
+    if not isinstance(config, StdioServerConfig):
+        return b""
+    said = config.sandbox.model_dump(mode="json", exclude_defaults=True)
+    return msgspec.json.encode({"preset": config.sandbox.preset.value, **said})
+
+
+def _name_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[:200] or process.name()
+    except psutil.Error:
+        return "whose command line cannot be read"
+
+
+def _tail(log: Path) -> str:
+    """The end of a log, from the start of a line; empty where there is none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - STDERR_BYTES))
+            text = file.read(STDERR_BYTES)
+    except OSError:
+        return ""
+    if size > STDERR_BYTES:
+        text = text.partition(b"\n")[2]
+    return text.decode("utf-8", "replace")

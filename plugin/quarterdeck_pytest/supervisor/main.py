@@ -1,0 +1,211 @@
+"""The supervisor's process: test processes connect, each request runs in a task of its own.
+
+It is started by `activation` with the listening socket; its standard input holds the run's token, then nothing until
+the run ends, which ends it.
+"""
+
+import asyncio
+import hmac
+import logging
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, assert_never
+
+import msgspec
+
+from quarterdeck.fleet.runtime import Runtime
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.offers import Listing
+from quarterdeck_pytest.messages import (
+    LENGTH_BYTES,
+    Answer,
+    Ask,
+    BadMessageError,
+    Call,
+    Cancel,
+    Close,
+    Compare,
+    Explain,
+    Failed,
+    Hello,
+    Injure,
+    List,
+    Look,
+    Numbered,
+    Open,
+    Recover,
+    Reply,
+    Request,
+    Wrong,
+    decode_request,
+    encode,
+    length_of,
+    record_of,
+)
+
+from .instances import Instances, open_instances
+from .wishes import WishError
+
+_log = logging.getLogger("quarterdeck.pytest")
+
+HELLO_S: Final = 30.0
+"""How long a connection may take to prove itself."""
+
+MAX_TOKEN_BYTES: Final = 256
+
+
+def main(listener_fd: int) -> None:
+    """Serve until standard input ends."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    token = sys.stdin.readline(MAX_TOKEN_BYTES).strip()
+    with socket.socket(fileno=listener_fd) as listener:
+        asyncio.run(serve(listener, token))
+
+
+async def serve(listener: socket.socket, token: str) -> None:
+    """Serve all who know the token until standard input ends; then stop every server."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ended.set)
+    runtime = await Runtime.acquire()
+    try:
+        runtime.warm_up()
+        async with open_instances() as instances:
+            connections: set[asyncio.Task[None]] = set()
+
+            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                connections.add(task)
+                try:
+                    await Connection(instances, reader, writer).serve(token)
+                finally:
+                    connections.discard(task)
+
+            server = await asyncio.start_unix_server(accept, sock=listener)
+            await ended.wait()
+            loop.remove_reader(sys.stdin.fileno())
+            server.close()
+            for connection in tuple(connections):
+                connection.cancel()
+            if connections:
+                await asyncio.wait(tuple(connections))
+    finally:
+        await runtime.release()
+
+
+class Connection:
+    """One test process; what it opened for itself ends with it."""
+
+    def __init__(self, instances: Instances, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._instances = instances
+        self._reader = reader
+        self._writer = writer
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._own: set[str] = set()
+
+    async def serve(self, token: str) -> None:
+        """Answer until the other end is gone."""
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = await self._read()
+            if not isinstance(hello, Hello) or not hmac.compare_digest(hello.token, token):
+                return
+            while True:
+                request = await self._read()
+                match request:
+                    case Hello():
+                        raise BadMessageError("a second greeting")
+                    case Cancel(number):
+                        if (task := self._tasks.pop(number, None)) is not None:
+                            task.cancel()
+                    case _:
+                        self._begin(request)
+        except (EOFError, OSError, TimeoutError):
+            pass
+        except BadMessageError as error:
+            _log.warning("a connection is closed: %s", error)
+        finally:
+            await self._end()
+
+    def _begin(self, request: Numbered) -> None:
+        task = asyncio.create_task(self._run(request))
+        self._tasks[request.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(request.id, None))
+
+    async def _end(self) -> None:
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await asyncio.gather(*map(self._instances.close, tuple(self._own)))
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _run(self, request: Numbered) -> None:
+        answer: Answer
+        try:
+            answer = await self._answer(request)
+        except ProtocolFault as fault:
+            server = getattr(request, "server", "")
+            answer = Failed(request.id, record_of(fault), fault.remedy_for(server) or "", server)
+        except WishError as error:
+            answer = Wrong(request.id, str(error))
+        except Exception as error:
+            _log.exception("a request failed in an unforeseen way")
+            answer = Wrong(request.id, f"the plugin's supervisor failed: {type(error).__name__}: {error}")
+        self._writer.write(encode(answer))
+        with suppress(OSError):
+            await self._writer.drain()
+
+    async def _answer(self, request: Numbered) -> Reply:
+        match request:
+            case Open(_, key, wish, test, shared):
+                if not shared:
+                    self._own.add(key)
+                views = await self._instances.open(key, wish, test, shared=shared)
+                return _reply(request, views)
+            case Close(_, key):
+                left = await self._instances.close(key)
+                self._own.discard(key)
+                return _reply(request, left)
+            case Call(_, key, server, tool, arguments, timeout_s):
+                result = await self._instances[key].call(server, tool, arguments, timeout_s)
+                return Reply(request.id, result.body, result.wire.era, result.is_error)
+            case Ask(_, key, server, method, params, timeout_s):
+                result = await self._instances[key].ask(server, method, params, timeout_s)
+                return Reply(request.id, result.body, result.wire.era, result.is_error)
+            case List(_, key, server, listing):
+                return _reply(request, await self._instances[key].items(server, Listing(listing)))
+            case Look(_, key):
+                return _reply(request, self._instances[key].views())
+            case Explain(_, key, server, texts):
+                return _reply(request, await asyncio.to_thread(self._instances[key].explain, server, texts))
+            case Injure(_, key, server, how, amount):
+                await self._instances[key].injure(server, how, amount)
+                return Reply(request.id)
+            case Recover(_, key, server):
+                await self._instances[key].recovered(server)
+                return Reply(request.id)
+            case Compare(_, key, lock):
+                return _reply(request, await asyncio.to_thread(self._instances[key].compare, Path(lock)))
+            case _:
+                assert_never(request)
+
+    async def _read(self) -> Request:
+        """The next request.
+
+        Raises:
+            EOFError: the other end is gone.
+            BadMessageError: it does not speak this protocol.
+        """
+        head = await self._reader.readexactly(LENGTH_BYTES)
+        return decode_request(await self._reader.readexactly(length_of(head)))
+
+
+def _reply(request: Numbered, value: object) -> Reply:
+    return Reply(request.id, msgspec.msgpack.encode(value))

@@ -1,0 +1,70 @@
+"""What tests leave in their own process is named with the test, and what they put away is not."""
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from quarterdeck_pytest.leaks import Watch, children_of
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of locks and children")
+
+
+def test_what_is_left_is_named_with_its_test(tmp_path: Path) -> None:
+    """A suite that fills a machine would give no hint which of its tests does."""
+    watch = Watch()
+    watch.begin("test_a")
+    folder = tempfile.mkdtemp(dir=tmp_path)
+    listening = socket.create_server(("127.0.0.1", 0))
+    file = (tmp_path / "lock").open("w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    watch.end()
+    watch.begin("test_b")
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    watch.end()
+    try:
+        left = watch.left()
+    finally:
+        child.kill()
+        child.wait()
+        file.close()
+        listening.close()
+    assert [line.partition(" left ")[0] for line in left] == ["test_a", "test_a", "test_a", "test_b"]
+    text = "\n".join(left)
+    for part in (f"the temporary directory {folder}", "a socket that listens on", "a lock on", f"process {child.pid}"):
+        assert part in text
+
+
+def test_what_is_put_away_or_was_there_before_is_no_leak(tmp_path: Path) -> None:
+    """A clean suite would fail."""
+    before = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    watch = Watch()
+    tempfile.mkdtemp(dir=tmp_path)
+    watch.begin("test_a")
+    shutil.rmtree(tempfile.mkdtemp(dir=tmp_path))
+    socket.create_server(("127.0.0.1", 0)).close()
+    with (tmp_path / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    watch.end()
+    tempfile.mkdtemp(dir=tmp_path)
+    try:
+        assert watch.left() == []
+    finally:
+        before.kill()
+        before.wait()
+
+
+def test_a_child_is_told_from_a_later_process_of_its_id() -> None:
+    """A process of somebody else's would be named as left."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
+        [found] = [each for each in children_of(os.getpid()) if each.pid == child.pid]
+        assert found.started.isdigit()
+        child.send_signal(signal.SIGKILL)

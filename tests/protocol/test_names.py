@@ -1,5 +1,6 @@
 """Names of servers and tools: what is legal, how a qualified name splits, and what a mistyped one may mean."""
 
+import difflib
 import re
 
 import pytest
@@ -7,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.names import (
+    LOOSE_RATIO,
+    MAX_MEASURED,
     MAX_SERVER_ID_CHARS,
     QUALIFIER,
     RemoteToolRef,
@@ -161,6 +164,32 @@ def test_of_a_tools_name_either_half_may_be_wrong(name: str, near: str | None) -
 def test_a_long_name_and_many_known_ones_take_no_time_to_speak_of() -> None:
     """A caller could hold up everybody by asking for what is not there."""
     assert nearest("x" * 100_000, (f"tool{number}" for number in range(1_000_000))) is None
+
+
+def test_names_that_differ_in_their_order_alone_are_measured_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that lists thousands of them would hold everybody up for a second at each name that there is not."""
+    measured = 0
+    ratio = difflib.SequenceMatcher.ratio
+
+    def counted(matcher: difflib.SequenceMatcher[str]) -> float:
+        nonlocal measured
+        measured += 1
+        return ratio(matcher)
+
+    monkeypatch.setattr(difflib.SequenceMatcher, "ratio", counted)
+    letters = "abcdefgh" * 4
+    known = [letters[place:] + letters[:place] + f"{place:04}" for place in range(1_000)]
+    nearest(letters[::-1], known)
+    assert 0 < measured <= MAX_MEASURED
+    assert nearest("abcdefgj", [*known, "abcdefgh"]) == "abcdefgh"
+
+
+@given(st.text("abc", max_size=8), st.lists(st.text("abc", max_size=8), max_size=10, unique=True))
+def test_the_nearest_name_is_the_one_of_difflib(name: str, known: list[str]) -> None:
+    """Looking less closely would propose another name than the one that was meant."""
+    plain = {each: each for each in known}
+    near = difflib.get_close_matches(name, plain, n=1, cutoff=LOOSE_RATIO)
+    assert nearest_key(name, known) == (near[0] if near else None)
 
 
 @pytest.mark.parametrize(

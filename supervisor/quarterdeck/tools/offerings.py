@@ -38,6 +38,9 @@ MAX_PARAMS_BYTES: Final = 64 * 1024 * 1024
 MAX_NAMED_CHARS: Final = 200
 """Of a name or URI that a client made up, in a message."""
 
+MAX_URI_CHARS: Final = 8 * 1024 + 64
+"""Of a URI that a client asks for: none that a server may list is longer, with its server's name before it."""
+
 MAX_TASKS: Final = 4096
 """Whose tasks are remembered, the latest."""
 
@@ -295,6 +298,8 @@ class Offerings(OfferSource):
 
     def _owner_of_uri(self, uri: str) -> tuple[LiveEndpoint, str] | None:
         """Who has a resource or template of this public URI, and the URI there."""
+        if len(uri) > MAX_URI_CHARS:
+            return None
         for listing in (Listing.RESOURCES, Listing.TEMPLATES):
             if (row := self._owners[listing].get(uri)) is not None:
                 return self._at(row.server, row.key)

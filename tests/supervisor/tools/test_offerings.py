@@ -8,7 +8,7 @@ import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
 from quarterdeck.common.tool_names import NameBudget
-from quarterdeck.tools.offerings import Offerings
+from quarterdeck.tools.offerings import MAX_URI_CHARS, Offerings
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult
@@ -145,6 +145,19 @@ def test_what_belongs_to_nobody_is_answered_with_a_fault_that_says_so(method: st
     end = _end(Offerings(OfferFleet(*servers)), method, params)
     assert isinstance(end, ProtocolFault)
     assert (end.code, end.delivery) == (code, Delivery.NOT_SENT)
+
+
+@pytest.mark.parametrize("method", ["resources/read", "completion/complete"])
+def test_a_uri_longer_than_any_is_nobodys_and_is_held_against_no_template(method: str) -> None:
+    """One of 60 MB would be looked through for each template of each server."""
+    server = OfferServer("a", resources=("x:1",), templates=("x:{id}",))
+    uri = "x:" + "a" * MAX_URI_CHARS
+    params = {"ref": {"type": "ref/resource", "uri": uri}} if method == "completion/complete" else {"uri": uri}
+    end = _end(Offerings(OfferFleet(server)), method, params)
+    assert isinstance(end, ProtocolFault)
+    assert end.code == "unknown_resource"
+    assert len(end.message) < 400
+    assert not server.asked
 
 
 def test_a_completion_is_asked_of_the_server_of_its_reference() -> None:

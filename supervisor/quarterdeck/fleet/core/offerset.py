@@ -25,6 +25,9 @@ from .toolset import MAX_DEFINITION_BYTES, MAX_DEFINITION_DEPTH, ToolsetError
 MAX_EXPRESSIONS: Final = 32
 """Of a template: each is a wildcard for whoever looks whether a URI matches."""
 
+MAX_TEMPLATES: Final = 500
+"""Of one server: a URI that no list has is held against each of them."""
+
 MAX_WARNINGS: Final = 20
 """Told one by one; of the rest their number."""
 
@@ -98,6 +101,8 @@ def parse_offers(
         problem, offered = read_offer(config.id, listing, bytes(row))
         if offered is not None and offered.key in found:
             problem = f"{offered.key[:80]!r} is listed already"
+        elif listing is Listing.TEMPLATES and len(found) >= MAX_TEMPLATES:
+            problem = f"it has {MAX_TEMPLATES} templates already"
         if problem:
             left_out += 1
             if left_out <= MAX_WARNINGS:

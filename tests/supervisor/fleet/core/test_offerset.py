@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quarterdeck.fleet.core import offerset
 from quarterdeck.fleet.core.offerset import (
     MAX_EXPRESSIONS,
+    MAX_TEMPLATES,
     MAX_WARNINGS,
     has_capability,
     parse_offers,
@@ -89,6 +90,18 @@ def test_the_second_of_one_name_is_left_out() -> None:
     keys, [warning] = parsed(PROMPTS, {"name": "a", "title": "1"}, {"name": "a"})
     assert keys == ["a"]
     assert "is listed already" in warning
+
+
+def test_templates_without_end_are_so_many_and_the_others_counted() -> None:
+    """A URI that no list has would be held against thousands of them, at each read."""
+    keys, warnings = parsed(
+        TEMPLATES, *({"uriTemplate": f"x:{n}{{a}}", "name": "t"} for n in range(MAX_TEMPLATES + 30))
+    )
+    assert keys == [f"x:{n}{{a}}" for n in range(MAX_TEMPLATES)]
+    assert "it has 500 templates already" in warnings[0]
+    assert warnings[-1] == "10 more of the templates of resources of s are left out"
+    keys, _ = parsed(RESOURCES, *({"uri": f"x:{n}", "name": "r"} for n in range(MAX_TEMPLATES + 1)))
+    assert len(keys) == MAX_TEMPLATES + 1
 
 
 def test_a_list_of_bad_items_is_a_few_lines_and_a_number() -> None:

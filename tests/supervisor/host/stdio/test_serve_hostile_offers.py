@@ -1,0 +1,227 @@
+"""Questions, answers and lists that somebody made to do harm, over lines: bounded, said, and nothing lost by others."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from support.clients.mcp_clients import ENVELOPE, LEGACY
+from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.tools.tool_boxes import LiveBox
+from support.waiting import until
+
+from quarterdeck.host.asks.requests import MAX_ANSWER_BYTES
+from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.mcp.relay.paging import MAX_ITEMS
+from quarterdeck_protocol.offers import ResourceUpdated
+from quarterdeck_protocol.questions import Question
+
+from .host_pipes import LineClient, served
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+ABLE = {"elicitation": {}, "sampling": {}}
+QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
+
+
+def host_of(*servers: OfferServer) -> tuple[ProviderHostImpl, OfferFleet]:
+    fleet = OfferFleet(*servers)
+    return create_provider_host(LiveBox(), offers=Offerings(fleet)), fleet
+
+
+@asynccontextmanager
+async def greeted(host: ProviderHostImpl, era: str = "legacy") -> AsyncIterator[LineClient]:
+    """A client of this host that can be asked."""
+    async with served(host) as client:
+        if era == "modern":
+            client.meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": ABLE}
+            await client.ask("discover", "server/discover")
+        else:
+            info = {"name": "raw", "version": "1"}
+            await client.ask("init", "initialize", protocolVersion=LEGACY, capabilities=ABLE, clientInfo=info)
+            await client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        yield client
+
+
+def answer(asked: dict[str, Any], **result: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": asked["id"], "result": result}
+
+
+# Questions and answers
+
+
+@pytest.mark.parametrize("answer_bytes", [MAX_ANSWER_BYTES - 1_000, MAX_ANSWER_BYTES])
+async def test_a_conversation_of_eight_megabytes_is_sampled_and_a_larger_answer_is_an_error(answer_bytes: int) -> None:
+    """A model with images in its context could not be asked; or an answer without end fill the server's memory."""
+    words = b"x" * (MAX_ASK_BYTES - 200)
+    said = b'{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"%b"}}]}' % words
+    server = OfferServer("a", prompts=("p",), question=Question("a", "sampling/createMessage", said))
+    host, _ = host_of(server)
+    async with greeted(host) as client:
+        await client.send(client.request(7, "prompts/get", name="a__p"))
+        asked = await client.receive()
+        assert len(asked["params"]["messages"][0]["content"]["text"]) == len(words)
+        await client.send(
+            answer(asked, model="m", role="assistant", content={"type": "text", "text": "y" * answer_bytes})
+        )
+        result = (await client.receive())["result"]
+        assert ("refused" in result) == (answer_bytes >= MAX_ANSWER_BYTES)
+        assert (await client.ask(8, "ping"))["id"] == 8
+
+
+async def test_a_thousand_forged_answers_answer_nothing_and_cost_nobody_the_true_one() -> None:
+    """Whoever writes first would answer for the user."""
+    host, _ = host_of(OfferServer("a", prompts=("p",), question=QUESTION))
+    async with greeted(host) as client:
+        await client.send(client.request(7, "prompts/get", name="a__p"))
+        asked = await client.receive()
+        forged = [{**answer(asked, action="accept"), "id": f"quarterdeck-{number}"} for number in range(2, 1_002)]
+        await client.send(*forged, {**answer(asked, action="accept"), "id": 1})
+        await client.send(answer(asked, action="decline"))
+        assert (await client.receive())["result"] == {"action": "decline"}
+        await client.send(answer(asked, action="accept"))
+        assert (await client.ask(8, "ping"))["id"] == 8
+
+
+async def test_one_clients_answer_is_none_to_what_another_was_asked() -> None:
+    """Questions are counted on each connection, so that their ids are the same ones."""
+    server = OfferServer("a", prompts=("p",), question=QUESTION)
+    host, _ = host_of(server)
+    async with greeted(host) as client, greeted(host) as other:
+        await client.send(client.request(7, "prompts/get", name="a__p"))
+        asked = await client.receive()
+        await other.send(answer(asked, action="accept"))
+        assert (await other.ask(1, "ping"))["id"] == 1
+        await other.send(other.request(7, "prompts/get", name="a__p"))
+        theirs = await other.receive()
+        assert theirs["id"] == asked["id"]
+        await other.send(answer(theirs, action="cancel"))
+        assert (await other.receive())["result"] == {"action": "cancel"}
+        await client.send(answer(asked, action="decline"))
+        assert (await client.receive())["result"] == {"action": "decline"}
+
+
+# Calls that wait for a client of 2026-07-28
+
+
+async def parked(client: LineClient) -> dict[str, Any]:
+    """What a request comes to that asks: how it is made again, declining."""
+    asked = (await client.ask(1, "prompts/get", name="a__p"))["result"]
+    assert asked["resultType"] == "input_required"
+    return {"inputResponses": {"1": {"action": "decline"}}, "requestState": asked["requestState"]}
+
+
+def code_of(reply: dict[str, Any]) -> str:
+    assert reply["error"]["code"] == -32602
+    code: str = reply["error"]["data"]["quarterdeck/fault"]["code"]
+    return code
+
+
+async def test_a_state_that_was_sealed_before_a_restart_is_an_error_with_words() -> None:
+    """A client that goes on after a restart would see a crash, or wait for ever."""
+    server = OfferServer("a", prompts=("p",), question=QUESTION)
+    async with greeted(host_of(server)[0], "modern") as client:
+        again = await parked(client)
+    async with greeted(host_of(server)[0], "modern") as client:
+        for number in range(2):  # through the SDK's session first
+            refused = await client.ask(number, "prompts/get", name="a__p", **again)
+            assert code_of(refused) == "not_resumable"
+            assert "requestState is not this client's, not this request's, or too old" in refused["error"]["message"]
+        assert len(server.asked) == 1
+        assert (await parked(client))["requestState"]
+
+
+async def test_a_state_is_no_good_with_another_method_or_other_params_or_without_its_form() -> None:
+    """A client's program would end one call with the answers of another."""
+    server = OfferServer("a", prompts=("p", "q"), resources=("x:1",), question=QUESTION)
+    async with greeted(host_of(server)[0], "modern") as client:
+        again = await parked(client)
+        for number, (method, params) in enumerate(
+            [
+                ("resources/read", {"uri": "x:1", **again}),
+                ("prompts/get", {"name": "a__q", **again}),
+                ("prompts/get", {"name": "a__p", "arguments": {"a": "1"}, **again}),
+                ("prompts/get", {"name": "a__p", **again, "requestState": again["requestState"][:-4]}),
+                ("prompts/get", {"name": "a__p", **again, "requestState": ""}),
+                ("prompts/get", {"name": "a__p", "inputResponses": again["inputResponses"]}),
+            ]
+        ):
+            assert code_of(await client.ask(10 + number, method, **params)) == "not_resumable"
+        assert len(server.asked) == 1
+        assert (await client.ask(2, "prompts/get", name="a__p", **again))["result"]["action"] == "decline"
+
+
+async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_the_answer() -> None:
+    """A client's program that tidies up behind each of its requests could answer none."""
+    server = OfferServer("a", prompts=("p",), question=QUESTION)
+    async with greeted(host_of(server)[0], "modern") as client:
+        again = await parked(client)
+        cancelled = {"requestId": 1, "_meta": client.meta}
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+        assert (await client.ask(2, "prompts/get", name="a__p", **again))["result"]["action"] == "decline"
+
+
+async def test_cancelling_the_request_that_comes_again_ends_the_call() -> None:
+    """Its server would work on for nobody."""
+    server = OfferServer("a", prompts=("p",), question=QUESTION)
+    host, _ = host_of(server)
+    async with greeted(host, "modern") as client:
+        again = await parked(client) | {"inputResponses": {}}
+        await client.send(client.request(2, "prompts/get", name="a__p", **again))
+        assert (await client.receive())["result"]["resultType"] == "input_required"
+        server.question, server.is_silent = None, True
+        await client.send(client.request(3, "prompts/get", name="a__p"))
+        await until(lambda: len(server.asked) == 2)
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}})
+        assert (await client.ask(4, "server/discover"))["id"] == 4
+    assert not host.content.parking._parked
+
+
+# Lists and streams
+
+
+@ERAS
+async def test_five_thousand_prompts_of_one_server_are_listed_and_each_can_be_asked_for(era: str) -> None:
+    """A client would lose the prompts of all servers to one that has many."""
+    names = tuple(f"{'long' * 10}_{number}" for number in range(MAX_ITEMS))
+    host, _ = host_of(OfferServer("a", prompts=names, result=b'{"messages":[]}'), OfferServer("b", prompts=("mine",)))
+    async with greeted(host, era) as client:
+        listed = (await client.ask(1, "prompts/list"))["result"]["prompts"]
+        assert [each["name"] for each in listed] == [*(f"a__{name}" for name in names), "b__mine"]
+        assert (await client.ask(2, "prompts/get", name=f"a__{names[-1]}"))["result"]["messages"] == []
+        missing = await client.ask(3, "prompts/get", name=f"nobody__{names[-1]}" * 1_000)
+        assert missing["error"]["code"] == -32602
+        assert len(json.dumps(missing)) < 2_000
+
+
+async def test_a_stream_is_told_of_no_resource_whose_subscription_was_refused() -> None:
+    """Another client's subscription would tell a client of what its token does not allow."""
+    refused = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "no", "not_granted")
+    closed, open_ = OfferServer("a", resources=("x:1",), fault=refused), OfferServer("b", resources=("y:1",))
+    host, fleet = host_of(closed, open_)
+    async with greeted(host, "modern") as client:
+        wanted = {"resourceSubscriptions": ["x:1", "y:1", "y:1"]}
+        await client.send(client.request("l", "subscriptions/listen", notifications=wanted))
+        assert (await client.receive())["params"]["notifications"] == {"resourceSubscriptions": ["y:1"]}
+        for server, uri in (("a", "x:1"), ("b", "y:1")):
+            fleet.news(ResourceUpdated(server, uri, frozenset({"somebody"})))
+        assert (await client.receive())["params"]["uri"] == "y:1"
+
+
+async def test_streams_of_one_client_are_told_apart_and_are_its_own_all_the_same() -> None:
+    """One's end would unsubscribe what another wants to hear of; or each have bounds and servers of its own."""
+    server = OfferServer("a", resources=("x:1",))
+    host, _ = host_of(server)
+    async with greeted(host, "modern") as client:
+        for name in ("one", "two"):
+            wanted = {"resourceSubscriptions": ["x:1"]}
+            await client.send(client.request(name, "subscriptions/listen", notifications=wanted))
+            await client.receive()
+        holders = [each.client for each in server.asked]
+        assert len({each.address for each in holders}) == 2
+        assert len({each.key for each in holders}) == 1

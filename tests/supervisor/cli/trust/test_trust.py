@@ -392,6 +392,19 @@ def test_a_servers_words_cannot_write_to_the_terminal(shell: Shell) -> None:
     assert "now\\n\\x1b[2Jfine" in shell("list")
 
 
+@pytest.mark.parametrize("subject", [Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE, Subject.INSTRUCTIONS])
+def test_what_a_server_has_beside_tools_cannot_write_to_the_terminal_either(shell: Shell, subject: Subject) -> None:
+    """A prompt's title could repaint the screen, or turn around what a person reads of it."""
+    name = "" if subject is Subject.INSTRUCTIONS else "x:\u202e1\n\x1b[2J"
+    body = json.dumps({"name": name, "title": "\x1b]0;owned\x07", "description": "a\u2066\x9b31mb\r\x1b[1A"}).encode()
+    nasty = Document(ItemKey(subject, name), hash_of(body), body)
+    shell.happens(seen(nasty, scope=shell.scope), documents=(nasty,))
+    for verb in ("list", "diff"):
+        out = shell(verb)
+        assert [character for character in out if character != "\n" and not character.isprintable()] == []
+        assert name[:2] in out
+
+
 def test_approvals_are_told_to_programs(shell: Shell) -> None:
     """A script could not tell what it approved."""
     assert json.loads(shell("approve", "time", "--all", "--json")) == {

@@ -202,6 +202,32 @@ def test_instructions_are_scanned_and_a_launch_for_what_is_not_seen() -> None:
     assert (finding.rule, finding.place) == ("hidden-unicode", "/command")
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "document", "place"),
+    [
+        (Subject.PROMPT, "p", {"name": "p", "title": "Re\u202eview"}, "/title"),
+        (Subject.PROMPT, "p", {"name": "p", "description": "Review.\u200b"}, "/description"),
+        (
+            Subject.PROMPT,
+            "p",
+            {"arguments": [{"name": "a", "description": "A.\U000e0041"}]},
+            "/arguments/0/description",
+        ),
+        (Subject.PROMPT, "p", {"arguments": [{"name": "a\u2060"}]}, "/arguments/0/name"),
+        (Subject.RESOURCE, "x:\u202e1", {"uri": "x:\u202e1", "name": "n"}, "/uri"),
+        (Subject.RESOURCE, "x:1", {"uri": "x:1", "name": "Not\u200bes"}, "/name"),
+        (Subject.TEMPLATE, "x:{a\u200b}", {"uriTemplate": "x:{a\u200b}", "name": "n"}, "/uriTemplate"),
+        (Subject.TEMPLATE, "x:{a}", {"uriTemplate": "x:{a}", "name": "n", "title": "N\u2066"}, "/title"),
+    ],
+)
+def test_what_is_not_seen_is_found_in_prompts_resources_and_templates(
+    kind: Subject, name: str, document: dict[str, Any], place: str
+) -> None:
+    """A prompt would say to a model what the person who chose it never saw."""
+    found = scan_definition(kind, name, document)
+    assert ("hidden-unicode", place) in {(finding.rule, finding.place) for finding in found}
+
+
 def test_smuggled_words_are_shown_in_the_excerpt() -> None:
     """A person sees what the model would have read."""
     smuggled = "".join(chr(0xE0000 + ord(letter)) for letter in POISON)

@@ -52,6 +52,8 @@ GOOD_UNTIL_CALLED = [
     "asks_a_thousand_times",
     "asks_again_and_again",
     "asks_late",
+    "asks_first",
+    "asks_for_much",
 ]
 
 

@@ -12,10 +12,11 @@ import pytest
 from support.servers.real_endpoints import BACKSTOP_S, hostile, opened, text_of
 from support.waiting import eventually_async
 
-from quarterdeck.fleet.core.asks import MAX_ASKED
+from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_ASKED_BYTES
 from quarterdeck.fleet.exchange import lists as lists_module
 from quarterdeck.fleet.requests import ended
 from quarterdeck.interop import ProtocolFault, RemoteCallResult, ServerEndpointImpl
+from quarterdeck_protocol.mcp.relay.asks import MAX_ASKS
 from quarterdeck_protocol.offers import Listing, News, RawRequest, ResourceUpdated
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import Client, RawCall
@@ -28,7 +29,7 @@ ME = Client("me", "door-1")
 class Patient:
     """See `Answerer`: answers every question with no roots."""
 
-    capabilities = b'{"elicitation":{},"roots":{}}'
+    capabilities = b'{"elicitation":{},"roots":{},"sampling":{}}'
     bridges = True
 
     def __init__(self) -> None:
@@ -156,3 +157,47 @@ async def test_a_question_after_its_call_is_asked_of_nobody() -> None:
                 pass
         assert person.asked == []
         assert replies[0]["error"]["code"] == -32601
+
+
+async def test_conversations_of_megabytes_are_asked_as_far_as_one_call_may_and_no_further() -> None:
+    """They would wait in memory for a client that is slow, as many as a server likes to ask."""
+    async with opened(hostile("asks_for_much")) as endpoint:
+        person = Patient()
+        ends = text_of(await called(endpoint, person)).split()
+        asked = [len(each.params) for each in person.asked]
+        assert ends == ["error", *["result"] * len(asked), *["error"] * (5 - len(asked))]
+        assert len(asked) == 4
+        assert sum(asked) <= MAX_ASKED_BYTES
+        await adds(endpoint)
+
+
+class Nesting(Patient):
+    """Answers a question by what a call of the same tool comes to, whose question is answered so in its turn."""
+
+    def __init__(self, endpoint: ServerEndpointImpl, depth: int, ends: list[str]) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+        self._depth = depth
+        self._ends = ends
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """See `Answerer`."""
+        self.asked.append(question)
+        return asyncio.get_running_loop().create_task(self._call(answer)).cancel  # type: ignore[return-value]
+
+    async def _call(self, answer: Callable[[QuestionEnd], None]) -> None:
+        if self._depth:
+            inner = Nesting(self._endpoint, self._depth - 1, self._ends)
+            self._ends.append(text_of(await called(self._endpoint, inner)))
+        answer(QuestionEnd(b'{"roots":[]}'))
+
+
+async def test_questions_within_questions_are_of_the_calls_they_belong_to_and_end() -> None:
+    """A client whose answers call the same server would wait for itself, or its calls have one another's answers."""
+    async with opened(hostile("asks_first")) as endpoint:
+        ends: list[str] = []
+        outer = Nesting(endpoint, MAX_ASKS + 2, ends)
+        assert text_of(await called(endpoint, outer)) == "result"
+        assert ends == ["error", *["result"] * (MAX_ASKS - 1)]
+        assert len(outer.asked) == 1
+        await adds(endpoint)

@@ -151,6 +151,33 @@ def asks_again_and_again(message: JsonObject) -> bool:
     return True
 
 
+@during(CALL, REPLY)
+def asks_first(message: JsonObject) -> bool:
+    """Ask before a call is answered, which is with whether there was a result; others may come meanwhile."""
+    if message.get("method") == CALL:
+        _asked[_ask("roots/list", {})] = message
+    else:
+        wire.write(answer_line(_asked.pop(message["id"]), "result" if "result" in message else "error"))
+    return True
+
+
+@during(CALL, REPLY)
+def asks_for_much(message: JsonObject) -> bool:
+    """Ask for a conversation of 9 MB to be sampled, then five times for one of 7 MB; the call says what had results."""
+    if message.get("method") == CALL:
+        _asked["call"], _asked["ends"] = message, {}
+    else:
+        _asked["ends"][message["id"]] = "result" if "result" in message else "error"
+    ends = _asked["ends"].values()
+    if len(ends) == 6:
+        wire.write(answer_line(_asked["call"], " ".join(ends)))
+    else:
+        words = "x" * ((7 if ends else 9) * 1_000_000)
+        said = [{"role": "user", "content": {"type": "text", "text": words}}]
+        _ask("sampling/createMessage", {"maxTokens": 1, "messages": said})
+    return True
+
+
 def _offer(message: JsonObject, answers: dict[str, JsonObject]) -> bool:
     """Greet with all capabilities, and answer these lists."""
     if message["method"] == HANDSHAKE:
@@ -162,5 +189,8 @@ def _offer(message: JsonObject, answers: dict[str, JsonObject]) -> bool:
     return False
 
 
-def _ask(method: str, params: JsonObject) -> None:
-    wire.send({"jsonrpc": "2.0", "id": f"ask-{next(_numbers)}", "method": method, "params": params})
+def _ask(method: str, params: JsonObject) -> str:
+    """Ask; the id of the question."""
+    id_ = f"ask-{next(_numbers)}"
+    wire.send({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
+    return id_

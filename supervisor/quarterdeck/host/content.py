@@ -72,6 +72,12 @@ class Content:
             return []
         return self.offer_catalog.publish(listing, self.offers.listed(listing), client)
 
+    def leave(self, client: Client) -> None:
+        """End what a client has with the servers beside calls; repeatable."""
+        self.parking.leave(client.key)
+        if self.offers is not None:
+            self.offers.leave(client)
+
     def source_of(self, holder: Hashable) -> AbstractAsyncContextManager[ToolSource]:
         """The tools that a client is answered from that has a connection to itself; `holder` is whose deck it has."""
         if self.decks is None:

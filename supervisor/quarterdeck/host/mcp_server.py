@@ -169,6 +169,7 @@ class McpServer(Server[ResultSlot]):
     def leave(self) -> None:
         """End what its one client has here, in the background."""
         self._content.on_ended(self._client.key)
+        self._content.leave(self._client)
         if self._content.decks is not None:
             self._content.decks.end(self._holder)
 

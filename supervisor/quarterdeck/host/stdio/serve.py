@@ -239,10 +239,7 @@ class _Connection:
         """End what its client has with the servers beside calls."""
         if self._news is not None:
             self._news.close()
-        content = self._host.content
-        content.parking.leave(self._client.key)
-        if content.offers is not None:
-            content.offers.leave(self._client)
+        self._host.content.leave(self._client)
 
     async def _finished(self) -> None:
         """Wait until nothing is under way that could still be answered."""

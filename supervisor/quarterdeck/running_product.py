@@ -186,7 +186,7 @@ class Product:
         return self._redactor.clean_text(text)
 
     def create_host(self, *, portable_schemas: bool = False, greeted_at: float | None = None) -> "ProviderHostImpl":
-        """The product as an MCP server; its first list of tools waits for `settled`.
+        """The product as an MCP server, which whoever asks for it closes; its first list of tools waits for `settled`.
 
         Args:
             portable_schemas: publish the portable input schemas instead of the servers' own.

@@ -1,8 +1,10 @@
 """The composition root: settings from files, and the product as a whole."""
 
 import asyncio
+import gc
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
@@ -226,6 +228,19 @@ async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
         host = product.create_host()
         assert (host.info.name, host.info.version) == ("quarterdeck", CLIENT_VERSION)
         assert host.box is product.box
+
+
+@pytest.mark.anyio
+async def test_a_host_that_was_closed_is_held_by_nothing(folder: Path) -> None:
+    """A daemon makes one for each session: its memory, and what each change costs, would grow with every one."""
+    async with open_quarterdeck(Settings()) as product:
+        for _ in range(2):
+            host = product.create_host()
+            kept = weakref.ref(host.content.offers)
+            host.close()
+            del host
+            gc.collect()
+            assert kept() is None
 
 
 @pytest.mark.anyio

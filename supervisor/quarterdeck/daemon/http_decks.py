@@ -6,7 +6,7 @@ Above it the listener, which asks for decks by name; below it `decks`, which ope
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from typing import Final
 
 from quarterdeck.host.http.http_host import HttpHost
@@ -96,7 +96,10 @@ class HttpDecks:
                 del self._taken[name]
 
     async def _serve(self, taken: "_TakenDeck", deck: Deck, served: Served) -> None:
-        host = self._face.host(served.product.create_host(portable_schemas=deck.request.portable_schemas))
+        with closing(served.product.create_host(portable_schemas=deck.request.portable_schemas)) as shown:
+            await self._serve_host(taken, deck, served, self._face.host(shown))
+
+    async def _serve_host(self, taken: "_TakenDeck", deck: Deck, served: Served, host: HttpHost) -> None:
         taken.deck, taken.host = deck, host
         deck.on_ended(lambda _: host.end())
         if taken.is_told_to_end:

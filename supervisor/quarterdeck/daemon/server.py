@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -295,17 +295,18 @@ class _Session:
                 host = served.product.create_host(
                     portable_schemas=handover.request.portable_schemas, greeted_at=head.greeted_at
                 )
-                serving = serve_stdio(
-                    host,
-                    stdin_fd=stdin_fd,
-                    stdout_fd=stdout_fd,
-                    stderr_fd=stderr_fd,
-                    head=head,
-                    journal=memory,
-                    interrupted=interrupted if is_resumed else None,
-                    client=client_of(self.door.peer.pid),
-                )
-                await deck.lasting(served.guard(serving))
+                with closing(host):
+                    serving = serve_stdio(
+                        host,
+                        stdin_fd=stdin_fd,
+                        stdout_fd=stdout_fd,
+                        stderr_fd=stderr_fd,
+                        head=head,
+                        journal=memory,
+                        interrupted=interrupted if is_resumed else None,
+                        client=client_of(self.door.peer.pid),
+                    )
+                    await deck.lasting(served.guard(serving))
         except asyncio.CancelledError:
             await self._end_greeting()
             raise

@@ -72,6 +72,12 @@ class Content:
             return []
         return self.offer_catalog.publish(listing, self.offers.listed(listing), client)
 
+    def close(self) -> None:
+        """Nobody is served any longer: calls that wait for an answer end, and servers are looked at no more."""
+        self.parking.close()
+        if self.offers is not None:
+            self.offers.close()
+
     def leave(self, client: Client) -> None:
         """End what a client has with the servers beside calls; repeatable."""
         self.parking.leave(client.key)

@@ -88,13 +88,16 @@ class LogStreams:
     """
 
     def __init__(self, offers: OfferSource) -> None:
-        """Begin to listen to what the servers of `offers` say; it does so as long as they do."""
+        """Of what the servers of `offers` say; it is listened to while there is any such request."""
+        self._offers = offers
         self._open: dict[str, dict[object, tuple[Client, str, Callable[[bytes], None]]]] = {}
-        offers.watch_news(self._on_news)
+        self._unwatch: Callable[[], None] | None = None
 
     def open(self, client: Client, level: str, tell: Callable[[bytes], None]) -> Callable[[], None]:
         """Tell this client log lines from `level` on with its request by `tell`; returns what ends that."""
         key = object()
+        if self._unwatch is None:
+            self._unwatch = self._offers.watch_news(self._on_news)
         self._open.setdefault(client.address, {})[key] = client, level, tell
 
         def close() -> None:
@@ -102,11 +105,14 @@ class LogStreams:
             streams.pop(key, None)
             if not streams:
                 self._open.pop(client.address, None)
+            if not self._open and self._unwatch is not None:
+                self._unwatch()
+                self._unwatch = None
 
         return close
 
     def _on_news(self, news: News) -> None:
-        if not self._open or not isinstance(news, LogLine):
+        if not isinstance(news, LogLine):
             return
         for address in news.clients:
             streams = tuple(self._open.get(address, {}).values())

@@ -132,6 +132,10 @@ class ProviderHostImpl:
         self.content: Final = content
         self._running: set[RunningProviderHost] = set()
 
+    def close(self) -> None:
+        """Keep nothing of what is served, once nobody is served any longer.  Repeatable."""
+        self.content.close()
+
     def within(self, budget: NameBudget) -> "ProviderHostImpl":
         """The same host, but for the names of its tools: they keep to `budget`.  Calls by the longer ones work, too."""
         return ProviderHostImpl(replace(self.content, box=RenamedSource(self.box, budget)))

@@ -69,7 +69,12 @@ class Offerings(OfferSource):
         self._said: set[tuple[str, str]] = set()
         self._tasks: OrderedDict[tuple[Hashable, str], str] = OrderedDict()
         self._watchers: dict[object, Callable[[Listing], None]] = {}
-        fleet.watch_each(self._hear)
+        self._unwatch = fleet.watch_each(self._hear)
+
+    def close(self) -> None:
+        """See `OfferSource`."""
+        self._unwatch()
+        self._watchers.clear()
 
     def listed(self, listing: Listing) -> Sequence[Offered]:
         """See `OfferSource`; only servers of which the fleet has told are looked at anew."""

@@ -67,7 +67,20 @@ def test_a_line_of_nobodys_request_is_told_with_none():
     close()
     streams.say("late", ONE)
     assert streams.told == {"one": []}
-    assert streams.logs._open == {}
+
+
+def test_servers_are_listened_to_while_somebody_wants_log_lines():
+    """Each session that was ever served would hear every line, for as long as its deck is there."""
+    streams = _Streams()
+    assert streams.fleet.hears == 0
+    closes = [streams.open("one", ONE), streams.open("two", TWO)]
+    assert streams.fleet.hears == 1
+    for close in closes:
+        close()
+    assert streams.fleet.hears == 0
+    streams.open("again", ONE)
+    streams.say("heard", ONE)
+    assert streams.told["again"] == ["heard"]
 
 
 class _OnlyA:

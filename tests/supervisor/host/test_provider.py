@@ -11,11 +11,13 @@ from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
 from support.clients.mcp_clients import LEGACY, MODERN, in_memory
 from support.tools.native_decks import DeckMaker
+from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.provider import create_provider_host
+from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 pytestmark = pytest.mark.anyio
@@ -144,3 +146,17 @@ async def test_a_host_within_a_budget_is_otherwise_the_same():
         assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
     assert tool.input_schema == {"type": "object", "properties": {"portable": {}}}
     assert settled == [1]
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_what_a_connection_subscribed_ends_with_it(mode):
+    """A program that embeds us would hear of, and pay for, what clients wanted that are long gone."""
+    server = OfferServer("a", resources=("x:1",))
+    host = create_provider_host(LiveBox(), offers=Offerings(OfferFleet(server)))
+    async with in_memory(host, mode) as (client, _):
+        await client.list_resources()
+        if mode == "legacy":
+            await client.subscribe_resource("x:1")
+            assert [each.method for each in server.asked] == ["resources/subscribe"]
+    assert [what for _, what in server.told] == ["leave"]

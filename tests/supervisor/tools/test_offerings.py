@@ -251,6 +251,21 @@ def test_news_of_a_resource_carries_the_uri_that_clients_know() -> None:
     assert heard[-1] is line
 
 
+def test_what_is_closed_looks_at_no_server_any_more() -> None:
+    """Each session of a daemon would leave its own behind, which looks at every change for good."""
+    server = OfferServer("a", prompts=("one",))
+    fleet = OfferFleet(server)
+    offerings, heard = Offerings(fleet), list[Listing]()
+    offerings.watch_listing(heard.append)
+    offerings.close()
+    offerings.close()
+    server.prompts = ("two",)
+    server.relist()
+    fleet.changed("a")
+    assert heard == []
+    assert offerings._changed == set()
+
+
 def test_what_concerns_all_servers_is_told_to_each() -> None:
     one, two = OfferServer("one"), OfferServer("two", resources=("x:1",))
     offerings, me = Offerings(OfferFleet(one, two)), Client(key="me")

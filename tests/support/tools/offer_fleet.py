@@ -109,6 +109,11 @@ class OfferFleet:
         self.changed: Callable[[str], None] = lambda _: None
         self._listeners: list[Callable[[News], None]] = []
 
+    @property
+    def hears(self) -> int:
+        """How many hear what is said."""
+        return len(self._listeners)
+
     def news(self, news: News) -> None:
         """Have a server say this."""
         for listener in tuple(self._listeners):
@@ -125,7 +130,11 @@ class OfferFleet:
     def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """See `LiveFleet`."""
         self.changed = callback
-        return lambda: None
+
+        def forget() -> None:
+            self.changed = lambda _: None
+
+        return forget
 
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
         """See `LiveFleet`."""

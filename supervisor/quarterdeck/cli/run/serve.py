@@ -322,6 +322,7 @@ async def _serve(plan: Plan) -> None:
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)
                 host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=head.greeted_at)
+                stack.callback(host.close)
                 gc.freeze()
                 gc.enable()
                 if plan.http is None:

@@ -209,7 +209,7 @@ async def test_a_stream_is_told_of_no_resource_whose_subscription_was_refused() 
         await client.send(client.request("l", "subscriptions/listen", notifications=wanted))
         assert (await client.receive())["params"]["notifications"] == {"resourceSubscriptions": ["y:1"]}
         for server, uri in (("a", "x:1"), ("b", "y:1")):
-            fleet.news(ResourceUpdated(server, uri, frozenset({"somebody"})))
+            fleet.news(ResourceUpdated(server, uri, frozenset({open_.asked[0].client.address})))
         assert (await client.receive())["params"]["uri"] == "y:1"
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from time import monotonic
 from typing import Final, Protocol
 
-from .link.events import LinkEvent, Refusal
+from .link.events import LinkEvent, Refusal, Replied
 from .link.frames import News, Reply, Request, Told
 from .link.session import PAUSE_S, Link
 from .link.zmtp import MessageBuffer, ZmtpError, encode_message
@@ -140,6 +140,8 @@ class Channel:
                 self.on_message(parts)
                 if not self._is_open:
                     return False
+                if not self.messages.has_more:
+                    break
             else:
                 self._has_more = True
                 if not self._is_due:
@@ -237,18 +239,22 @@ class LinkDriver:
 
     def receive(self, parts: Sequence[bytes]) -> None:
         """Take one message of the peer's."""
-        now = self._loop.time()
+        now = monotonic()
         events = self.link.receive(parts, now)
-        self._flush(now)
+        for message in self.link.take(now):
+            self._way.send(message)
         for event in events:
             self._on_event(event)
-        self._arm()
+        # A reply brings no ring forward, and most of what comes is one.
+        if self._timer is None or not events or type(events[0]) is not Replied:
+            self._arm()
 
     def request(self, frame: Request, body: bytes = b"") -> Refusal | None:
         """See `Link.request`."""
-        now = self._loop.time()
+        now = monotonic()
         refusal = self.link.request(frame, body, now)
-        self._flush(now)
+        for message in self.link.take(now):
+            self._way.send(message)
         if self._timer is None or now + min(frame.timeout_s, self._soonest_s) < self._timer_at:
             self._arm()
         return refusal
@@ -262,7 +268,8 @@ class LinkDriver:
     def reply(self, frame: Reply, body: bytes = b"") -> None:
         """See `Link.reply`."""
         self.link.reply(frame, body)
-        self._flush(self._loop.time())
+        for message in self.link.take(monotonic()):
+            self._way.send(message)
 
     def post(self, frame: News | Told, body: bytes = b"") -> bool:
         """See `Link.post`."""

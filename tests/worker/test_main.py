@@ -44,10 +44,11 @@ class PlayedSupervisor:
 
     def __init__(self, folder: str) -> None:
         self.router = Router(Path(folder) / SOCKET_NAME)
-        self.way = self.router.expect(TOKEN, lambda parts: self.driver.receive(parts), pytest.fail)  # noqa: PLW0108
+        self.way = self.router.expect(TOKEN, pytest.fail)
         link = Link(Side.SUPERVISOR, token=TOKEN, version=CLIENT_VERSION, now=asyncio.get_running_loop().time())
         self._events: asyncio.Queue[LinkEvent] = asyncio.Queue()
         self.driver = LinkDriver(link, self.way, self._events.put_nowait)
+        self.way.receive = self.driver.receive
 
     async def next(self) -> LinkEvent:
         """What the worker says next."""

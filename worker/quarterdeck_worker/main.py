@@ -76,12 +76,9 @@ async def _serve(order: SpawnOrder, run_server: RunServer, owner_fd: int | None)
     link = Link(Side.WORKER, token=token, version=CLIENT_VERSION, now=loop.time(), pid=os.getpid())
     async with anyio.create_task_group() as tasks:
         worker = Worker(tasks, run_server, loop.time)
-        dealer = Dealer(
-            order.address,
-            lambda parts: driver.receive(parts),  # noqa: PLW0108 - the driver is made next
-            lambda error: worker.stop(str(error)),
-        )
+        dealer = Dealer(order.address, lambda _: None, lambda error: worker.stop(str(error)))
         driver = LinkDriver(link, dealer, worker.on_event)
+        dealer.on_message = driver.receive  # nothing comes before the loop's next turn
         worker.attach(driver)
         if owner_fd is not None:
             tasks.start_soon(_exit_with_supervisor, owner_fd, worker)

@@ -31,12 +31,16 @@ def units(body_bytes: int) -> int:
 
 
 class Outbox:
-    """Messages ready to be sent, and the frames behind them that wait for the peer's credit."""
+    """Messages ready to be sent, and the frames behind them that wait for the peer's credit.
+
+    Attributes:
+        ready: the messages, in order; taken by `take`.
+    """
 
     def __init__(self, window_units: int, limits: WireLimits) -> None:
         self._window = self._credit = window_units
         self._limits = limits
-        self._ready: list[list[bytes]] = []
+        self.ready: list[list[bytes]] = []
         self._waiting: deque[tuple[Frame, bytes]] = deque()
         self._waiting_bytes = 0
 
@@ -51,7 +55,7 @@ class Outbox:
 
     def put(self, frame: Frame) -> None:
         """Send what costs nothing, ahead of what waits."""
-        self._ready.append(encode(frame, b"", self._limits))
+        self.ready.append(encode(frame, b"", self._limits))
 
     def send(self, frame: Frame, body: bytes) -> bool:
         """Send in order, or wait; False when no message can carry it."""
@@ -64,7 +68,7 @@ class Outbox:
             self._waiting_bytes += len(body)
         else:
             self._credit -= 1 + len(body) // UNIT_BYTES
-            self._ready.append(parts)
+            self.ready.append(parts)
         return True
 
     def earn(self, amount: int) -> bool:
@@ -83,7 +87,7 @@ class Outbox:
     def resend(self, frame: Frame, body: bytes) -> None:
         """Send a popped frame, now ahead of what waits."""
         self._credit -= units(len(body))
-        self._ready.append(encode(frame, body, self._limits))
+        self.ready.append(encode(frame, body, self._limits))
 
     def withdraw(self, request_id: int) -> bool:
         """Forget a request that waits; False when none of this id does."""
@@ -95,7 +99,7 @@ class Outbox:
 
     def take(self) -> list[list[bytes]]:
         """The messages to send, in order."""
-        ready, self._ready = self._ready, []
+        ready, self.ready = self.ready, []
         return ready
 
     def _take_out(self, index: int) -> tuple[Frame, bytes]:
@@ -106,11 +110,16 @@ class Outbox:
 
 
 class PeerCredit:
-    """What the peer may still send, and the credit to give back to it."""
+    """What the peer may still send, and the credit to give back to it.
+
+    Attributes:
+        is_due: whether that is enough for a message of its own.
+    """
 
     def __init__(self, window_units: int) -> None:
         self._window = self._granted = window_units
         self._owed = 0
+        self.is_due = False
 
     def charge(self, cost: int) -> bool:
         """Book a frame of the peer's; False when it had no credit left."""
@@ -118,14 +127,15 @@ class PeerCredit:
             return False
         self._granted -= cost
         self._owed += cost
+        self.is_due = self._owed * 2 >= self._window
         return True
 
     def refund(self) -> int:
-        """The credit to send back now, 0 while it is too little for a message of its own."""
-        if self._owed * 2 < self._window:
+        """The credit to send back now, 0 while it is not due."""
+        if not self.is_due:
             return 0
         self._granted += self._owed
-        owed, self._owed = self._owed, 0
+        owed, self._owed, self.is_due = self._owed, 0, False
         return owed
 
 

@@ -176,7 +176,10 @@ CARRIERS: Final = frozenset(
 )
 """The frames that have a body."""
 
-_REQUESTS: Final = frozenset(get_args(frames.Request))
+REQUESTS: Final = (frames.Call, frames.Forward, frames.List, frames.Open, frames.Close)
+"""`frames.Request` as a tuple: every frame is asked whether it is one, which of a union takes three times as long."""
+
+_REQUESTS: Final = frozenset(REQUESTS)
 _TO_SUPERVISOR: Final = frozenset({*FREE, *get_args(frames.Reply), *get_args(frames.News)} - {frames.Welcome})
 _TO_WORKER: Final = frozenset({*FREE, *_REQUESTS, frames.Cancel, *get_args(frames.Told)} - {frames.Hello})
 RECEIVES: Final = {Side.SUPERVISOR: _TO_SUPERVISOR, Side.WORKER: _TO_WORKER}
@@ -192,7 +195,7 @@ def wrong_frame(frame: frames.Frame, body: bytes, receiver: Side) -> str | None:
     if body and kind not in CARRIERS:
         return f"{type(frame).__name__} has a body of {len(body):,} bytes"
     if kind in _REQUESTS:
-        assert isinstance(frame, frames.Request)
+        assert isinstance(frame, REQUESTS)
         if not 0 < frame.timeout_s < inf:
             return f"a timeout of {frame.timeout_s} s"
     return None

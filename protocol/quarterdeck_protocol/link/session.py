@@ -11,6 +11,7 @@ What *we* do against the rules (a reply to nothing, a frame of the other side) i
 """
 
 from collections.abc import Sequence
+from itertools import count
 from math import inf
 from typing import Final
 
@@ -68,7 +69,8 @@ class Link:
         self._patience_s = {owes: terms.patience_with(side.peer, owes=owes) for owes in (False, True)}
         self._peers_beat_s = terms.beat_of(side.peer, owes=True)
         self._rhythm = BeatRate(self._peers_beat_s, now)
-        self._next_id = 0
+        self.next_id: Final = count(1).__next__
+        """A fresh request id."""
         self._asked = Deadlines()
         self._abandoned: set[int] = set()
         self._late: dict[int, float] = {}
@@ -121,11 +123,6 @@ class Link:
             return self._heard_at + self._patience_s[False] + self._excused_s
         return max(self._heard_at, self._asked_at) + self._patience_s[True] + self._excused_s
 
-    def next_id(self) -> int:
-        """A fresh request id."""
-        self._next_id += 1
-        return self._next_id
-
     def request(self, frame: frames.Request, body: bytes, now: float) -> events.Refusal | None:
         """Send a request, or queue it for credit; its end is a `Replied` or `Overdue`, once.  None when it was taken.
 
@@ -136,7 +133,7 @@ class Link:
         """
         if frame.request_id in self._asked:
             raise events.LinkMisuseError(f"request {frame.request_id} is under way already")
-        if not self.is_open:
+        if not self._greeted or self._dead:
             return events.Refusal.DEAD
         if len(self._asked) >= self._terms.max_requests or not self._outbox.has_room(frame, self._terms.max_waiting):
             return events.Refusal.BUSY
@@ -193,11 +190,12 @@ class Link:
         """The messages to send, in order; each is the parts of one."""
         if self._dead:
             return []
-        if refund := self._allowance.refund():
-            self._outbox.put(frames.Credit(refund))
-        if out := self._outbox.take():
-            self._sent_at = now
-        return out
+        if self._allowance.is_due:
+            self._outbox.put(frames.Credit(self._allowance.refund()))
+        if not self._outbox.ready:
+            return []
+        self._sent_at = now
+        return self._outbox.take()
 
     # What the channel and the timer do
 
@@ -323,9 +321,9 @@ class Link:
     def _charged(self, frame: frames.Frame, body: bytes, now: float) -> list[events.LinkEvent]:
         if not self._allowance.charge(1 + len(body) // UNIT_BYTES):
             return [self._violation("it sent more than its credit")]
-        if isinstance(frame, frames.Reply):
+        if isinstance(frame, (frames.Answer, frames.Failed)):
             return self._settled(frame, body)
-        if isinstance(frame, frames.Request):
+        if isinstance(frame, events.REQUESTS):
             return self._serve(frame, body, now)
         match frame:
             case frames.Cancel() if frame.request_id not in self._serving:

@@ -44,6 +44,8 @@ class ZmtpError(Exception):
 
 def encode_message(parts: Sequence[bytes]) -> list[bytes]:
     """The buffers that carry one message, in order; large parts are not copied."""
+    if len(parts) == 1 and len(part := parts[0]) <= _SHORT_BYTES:
+        return [bytes((0, len(part))) + part]  # as most are
     last = len(parts) - 1
     buffers: list[bytes] = []
     for index, part in enumerate(parts):
@@ -69,11 +71,12 @@ class MessageBuffer:
         part_limits: the most bytes of each part of a message in turn, and so the most parts; may be changed between
             two messages.
         is_ready: whether the peer may be sent messages: one that comes before its own READY breaks the protocol.
+        has_more: whether more bytes than those of the last message have come.
     """
 
     def __init__(self, peer_type: bytes, part_limits: Sequence[int]) -> None:
         self.part_limits = part_limits
-        self.is_ready = False
+        self.is_ready = self.has_more = False
         self._peer_type = peer_type
         self._data: bytes | bytearray = b""
         self._at = 0
@@ -123,7 +126,8 @@ class MessageBuffer:
             self._parts.append(part)
             if not flags & _MORE:
                 parts, self._parts = self._parts, []
-                self._wait(at)
+                self.has_more, self._wanted = at < end, _LEAST_HEAD
+                self._data, self._at = (data, at) if at < end else (b"", 0)
                 return parts
         self._wait(at)
         return None

@@ -108,7 +108,8 @@ class WorkerHandle:
 
     def next_id(self) -> int:
         """A fresh request id."""
-        return self.driver.link.next_id()
+        assert self._driver is not None
+        return self._driver.link.next_id()
 
     def ask(
         self,
@@ -121,7 +122,8 @@ class WorkerHandle:
         """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
         if self._lost is not None:
             return events.Refusal.DEAD
-        refusal = self.driver.request(frame, body)
+        assert self._driver is not None
+        refusal = self._driver.request(frame, body)
         if refusal is None:
             self._pending[frame.request_id] = _Pending(on_reply, on_progress, asker)
         return refusal
@@ -139,7 +141,8 @@ class WorkerHandle:
         """Take what the link says."""
         match event:
             case events.Replied(reply=reply, body=body):
-                self._reply(reply, body)
+                if (pending := self._pending.pop(reply.request_id, None)) is not None:
+                    pending.on_reply(reply, body)
             case events.Arrived(frame=frames.Progress() as note):
                 pending = self._pending.get(note.request_id)
                 if pending is not None and pending.on_progress is not None:
@@ -167,9 +170,9 @@ class WorkerHandle:
             case events.Silent(silence_s=silence_s):
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
             case events.Late(request_id=request_id):
-                self._reply(frames.Failed(request_id, _LATE))
+                self._fail(request_id, _LATE)
             case events.Overdue(request_id=request_id, was_sent=False):
-                self._reply(frames.Failed(request_id, _NEVER_SENT))
+                self._fail(request_id, _NEVER_SENT)
             case events.Overdue():
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", "the worker did not answer before a deadline")
             case events.Violated(reason=reason):
@@ -281,8 +284,7 @@ class WorkerHandle:
             self.kill()
             self.lose(FaultRecord(kind, message, code))
 
-    def _reply(self, reply: frames.Reply, body: bytes = b"") -> None:
+    def _fail(self, request_id: int, fault: FaultRecord) -> None:
         """End the request, unless it was cancelled."""
-        pending = self._pending.pop(reply.request_id, None)
-        if pending is not None:
-            pending.on_reply(reply, body)
+        if (pending := self._pending.pop(request_id, None)) is not None:
+            pending.on_reply(frames.Failed(request_id, fault), b"")

@@ -43,12 +43,14 @@ _HANDSHAKE: Final = handshake(ROUTER)
 
 
 class PeerWay:
-    """The way to one worker; until it has said who it is, there is none."""
+    """The way to one worker; until it has said who it is, there is none.
 
-    def __init__(
-        self, receive: Callable[[list[bytes]], None], on_breach: Callable[[str], None], body_bytes: int
-    ) -> None:
-        self._receive = receive
+    Attributes:
+        receive: takes its messages; must not raise.  Set once, before it comes.
+    """
+
+    def __init__(self, on_breach: Callable[[str], None], body_bytes: int) -> None:
+        self.receive: Callable[[list[bytes]], None] = lambda _: None
         self._on_breach = on_breach
         self._limits = WireLimits(body_bytes=max(body_bytes, LEAST_BODY_BYTES)).part_bytes
         self._channel: Channel | None = None
@@ -67,9 +69,9 @@ class PeerWay:
         """The worker has come, by this channel, which is ours from here on."""
         self._channel = channel
         channel.messages.part_limits = self._limits
-        channel.on_message = self._receive
+        channel.on_message = self.receive
         channel.on_end = self._on_end
-        self._receive(hello)
+        self.receive(hello)
 
     def close(self) -> None:
         """Hang up."""
@@ -111,7 +113,6 @@ class Router:
     def expect(
         self,
         token: bytes,
-        receive: Callable[[list[bytes]], None],
         on_breach: Callable[[str], None],
         body_bytes: int = LEAST_BODY_BYTES,
     ) -> PeerWay:
@@ -119,11 +120,10 @@ class Router:
 
         Args:
             token: what it proves itself with.
-            receive: takes its messages; must not raise.
             on_breach: told once when it was hung up on because it broke a rule.
             body_bytes: the most that an answer of its may have.
         """
-        way = self._expected[token] = PeerWay(receive, on_breach, body_bytes)
+        way = self._expected[token] = PeerWay(on_breach, body_bytes)
         self._ways.add(way)
         return way
 

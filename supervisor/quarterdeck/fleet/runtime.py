@@ -108,13 +108,9 @@ class Runtime:
         token = secrets.token_bytes(32)
         # How long its start may take is the placement's to judge: on a busy machine a zygote starts for half a minute.
         link = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=inf)
-        way = self._router.expect(
-            token,
-            lambda parts: driver.receive(parts),  # noqa: PLW0108 - the driver is made next
-            handle.violated,
-            max_result_bytes,
-        )
+        way = self._router.expect(token, handle.violated, max_result_bytes)
         driver = LinkDriver(link, way, handle.on_event)
+        way.receive = driver.receive
         handle.attach(driver)
         handle.forget = lambda: self._router.forget(token, way)
         try:

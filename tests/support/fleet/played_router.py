@@ -34,7 +34,8 @@ class Expected:
     def __init__(self, router: Router, token: bytes, body_bytes: int) -> None:
         self.heard: list[list[bytes]] = []
         self.breaches: list[str] = []
-        self.way: PeerWay = router.expect(token, self.heard.append, self.breaches.append, body_bytes)
+        self.way: PeerWay = router.expect(token, self.breaches.append, body_bytes)
+        self.way.receive = self.heard.append
 
     async def hear(self, count: int) -> list[list[bytes]]:
         """Wait until so many messages came."""

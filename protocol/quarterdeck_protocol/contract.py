@@ -14,6 +14,7 @@ import msgspec
 
 from .configs import ServerConfig
 from .faults import ProtocolFault
+from .mcp.tasks import TaskSupport
 from .names import RemoteToolRef
 from .offers import Listing, News, Offered, RawRequest
 from .tools import Client, Deliver, PendingCall, RawCall, ToolBox, ToolDescriptor, WireResult
@@ -254,6 +255,9 @@ class LiveEndpoint(ServerEndpoint, Protocol):
 
     def has_linked(self, uri: str) -> bool:
         """Whether one of its results has lately linked to this resource."""
+
+    def task_support(self) -> TaskSupport:
+        """What of tasks it has now."""
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """Start a request by the server's own names and URIs; one that cannot be made is delivered its fault."""

@@ -93,6 +93,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "too_many_items": "report it to the server's author: its list is too long",
         "too_many_pages": "report it to the server's author: its list of tools does not end",
         "too_many_tools": "report it to the server's author: its list of tools is too long",
+        "task_lost": "call the tool again: what it worked on is gone",
         "tool_blocked": "unblock it: quarterdeck trust approve SERVER TOOL",
         "tool_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER TOOL",
         "unknown_prompt": "list the prompts again: their server may be away, or offer others now",

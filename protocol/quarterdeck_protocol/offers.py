@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from .mcp.relay.paging import METHODS, noun
+from .mcp.tasks import TaskSupport
 from .names import QUALIFIER
 from .questions import Answerer
 from .tools import ANONYMOUS, Client, Deliver, PendingCall, Report
@@ -126,7 +127,7 @@ class OfferSource(Protocol):
     """What servers have beside tools, as they are at each moment; what is held is not there.
 
     Requests are routed by public names and URIs.  One that finds nobody is delivered a fault of the code
-    `unknown_prompt`, `unknown_resource` or `unknown_task`.
+    `unknown_prompt`, `unknown_resource`, `unknown_task` or `task_lost`.
     """
 
     def listed(self, listing: Listing) -> Sequence[Offered]:
@@ -145,8 +146,12 @@ class OfferSource(Protocol):
         """Hear of it no more; harmless when it was not subscribed."""
         ...
 
+    def task_support(self, client: Client, tool: str = "") -> TaskSupport:
+        """What servers have of tasks that a client may use; with `tool`, as `RawCall` has it, what its server has."""
+        ...
+
     def leave(self, client: Client) -> None:
-        """A client's session has ended: its subscriptions and its log level end with it."""
+        """A client's session has ended: its subscriptions, its log level and its tasks end with it."""
         ...
 
     def set_level(self, client: Client, level: str) -> None:

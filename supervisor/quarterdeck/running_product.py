@@ -38,6 +38,7 @@ from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, ServerScope
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.mcp.tasks import support_of_all
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
@@ -227,6 +228,11 @@ class Product:
         )
         theirs = merged([(server, self.approvals.offer(server).instructions) for server in used])
         return "\n\n".join(filter(None, (ours, theirs)))
+
+    def capabilities(self, others: bytes) -> bytes:
+        """What a client of an older era is told at its start that we can: tasks beside these, where they are known."""
+        support = support_of_all(each.task_support() for each in self.gate.endpoints())
+        return support.declared_with(others, is_modern=False)
 
     async def apply(self) -> None:
         """Have the approvals judge the present settings, and the fleet run what it lets start."""

@@ -140,12 +140,25 @@ def _cancelled(client: Client) -> object:
     return client.ask("tools/call", name="echo", arguments={"message": "still there"}), client.strays
 
 
-def _task(client: Client) -> object:
-    given = {"name": "simulate-research-query", "arguments": {"topic": "cats", "ambiguous": False}}
-    created = client.ask("tools/call", **given, task={"ttl": 60_000})
-    task_id = created["task"]["taskId"]
-    result = client.ask("tasks/result", taskId=task_id)
-    return created, result, client.ask("tasks/get", taskId=task_id)
+def _task(*, asks: bool) -> Method:
+    def see(client: Client) -> object:
+        client.questions.clear()
+        given = {"name": "simulate-research-query", "arguments": {"topic": "python", "ambiguous": asks}}
+        created = client.ask("tools/call", **given, task={"ttl": 60_000})
+        task_id = created["task"]["taskId"]
+        result = client.ask("tasks/result", taskId=task_id)
+        return created, result, client.ask("tasks/get", taskId=task_id), questions_of(client)
+
+    return see
+
+
+def _cancelled_task(client: Client) -> object:
+    given = {"name": "simulate-research-query", "arguments": {"topic": "cats"}}
+    task_id = client.ask("tools/call", **given, task={})["task"]["taskId"]
+    cancelled = client.ask("tasks/cancel", taskId=task_id)
+    is_listed = [task["status"] for task in client.pages("tasks/list", "tasks") if task["taskId"] == task_id]
+    errors = [client.error("tasks/cancel", taskId=task_id)["code"], client.error("tasks/get", taskId="x")["code"]]
+    return {**cancelled, "statusMessage": ""}, is_listed, errors
 
 
 METHODS: Final[dict[str, Method]] = {
@@ -168,12 +181,12 @@ METHODS: Final[dict[str, Method]] = {
     "elicitation/create, url": _asked(
         "trigger-url-elicitation", url="https://example.com/in", message="Sign in", elicitationId="e1"
     ),
-    "tasks": _task,
+    "tasks/result": _task(asks=False),
+    "tasks/result, asking": _task(asks=True),
+    "tasks/list, tasks/cancel": _cancelled_task,
 }
 
-DIFFERENT: Final[dict[tuple[str, str], str]] = {
-    (way, "tasks"): "a call is not made a task" for way in ("stdio", "http")
-}
+DIFFERENT: Final[dict[tuple[str, str], str]] = {}
 """By transport and method, why it is another through us."""
 
 

@@ -37,8 +37,8 @@ MAX_DIGITS: Final = 4_299
 """Of a number in a server's message; Python's parsers refuse more (CVE-2020-10735), and clients with them."""
 
 MAX_OTHER_BYTES: Final = 256 * 1024
-"""Of a result beside a tool's, a resource's and a prompt's content: each member there is an object of its own for
-whoever looks."""
+"""Of a result beside a tool's, a resource's, a prompt's and a task's content: each member there is an object of its own
+for whoever looks."""
 
 MAX_RESULT_TYPE_CHARS: Final = 128
 """A result's type is a word or an extension's tag; it travels in a frame's header."""
@@ -82,6 +82,7 @@ class _Result(msgspec.Struct, gc=False):
     structuredContent: Raw = Raw()  # noqa: N815 - the wire's name
     contents: Raw = Raw()
     messages: Raw = Raw()
+    result: Raw = Raw()
 
 
 class SplitResult(msgspec.Struct, frozen=True):
@@ -153,7 +154,7 @@ def check_result(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
             known = _result.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BodyError("not one JSON object", error) from None
-        large = (known.content, known.structuredContent, known.contents, known.messages)
+        large = (known.content, known.structuredContent, known.contents, known.messages, known.result)
         if len(body) - sum(map(len, large)) > MAX_OTHER_BYTES:
             raise BodyError(f"beside its content there are more than {MAX_OTHER_BYTES:,} bytes")
     return check_object(body, max_bytes=max_bytes)

@@ -21,7 +21,7 @@ import msgspec
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.host.journal import Interrupted
-from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
+from quarterdeck.host.stdio.early_reply import EVERYTHING, EarlyReply, FirstLine, refuse_client
 from quarterdeck.tools import session_notes
 from quarterdeck.tools.session_notes import SessionNotes
 from quarterdeck_protocol.identity import CLIENT_VERSION
@@ -281,7 +281,7 @@ class _Session:
                 current_deck.set(deck.key)
                 head = FirstLine()
                 if self._early is not None:
-                    self._early.admit(served.product.instructions())
+                    self._early.admit(served.product.instructions(), served.product.capabilities(EVERYTHING))
                     # The SDK, which takes most of a second to import: the client is greeted meanwhile.
                     await asyncio.to_thread(import_module, "quarterdeck.host.stdio.serve")
                     head = await self._end_greeting()

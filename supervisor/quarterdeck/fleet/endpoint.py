@@ -38,6 +38,7 @@ from quarterdeck_protocol.link.frames import (
     ServerStart,
     Updated,
 )
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
 from quarterdeck_protocol.offers import Listing, Offered, RawRequest
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
@@ -77,6 +78,7 @@ class ServerEndpointImpl:
         self.fault: ProtocolFault | None = None
         self._handle: WorkerHandle | None = None
         self.card: ServerCard | None = None
+        self._task_support = NO_TASKS
         self.confined: ConfinedServer | None = None
         self._ready_at: float | None = None
         self._lists = ServerLists(config, is_wanted=lambda: self.phase is EndpointPhase.READY, on_change=self._notify)
@@ -154,6 +156,7 @@ class ServerEndpointImpl:
             return self._at_connect(fault)
         try:
             self._lists.promise(card.capabilities)
+            self._task_support = support_of(msgspec.json.decode(card.capabilities))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             handle.violated("a server whose capabilities cannot be read")
         self.exchange.greeted(handle, card)
@@ -249,6 +252,10 @@ class ServerEndpointImpl:
     def has_linked(self, uri: str) -> bool:
         """See `LiveEndpoint`."""
         return self._handle is not None and uri in self._handle.linked
+
+    def task_support(self) -> TaskSupport:
+        """See `LiveEndpoint`."""
+        return self._task_support if self.phase is EndpointPhase.READY else NO_TASKS
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""

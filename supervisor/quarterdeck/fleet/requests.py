@@ -15,6 +15,8 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Protoc
 from quarterdeck_protocol.link.events import Refusal
 from quarterdeck_protocol.link.frames import Call, Close, Failed, Forward, List, Open, Reply
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
+from quarterdeck_protocol.mcp.relay import is_modern
+from quarterdeck_protocol.mcp.tasks import CREATED, takes_tasks
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
@@ -258,8 +260,17 @@ def _end_of(handle: WorkerHandle, config: ServerConfig, asker: Asker, reply: Rep
             code=INPUT_REQUIRED,
             delivery=Delivery.ANSWERED,
         )
+    if reply.result_type == CREATED and not _takes_task(reply.era, asker):
+        why = f"{config.id} made a task of a request whose client takes none"
+        return ProtocolFault(FaultKind.TOOL_ERROR, why, code="bad_result", delivery=Delivery.ANSWERED)
     handle.linked.note(body)
     return WireResult(body, reply.era, members.get("isError") == _TRUE, reply.result_type, members)
+
+
+def _takes_task(era: str, asker: Asker) -> bool:
+    """Whether whoever asked a server of this era takes a task for a result."""
+    is_call = isinstance(asker, RawCall) or (isinstance(asker, RawRequest) and asker.method == "tools/call")
+    return is_modern(era) and is_call and asker.answerer is not None and takes_tasks(asker.answerer.capabilities)
 
 
 def _deliver_completion(deliver: Deliver, end: CallEnd) -> None:

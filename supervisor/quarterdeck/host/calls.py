@@ -120,6 +120,7 @@ class ClientCall:
         client: who the client is.
         hold: keeps a result until it is read, see `refused_result`; None where that is bounded otherwise.
         begin: begins it as a raw call; None for the box's own way.
+        is_task: whether its client wants a task for a result: a fault is then for its program, not for a model.
     """
 
     id: str
@@ -132,6 +133,7 @@ class ClientCall:
     hold: Callable[[Client, int], str] | None = None
     takes_structures: bool = True
     begin: BeginCall | None = None
+    is_task: bool = False
 
 
 async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
@@ -139,12 +141,14 @@ async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None
 
     Cancelling the awaiting task cancels the call where it runs: the server is told, a native tool's token switched.
     Progress that was taken is told before this returns.
+
+    Raises:
+        ProtocolFault: it ended in an error that is for the client's program.
     """
     drain = drain or Drain()
-    if drain.closing.cancelled:
-        return fault_result(shut_down(Delivery.NOT_SENT))
-    if (refused := not_granted(box, call.client, call.name)) is not None:
-        return fault_result(refused)
+    refused = shut_down(Delivery.NOT_SENT) if drain.closing.cancelled else not_granted(box, call.client, call.name)
+    if refused is not None:
+        return _of_fault(refused, call)
     try:
         async with AsyncExitStack() as stack:
             on_progress = await relay_notes(stack, call.tell) if call.tell is not None else None
@@ -161,7 +165,7 @@ async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None
                     return fault_result(too_much)
             return outcome_result(outcome, is_modern=call.is_modern, takes_structures=call.takes_structures)
     except Exception as error:
-        return _failure(call.name, alone(error))
+        return _failure(call, alone(error))
 
 
 def alone(error: BaseException) -> BaseException:
@@ -171,16 +175,20 @@ def alone(error: BaseException) -> BaseException:
     return error
 
 
-def _failure(name: str, error: BaseException) -> dict[str, object]:
+def _of_fault(fault: ProtocolFault, call: ClientCall) -> dict[str, object]:
+    if call.is_task or is_for_client(fault):
+        raise fault
+    return fault_result(fault)
+
+
+def _failure(call: ClientCall, error: BaseException) -> dict[str, object]:
     match error:
-        case ProtocolFault() if is_for_client(error):
-            raise error
         case ProtocolFault():
-            return fault_result(error)
+            return _of_fault(error, call)
         case BodyError():
-            return fault_result(bad_result(error))
+            return _of_fault(bad_result(error), call)
         case _:
-            _logger.error("the tool %s raised", name, exc_info=error)
+            _logger.error("the tool %s raised", call.name, exc_info=error)
             return text_result(str(error) or type(error).__name__, is_error=True)
 
 
@@ -205,7 +213,7 @@ async def _run_raw(
                 end = refused_result(call.client, len(end.body), call.hold) or end
             if isinstance(end, WireResult):
                 ended.set_result(whole_result(end, is_modern=call.is_modern))
-            elif is_for_client(end):
+            elif call.is_task or is_for_client(end):
                 ended.set_exception(end)
             else:
                 ended.set_result(fault_result(end))

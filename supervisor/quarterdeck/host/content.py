@@ -60,10 +60,15 @@ class Content:
         self.catalog = Catalog(portable_schemas=self.portable_schemas)
         self.logs = LogStreams(self.offers) if self.offers is not None else None
 
-    @property
-    def capabilities(self) -> bytes:
-        """What we say we can, as JSON, in either era."""
-        return TOOLS_ONLY if self.offers is None else EVERYTHING
+    def capabilities(self, client: Client, *, is_modern: bool) -> bytes:
+        """What we say we can to a client of one era, as JSON."""
+        if self.offers is None:
+            return TOOLS_ONLY
+        return self.offers.task_support(client).declared_with(EVERYTHING, is_modern=is_modern)
+
+    def task_capabilities(self, client: Client, *, is_modern: bool) -> dict[str, object]:
+        """What of it is about tasks: what servers are known to have, for they alone run them."""
+        return {} if self.offers is None else self.offers.task_support(client).declared(is_modern=is_modern)
 
     async def listed(self, listing: Listing, client: Client, closing: CancelToken) -> list[bytes]:
         """A list of what servers have beside tools as its client is shown it, once the servers have settled."""

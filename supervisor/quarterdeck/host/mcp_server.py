@@ -221,8 +221,11 @@ class McpServer(Server[ResultSlot]):
             return whole
         result = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(result, dict):
-            told = self._content.instructions(self._client_of(ctx))
-            return result | {"instructions": told} if told else result
+            client = self._client_of(ctx)
+            told = self._content.instructions(client)
+            tasks = self._content.task_capabilities(client, is_modern=is_modern(ctx))
+            can = {**result.get("capabilities", {}), **tasks}
+            return result | {"capabilities": can} | ({"instructions": told} if told else {})
         is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
         if ctx.method == "notifications/initialized" and is_legacy:
             self.sessions.admit(ctx.session)
@@ -268,9 +271,11 @@ class McpServer(Server[ResultSlot]):
         try:
             async with log_lines_told(self._content, client, context), self._source_for(context) as box:
                 raw = wire_request(context, name=params.name, arguments=call.arguments)
-                begin = partial(replace(reach, box=box).begin, raw)
+                reach = replace(reach, box=box)
+                begin, is_task = partial(reach.begin, raw), bool(raw.task) and reach.may_become_task(raw)
                 try:
-                    context.lifespan_context.whole = await run_call(box, replace(call, begin=begin), self.drain)
+                    call = replace(call, begin=begin, is_task=is_task)
+                    context.lifespan_context.whole = await run_call(box, call, self.drain)
                 except ProtocolFault as error:
                     refusal = error
         finally:

@@ -13,15 +13,18 @@ import mcp_types as types
 import msgspec
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import BodyError
+from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND, BodyError
+from quarterdeck_protocol.mcp.tasks import EXTENSION, LIST, METHODS, TaskSupport, takes_tasks
 from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
 
 from .calls import Drain, relay_notes, shut_down
 from .content import Content
 from .in_flight import InFlight
+from .raw_calls import WireRequest
 from .results import bad_result, error_of, refused_result, whole_result
 from .sdk_requests import Context, hold_of, is_modern, log_lines_told, reach_of, teller, wire_request
 
@@ -39,8 +42,15 @@ ANSWERS: Final = {
 }
 """The requests that one server answers, likewise."""
 
-WHOLE: Final = frozenset({*LISTS, *ANSWERS})
+OF_TASKS: Final = frozenset({LIST, *METHODS[False], *METHODS[True]})
+"""The requests about tasks, which the SDK does not know."""
+
+WHOLE: Final = frozenset({*LISTS, *ANSWERS, *OF_TASKS})
 """All whose results are put under the envelope past the SDK's models."""
+
+
+MISSING_CAPABILITY: Final = -32021
+"""The error of 2026-07-28 for what a client would have to be able to do."""
 
 
 class OfferHandlers:
@@ -84,6 +94,8 @@ class OfferHandlers:
         add("prompts/get", types.GetPromptRequestParams, self._answer)
         add("resources/read", types.ReadResourceRequestParams, self._answer)
         add("completion/complete", types.CompleteRequestParams, self._answer)
+        for method in OF_TASKS:
+            add(method, types.RequestParams, self._answer_of_task)
         add("resources/subscribe", types.SubscribeRequestParams, self._subscribe)
         add("resources/unsubscribe", types.UnsubscribeRequestParams, self._unsubscribe)
         add("logging/setLevel", types.SetLevelRequestParams, self._set_level)
@@ -108,6 +120,14 @@ class OfferHandlers:
         reach = reach_of(self._content, self._client_of(context), context)
         context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
         return ANSWERS[context.method]
+
+    async def _answer_of_task(self, context: Context, _: object) -> types.EmptyResult:
+        request, support = wire_request(context), self._offers.task_support(self._client_of(context))
+        if (refused := task_refusal(request, support, _name_header(context))) is not None:
+            raise refused
+        reach = reach_of(self._content, self._client_of(context), context)
+        context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
+        return types.EmptyResult()
 
     async def _ended(
         self, context: Context, begin: Callable[[Report | None, Deliver], PendingCall | None]
@@ -165,6 +185,33 @@ class OfferHandlers:
 
 def _too_much(why: str) -> ProtocolFault:
     return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "busy")
+
+
+def task_refusal(request: WireRequest, support: TaskSupport, named: str | None) -> MCPError | None:
+    """Why a request about tasks is not made; None for one that may be.
+
+    Args:
+        request: what the client asks.
+        support: what servers have of tasks that the client may use.
+        named: what a header of its says that it is about; None where there is none to say it.
+    """
+    method = request.method
+    has_method = method in METHODS[request.is_modern] or (method == LIST and not request.is_modern)
+    if not has_method or (method == LIST and not support.lists):
+        return MCPError(METHOD_NOT_FOUND, "Method not found", method)
+    if request.is_modern and not takes_tasks(request.capabilities):
+        needed: dict[str, object] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        return MCPError(MISSING_CAPABILITY, "Missing required client capability", needed)
+    if named is not None and named != msgspec.json.decode(request.arguments).get("taskId"):
+        return MCPError(types.HEADER_MISMATCH, "the header Mcp-Name does not say which task the request is about")
+    return None
+
+
+def _name_header(context: Context) -> str | None:
+    """What the header `Mcp-Name` of a request of 2026-07-28 says; None where it came without headers."""
+    if context.request is None or not is_modern(context):
+        return None
+    return decode_header_value(context.request.headers.get(MCP_NAME_HEADER)) or ""
 
 
 def error_for(fault: ProtocolFault, context: Context) -> MCPError:

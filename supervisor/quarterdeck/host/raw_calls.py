@@ -76,11 +76,12 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
         meta: the caller's own `_meta`, empty for none.
         progress_token: as JSON, empty when no progress is wanted.
         is_modern: whether the answer needs the 2026-07-28 envelope.
-        method: one of `OWNED`.
+        method: one of `OWNED`; by the SDK's session also one about a task.
         capabilities: what a client of 2026-07-28 says with it that it can be asked; empty for an older one.
         log_level: from which on it wants log lines; empty for none, and for an older one.
         caller: its client's own word about itself, see `caller_of`, where it wants log lines.
         resumption: what it brings when it is made again.
+        task: of a call of 2025-11-25 that is to be a task, what it says of it, as JSON; empty for an ordinary call.
     """
 
     key: Key
@@ -95,6 +96,7 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
     log_level: str = ""
     caller: str = ""
     resumption: Resumption | None = None
+    task: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ Above it the raw calls of the transports and the handlers of the SDK's session; 
 what else servers offer, and whoever answers what servers ask.
 """
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -11,8 +13,10 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
+from quarterdeck_protocol.mcp.tasks import takes_tasks
 from quarterdeck_protocol.offers import OfferSource, RawRequest
-from quarterdeck_protocol.questions import Answerer
+from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, RawCall, Report, ToolSource
 
 from .asks.parked import Parking
@@ -53,6 +57,8 @@ class Reach:
         begin = partial(self._begin, request, on_progress)
         if not request.is_modern:
             return begin(self.answerer, None, deliver)
+        if request.method.startswith("tasks/"):
+            return begin(_CapabilitiesOnly(request.capabilities), None, deliver)  # what is asked comes with a state
         if self.parking is None or (request.resumption is None and request.capabilities in _NOTHING):
             return begin(None, None, deliver) if request.resumption is None else None
         key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
@@ -66,7 +72,7 @@ class Reach:
         passed: Passed | None,
         deliver: Deliver,
     ) -> PendingCall | None:
-        if request.method == "tools/call" and passed is None:
+        if request.method == "tools/call" and passed is None and not self.may_become_task(request):
             call = RawCall(
                 request.name,
                 request.arguments,
@@ -92,14 +98,45 @@ class Reach:
 
     def _params(self, request: WireRequest, passed: Passed | None) -> bytes:
         """All params of a request but `_meta`, with what a server gets back that asked for more."""
-        if passed is None:
-            return request.arguments
         members: dict[str, object] = {}
         if request.method == "tools/call":
             members |= {"name": self.box.own(request.name), "arguments": Raw(request.arguments)}
+        elif passed is None:
+            return request.arguments
         else:
             members |= msgspec.json.decode(request.arguments, type=dict[str, Raw])
-        members["inputResponses"] = Raw(passed.responses or b"{}")
-        if passed.state is not None:
-            members["requestState"] = passed.state
+        if passed is not None:
+            members["inputResponses"] = Raw(passed.responses or b"{}")
+            if passed.state is not None:
+                members["requestState"] = passed.state
+        if request.task:
+            members["task"] = Raw(request.task)
         return msgspec.json.encode(members)
+
+    def may_become_task(self, request: WireRequest) -> bool:
+        """Whether a call may end in a task: its client takes one, and its server has what makes one of it."""
+        if self.offers is None or not (request.task or takes_tasks(request.capabilities)):
+            return False
+        if request.name in self.box.native_names:
+            return False
+        support = self.offers.task_support(self.client, self.box.own(request.name))
+        return support.extends if request.is_modern else support.calls
+
+
+class _CapabilitiesOnly(Answerer):
+    """Tells a server what its caller can, where nothing is asked meanwhile."""
+
+    def __init__(self, capabilities: bytes) -> None:
+        self._capabilities = capabilities
+
+    @property
+    def capabilities(self) -> bytes:
+        return self._capabilities
+
+    @property
+    def bridges(self) -> bool:
+        return False
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        end = QuestionEnd(code=METHOD_NOT_FOUND, message=f"{question.method} is not asked during such a request")
+        return asyncio.get_running_loop().call_soon(answer, end).cancel

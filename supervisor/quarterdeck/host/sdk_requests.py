@@ -13,6 +13,7 @@ from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
+from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.tools import Client, ProgressNote, ToolDescriptor
 
 from .asks.sessions import SessionAnswerer
@@ -31,6 +32,8 @@ MAX_LINES_BYTES: Final = 1024 * 1024
 """Of those."""
 
 _LOG_LEVEL: Final = f"{ENVELOPE_PREFIX}logLevel"
+
+_META: Final = frozenset({"_meta"})
 
 _NOT_OWN: Final = frozenset({"_meta", "inputResponses", "requestState"})
 
@@ -68,8 +71,9 @@ def own_meta(meta: Mapping[str, object]) -> bytes:
 
 
 def own_params(context: Context) -> dict[str, object]:
-    """The params without `_meta` and what a request brings that is made again."""
-    return {name: value for name, value in (context.params or {}).items() if name not in _NOT_OWN}
+    """The params without `_meta` and what a request brings that is made again, which one about a task never is."""
+    not_own = _META if context.method in METHODS[True] else _NOT_OWN
+    return {name: value for name, value in (context.params or {}).items() if name not in not_own}
 
 
 def wire_request(context: Context, *, name: str = "", arguments: object = None) -> WireRequest:
@@ -100,6 +104,7 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         log_level=level,
         caller=caller(context) if level else "",
         resumption=resumption,
+        task=json_bytes(params["task"]) if name and not is_modern(context) and params.get("task") is not None else b"",
     )
 
 

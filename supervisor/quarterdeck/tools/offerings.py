@@ -6,9 +6,7 @@ but its last lists: every request asks the fleet for the endpoint of that moment
 
 import itertools
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +17,7 @@ from quarterdeck.fleet.requests import refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.mcp.tasks import LIST, NO_TASKS, NOTES, TaskSupport, support_of_all
 from quarterdeck_protocol.names import QUALIFIER, RemoteToolRef, did_you_mean, qualify_tool_name
 from quarterdeck_protocol.offers import (
     Listing,
@@ -27,9 +26,11 @@ from quarterdeck_protocol.offers import (
     OfferSource,
     RawRequest,
     ResourceUpdated,
+    ServerNote,
 )
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
+from quarterdeck_protocol.tools import Client, Deliver, PendingCall
 
+from .tasks.client_tasks import ClientTasks, renamed
 from .uri_routes import fits, has_scheme, prefixed, scheme_of, split_prefixed
 
 MAX_PARAMS_BYTES: Final = 64 * 1024 * 1024
@@ -41,8 +42,8 @@ MAX_NAMED_CHARS: Final = 200
 MAX_URI_CHARS: Final = 8 * 1024 + 64
 """Of a URI that a client asks for: none that a server may list is longer, with its server's name before it."""
 
-MAX_TASKS: Final = 4096
-"""Whose tasks are remembered, the latest."""
+MAX_SAID: Final = 4096
+"""URIs of which the log has said that two servers have them."""
 
 _MERGED: Final = (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
 
@@ -67,7 +68,7 @@ class Offerings(OfferSource):
         self._owners: dict[Listing, dict[str, Offered]] = {listing: {} for listing in _MERGED}
         self._schemes: dict[str, frozenset[str]] = {}
         self._said: set[tuple[str, str]] = set()
-        self._tasks: OrderedDict[tuple[Hashable, str], str] = OrderedDict()
+        self._tasks = ClientTasks()
         self._watchers: dict[object, Callable[[Listing], None]] = {}
         self._unwatch = fleet.watch_each(self._hear)
 
@@ -83,12 +84,16 @@ class Offerings(OfferSource):
 
     def begin(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `OfferSource`."""
+        if request.method == LIST:
+            return self._tasks.list_page(request, self.begin, deliver)
         found = self._route(request)
         if isinstance(found, ProtocolFault):
             return refuse(deliver, found)
-        endpoint, own = found
+        endpoint, own, key = found
         if request.method == "tools/call":
-            deliver = partial(self._note_task, request.client, endpoint.config.id, deliver)
+            deliver = self._tasks.watched(request, endpoint.config.id, key, deliver)
+        elif own is not request and request.method.startswith("tasks/"):
+            own, deliver = renamed(own, key, deliver)
         return endpoint.forward(own, deliver)
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
@@ -96,7 +101,7 @@ class Offerings(OfferSource):
         found = self._route(request)
         if isinstance(found, ProtocolFault):
             return refuse(deliver, found)
-        endpoint, own = found
+        endpoint, own, _ = found
         return endpoint.subscribe(own, deliver)
 
     def unsubscribe(self, client: Client, uri: str) -> None:
@@ -107,8 +112,18 @@ class Offerings(OfferSource):
             endpoint, own = found
             endpoint.unsubscribe(client, own)
 
+    def task_support(self, client: Client, tool: str = "") -> TaskSupport:
+        """See `OfferSource`."""
+        if not tool:
+            used = (each for each in self._fleet.endpoints() if client.allows_some_of(each.config.id))
+            return support_of_all(each.task_support() for each in used)
+        server = self._alone or tool.partition(QUALIFIER)[0]
+        endpoint = self._fleet.endpoint(server)
+        return endpoint.task_support() if endpoint is not None else NO_TASKS
+
     def leave(self, client: Client) -> None:
         """See `OfferSource`."""
+        self._tasks.leave(client)
         for endpoint in self._fleet.endpoints():
             endpoint.leave(client)
 
@@ -139,6 +154,8 @@ class Offerings(OfferSource):
         def hear(news: News) -> None:
             if isinstance(news, ResourceUpdated):
                 news = msgspec.structs.replace(news, uri=self._public_uri(news.server, news.uri))
+            elif isinstance(news, ServerNote) and news.method in NOTES:
+                news = self._tasks.under_public_id(news)
             callback(news)
 
         return self._fleet.watch_news(hear)
@@ -208,7 +225,7 @@ class Offerings(OfferSource):
         return list(shown.values())
 
     def _say(self, listing: Listing, row: Offered, public: str) -> None:
-        if (row.server, row.key) not in self._said and len(self._said) < MAX_TASKS:
+        if (row.server, row.key) not in self._said and len(self._said) < MAX_SAID:
             self._said.add((row.server, row.key))
             _log.info("%s: %s is another server's, too: of %s it is %s", listing, row.key, row.server, public)
 
@@ -221,8 +238,8 @@ class Offerings(OfferSource):
 
     # Whose a request is
 
-    def _route(self, request: RawRequest) -> tuple[LiveEndpoint, RawRequest] | ProtocolFault:
-        """Who answers a request, and the request in that server's own words."""
+    def _route(self, request: RawRequest) -> _Route | ProtocolFault:
+        """Who answers a request, the request in that server's own words, and what it names."""
         self._refresh()
         try:
             params = dict(check_object(request.params or b"{}", max_bytes=MAX_PARAMS_BYTES))
@@ -232,18 +249,15 @@ class Offerings(OfferSource):
                 case "completion/complete":
                     found = self._reference_route(request, params)
                 case method if method.startswith("tasks/"):
-                    return self._task_route(request, params)
+                    found = self._task_route(request, params)
                 case _:
                     found = self._uri_route(request, params)
         except (BodyError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return _refused(f"the params of {request.method} cannot be read: {error}", "bad_arguments")
-        if isinstance(found, ProtocolFault):
-            return found
-        endpoint, own, key = found
-        if not request.client.allows(f"{endpoint.config.id}{QUALIFIER}{key}"):
-            message = f"the token {request.client.name!r} does not allow {key[:MAX_NAMED_CHARS]!r}"
-            return _refused(message, "not_granted")
-        return endpoint, own
+        if isinstance(found, ProtocolFault) or request.method.startswith("tasks/"):
+            return found  # of a task that was looked up by its tool
+        endpoint, _, key = found
+        return _not_granted(request.client, endpoint.config.id, key) or found
 
     def _named_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
         name = msgspec.json.decode(params.get("name", b'""'), type=str)
@@ -291,15 +305,15 @@ class Offerings(OfferSource):
         endpoint, own = found
         return endpoint, _with(request, params, "uri", own), own
 
-    def _task_route(
-        self, request: RawRequest, params: dict[str, Raw]
-    ) -> tuple[LiveEndpoint, RawRequest] | ProtocolFault:
+    def _task_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
         task = msgspec.json.decode(params.get("taskId", b'""'), type=str)
-        server = self._tasks.get((request.client.key, task))
-        endpoint = self._fleet.endpoint(server) if server is not None else None
+        route = self._tasks.find(request.client, task)
+        if isinstance(route, ProtocolFault):
+            return route
+        endpoint = self._fleet.endpoint(route.server)
         if endpoint is None:
-            return _refused(f"there is no task {task[:MAX_NAMED_CHARS]!r} of this client", "unknown_task")
-        return endpoint, request
+            return _refused(f"{route.server}, whose task this is, is not configured any more", "task_lost")
+        return endpoint, _with(request, params, "taskId", route.own), task
 
     def _owner_of_uri(self, uri: str) -> tuple[LiveEndpoint, str] | None:
         """Who has a resource or template of this public URI, and the URI there."""
@@ -337,37 +351,6 @@ class Offerings(OfferSource):
                 return prefixed(server, uri)
         return uri
 
-    # Tasks
-
-    def _note_task(self, client: Client, server: str, deliver: Deliver, end: CallEnd) -> None:
-        """Remember whose a task is that a call has become."""
-        if isinstance(end, WireResult) and (task := _task_of(end)):
-            self._tasks[client.key, task] = server
-            if len(self._tasks) > MAX_TASKS:
-                self._tasks.popitem(last=False)
-        deliver(end)
-
-
-class _Task(msgspec.Struct, gc=False):
-    taskId: str = ""  # noqa: N815 - the wire's name
-
-
-class _TaskResult(msgspec.Struct, gc=False):
-    task: _Task = msgspec.field(default_factory=_Task)
-    taskId: str = ""  # noqa: N815
-
-
-def _task_of(result: WireResult) -> str:
-    """The id of the task that a result announces, in the form of either era; empty for none."""
-    try:
-        found = _task_result.decode(result.body)
-    except msgspec.DecodeError:
-        return ""
-    return found.task.taskId or (found.taskId if result.result_type == "task" else "")
-
-
-_task_result: Final = msgspec.json.Decoder(_TaskResult)
-
 
 def _as(row: Offered, public: str) -> Offered:
     return row if row.public == public else msgspec.structs.replace(row, public=public)
@@ -379,6 +362,13 @@ def _with(request: RawRequest, params: Mapping[str, Raw], member: str, value: ob
     if bytes(params.get(member, b"")) == encoded:
         return request
     return msgspec.structs.replace(request, params=msgspec.json.encode({**params, member: Raw(encoded)}))
+
+
+def _not_granted(client: Client, server: str, key: str) -> ProtocolFault | None:
+    """Why a client may not ask for this thing of a server; None when it may."""
+    if client.allows(f"{server}{QUALIFIER}{key}"):
+        return None
+    return _refused(f"the token {client.name!r} does not allow {key[:MAX_NAMED_CHARS]!r}", "not_granted")
 
 
 def _unknown_uri(uri: str) -> ProtocolFault:

@@ -28,6 +28,7 @@ from quarterdeck_protocol.contract import (
     is_usable_phase,
 )
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, RESULT, TaskSupport
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.tools import ANONYMOUS, CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
@@ -137,6 +138,8 @@ class GatedEndpoint(LiveEndpoint):
         self._note = note
         self._fleet = fleet
         self._approvals = approvals
+        self._waits: Final = CallQueue()
+        """Requests that wait for tasks to end: they keep no call from its turn."""
 
     @property
     def config(self) -> ServerConfig:
@@ -193,6 +196,11 @@ class GatedEndpoint(LiveEndpoint):
         endpoint = self._endpoint
         return endpoint is not None and endpoint.has_linked(uri)
 
+    def task_support(self) -> TaskSupport:
+        """See `LiveEndpoint`: what is trusted, of a server that is ready, or is being started."""
+        is_there = is_usable_phase(self.phase) or self._is_coming
+        return self._approvals.offer(self._config.id).tasks if is_there else NO_TASKS
+
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`; each waits for its turn and for its server as a call does."""
         return self._request(request, deliver)
@@ -207,7 +215,7 @@ class GatedEndpoint(LiveEndpoint):
             return refuse(deliver, self.with_words(wish))
         gated = GatedRequest(
             self,
-            self.queue_of(request.client),
+            self._waits if request.method == RESULT else self.queue_of(request.client),
             request,
             wish,
             deliver,

@@ -12,12 +12,16 @@ from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import TaskSupport
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
 from .judge.questions import judge_input_required
 from .judge.requests import Wish
 from .questions import JudgedAnswerer
+
+_QUESTIONS: Final = b"inputRequests"
+"""The member of a result that asks its caller, and of a task's state that does."""
 
 T = TypeVar("T", RawCall, RawRequest)
 
@@ -47,6 +51,10 @@ class CallGate(Protocol):
 
     def ended(self, call: "GatedCall", end: CallEnd | None) -> None:
         """A call has ended; None when it was cancelled."""
+        ...
+
+    def task_support(self) -> TaskSupport:
+        """What of tasks is trusted of the server."""
         ...
 
     def with_words(self, fault: ProtocolFault) -> ProtocolFault:
@@ -165,6 +173,13 @@ class GatedRequest(GatedCall):
         """See `GatedCall`."""
         return self._gate.find_for(self.wish)
 
+    def tell(self, end: CallEnd) -> None:
+        """See `GatedCall`; a task's state may hold questions."""
+        is_state = isinstance(end, WireResult) and self._request.method == "tasks/get"
+        if is_state and isinstance(end, WireResult) and _QUESTIONS in end.body:
+            end = self._asking(end)
+        super().tell(end)
+
     def begin_on(self, endpoint: ServerEndpointImpl) -> PendingCall:
         """See `GatedCall`."""
         left_s = self.left_s
@@ -176,7 +191,8 @@ def _judged(request: T, gate: CallGate) -> T:
     """The same, whose answerer answers what its server may ask."""
     if request.answerer is None:
         return request
-    return msgspec.structs.replace(request, answerer=JudgedAnswerer(request.answerer, gate.config.ask))
+    judged = JudgedAnswerer(request.answerer, gate.config.ask, lambda: gate.task_support().extends)
+    return msgspec.structs.replace(request, answerer=judged)
 
 
 class WaitingCall:

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Callable
 
 from quarterdeck_protocol.configs import AskMode
+from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 
-from .judge.questions import Declined, judge_question
+from .judge.questions import Declined, judge_question, judged_capabilities
 
 NOTHING_CAN_BE_ASKED = b"{}"
 
@@ -17,16 +18,21 @@ _log = logging.getLogger("quarterdeck.trust")
 class JudgedAnswerer(Answerer):
     """The answerer of one request, behind what its server may ask."""
 
-    __slots__ = ("_answerer", "_mode")
+    __slots__ = ("_answerer", "_has_tasks", "_mode")
 
-    def __init__(self, answerer: Answerer, mode: AskMode) -> None:
+    def __init__(self, answerer: Answerer, mode: AskMode, has_tasks: Callable[[], bool]) -> None:
+        """`has_tasks` says whether the server may make tasks of calls of a client that takes them."""
         self._answerer = answerer
         self._mode = mode
+        self._has_tasks = has_tasks
 
     @property
     def capabilities(self) -> bytes:
-        """See `Answerer`; nothing for a server that may not ask."""
-        return NOTHING_CAN_BE_ASKED if self._mode is AskMode.DENY else self._answerer.capabilities
+        """See `Answerer`; nothing that could be asked for a server that may not ask."""
+        capabilities = self._answerer.capabilities
+        if EXTENSION.encode() in capabilities:
+            return judged_capabilities(capabilities, self._mode, has_tasks=self._has_tasks())
+        return NOTHING_CAN_BE_ASKED if self._mode is AskMode.DENY else capabilities
 
     @property
     def bridges(self) -> bool:

@@ -18,6 +18,8 @@ class Era(StrEnum):
 
 CAPABILITIES: Final = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 
+TAKES_TASKS: Final = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+
 ANSWERS: Final[dict[str, JsonObject]] = {
     "elicitation/create": {
         "action": "accept",
@@ -49,7 +51,9 @@ class EraClient(RawStdioClient):
         self.questions: list[tuple[str, JsonObject]] = []
         try:
             self.greeting: Final = (
-                self.initialize(capabilities=CAPABILITIES) if era is Era.OLD else self.discover(CAPABILITIES)
+                self.initialize(capabilities=CAPABILITIES)
+                if era is Era.OLD
+                else self.discover(CAPABILITIES | TAKES_TASKS)
             )
         except BaseException:
             self.close()
@@ -62,19 +66,19 @@ class EraClient(RawStdioClient):
             RpcError, TimeoutError, PeerClosedError: as `request`.
         """
         for _ in range(MAX_ROUNDS):
-            reply = self.reply(self.send(method, params), answering=self._answer)
+            reply = self.reply(self.send(method, params), answering=self.answer_to)
             if "error" in reply:
                 raise RpcError(reply["error"])
             result: JsonObject = reply["result"]
             if result.get("resultType") != "input_required":
                 return without_envelope(result)
-            answers = {key: self._answer(question) for key, question in result.get("inputRequests", {}).items()}
+            answers = {key: self.answer_to(question) for key, question in result.get("inputRequests", {}).items()}
             params |= {"inputResponses": answers} | {k: v for k, v in result.items() if k == "requestState"}
         raise TimeoutError(f"{method} asks for ever")
 
     def error(self, method: str, /, **params: Any) -> JsonObject:
         """The JSON-RPC error that a request is answered with."""
-        error: JsonObject = self.reply(self.send(method, params), answering=self._answer)["error"]
+        error: JsonObject = self.reply(self.send(method, params), answering=self.answer_to)["error"]
         return error
 
     def pages(self, method: str, key: str) -> list[JsonObject]:
@@ -126,6 +130,7 @@ class EraClient(RawStdioClient):
         self.notifications[:] = [note for note in self.notifications if note["method"] != method]
         return [without_envelope(note.get("params", {})) for note in found]
 
-    def _answer(self, question: JsonObject) -> JsonObject:
+    def answer_to(self, question: JsonObject) -> JsonObject:
+        """What it answers to a question, which it remembers."""
         self.questions.append((question["method"], json.loads(json.dumps(question.get("params") or {}))))
         return ANSWERS[question["method"]]

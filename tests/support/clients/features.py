@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from support.clients.era_client import EraClient
+from support.clients.era_client import Era, EraClient
 from support.clients.raw_client import JsonObject, RpcError
 from support.waiting import eventually
 
@@ -26,10 +26,11 @@ OUR_META: Final = "quarterdeck/"
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A row; `see` tries it."""
+    """A row; `see` tries it at one of the pretend servers."""
 
     name: str
     see: Callable[[EraClient], object]
+    server: str = "conformance"
 
 
 def tried(see: Callable[[Any], object], client: Any) -> object:
@@ -159,6 +160,56 @@ def _asked_by_prompt(client: EraClient) -> object:
     return client.ask("prompts/get", name="test_input_required_result_prompt"), questions_of(client)
 
 
+def _tasks(client: EraClient) -> object:
+    said = client.greeting["capabilities"]
+    executions = {tool["name"]: tool.get("execution") for tool in client.pages("tools/list", "tools")}
+    made = [_whole(client, "tools/call", **_work(client, text=text)) for text in "ab"]
+    first, second = (_task_in(each) for each in made)
+    states = [client.ask("tasks/get", taskId=first)]
+    listed = client.pages("tasks/list", "tasks") if client.era is Era.OLD else []
+    client.ask("tools/call", name="finish", arguments={"task": first})
+    states += [
+        client.ask("tasks/cancel", taskId=second),
+        *(client.ask("tasks/get", taskId=each) for each in (first, second)),
+    ]
+    ends: list[object] = []
+    if client.era is Era.OLD:
+        client.notifications.insert(0, client.notification("notifications/tasks/status"))
+        ends = [_whole(client, "tasks/result", taskId=first), client.error("tasks/cancel", taskId=second)["code"]]
+    told = sorted(client.heard("notifications/tasks/status"), key=json.dumps)[:1]
+    missing = client.error("tasks/get", taskId="nobody's")["code"]
+    return said.get("tasks"), said.get("extensions"), executions, made, states, listed, told, ends, missing
+
+
+def _task_that_asks(client: EraClient) -> object:
+    client.questions.clear()
+    task = _task_in(_whole(client, "tools/call", **_work(client, "asks")))
+    states = [client.ask("tasks/get", taskId=task)]
+    if client.era is Era.OLD:
+        return states, _whole(client, "tasks/result", taskId=task), questions_of(client)
+    for key, question in states[0].pop("inputRequests").items():
+        answer = client.answer_to(question)
+        states.append(client.ask("tasks/update", taskId=task, inputResponses={key: answer}))
+    return states, client.ask("tasks/get", taskId=task), questions_of(client)
+
+
+def _work(client: EraClient, tool: str = "work", **arguments: str) -> JsonObject:
+    """A call that is to be a task, in the words of the client's era."""
+    return {"name": tool, "arguments": arguments, **({"task": {"ttl": 60_000}} if client.era is Era.OLD else {})}
+
+
+def _task_in(result: JsonObject) -> str:
+    return str(result["task"]["taskId"] if "task" in result else result["taskId"])
+
+
+def _whole(client: EraClient, method: str, **params: Any) -> JsonObject:
+    """A result with its envelope, but for who answers."""
+    result: JsonObject = client.reply(client.send(method, params), answering=client.answer_to)["result"]
+    if meta := {key: value for key, value in result.pop("_meta", {}).items() if not key.endswith("/serverInfo")}:
+        result["_meta"] = meta
+    return result
+
+
 def questions_of(client: EraClient) -> list[tuple[str, JsonObject]]:
     """What was asked: without who asked, which we add, and in an order, for those of a round have none."""
     return sorted(
@@ -205,4 +256,6 @@ FEATURES: Final = (
         _asked("test_input_required_result_multiple_inputs", "test_input_required_result_multi_round"),
     ),
     Feature("a prompt that asks", _asked_by_prompt),
+    Feature("tasks: begun, watched, listed, cancelled, their results", _tasks, "tasking"),
+    Feature("a task that asks", _task_that_asks, "tasking"),
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport
 from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.questions import Question
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, WireResult
@@ -33,8 +34,8 @@ class Pending:
 class OfferServer:
     """A server whose offers a test writes.
 
-    It answers every request with `result`, or `fault`, or asks its `question` first and answers with what it is told,
-    or not at all.
+    It answers every request with `result` or that of its method in `answers`, or `fault`, or asks its `question` first
+    and answers with what it is told, or not at all.
     """
 
     id: str
@@ -46,6 +47,8 @@ class OfferServer:
     fault: ProtocolFault | None = None
     question: Question | None = None
     is_silent: bool = False
+    tasks: TaskSupport = NO_TASKS
+    answers: dict[str, bytes] = field(default_factory=dict)
     asked: list[RawRequest] = field(default_factory=list)
     told: list[tuple[str, str]] = field(default_factory=list)
 
@@ -69,6 +72,10 @@ class OfferServer:
         """See `LiveEndpoint`."""
         return uri in self.links
 
+    def task_support(self) -> TaskSupport:
+        """See `LiveEndpoint`."""
+        return self.tasks
+
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""
         self.asked.append(request)
@@ -77,7 +84,8 @@ class OfferServer:
             # What was answered is the result.
             request.answerer.ask(self.question, lambda end: deliver(WireResult(end.result or b'{"refused":1}', ERA)))
         elif not self.is_silent:
-            loop.call_soon(deliver, self.fault or WireResult(self.result, ERA))
+            result = self.answers.get(request.method, self.result)
+            loop.call_soon(deliver, self.fault or WireResult(result, ERA))
         return Pending()
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:

@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from msgspec import Raw
 
@@ -21,6 +22,7 @@ from quarterdeck_protocol.mcp.jsonrpc import BodyError, checked_object, params_w
 from quarterdeck_protocol.mcp.relay import events
 from quarterdeck_protocol.mcp.relay.asks import ASK_S, MAX_ASK_BYTES, MAX_ASKS
 from quarterdeck_protocol.mcp.relay.notes import read_note
+from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.questions import askable
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import UNASKABLE
@@ -83,6 +85,8 @@ async def send(
             meta[types.CLIENT_CAPABILITIES_META_KEY] = json.loads(capabilities)
         if log_level:
             meta[types.LOG_LEVEL_META_KEY] = log_level
+        if method in METHODS[True] and isinstance(task := params.get("taskId"), str):  # the SDK knows no tasks
+            options.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(task)
     if on_progress is not None:
         options["on_progress"] = on_progress
     return await session._dispatcher.send_raw_request(method, data["params"], options)  # noqa: SLF001

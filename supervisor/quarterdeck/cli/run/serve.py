@@ -291,7 +291,7 @@ async def _serve(plan: Plan) -> None:
     import asyncio  # a third of what a door costs, which needs none of it
 
     from quarterdeck.config.places.paths import UnsafePathError
-    from quarterdeck.host.stdio.early_reply import admit_early, finish_early
+    from quarterdeck.host.stdio.early_reply import EVERYTHING, admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
     from quarterdeck_sandbox import give_back_large_blocks
 
@@ -310,7 +310,7 @@ async def _serve(plan: Plan) -> None:
             read = partial(read_request, plan.request, os.environ)
             await stack.enter_async_context(following(product, read, plan.withhold))
             if plan.http is None:
-                admit_early(product.instructions())
+                admit_early(product.instructions(), product.capabilities(EVERYTHING))
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
             if (native := plan.settings.native) is not None:
                 from quarterdeck.tools.catalogue import PROFILE_NAMES

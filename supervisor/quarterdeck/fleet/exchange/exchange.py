@@ -19,12 +19,14 @@ from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, Server
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
 from quarterdeck_protocol.mcp.relay import is_modern
 from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.mcp.tasks import NOTES
 from quarterdeck_protocol.offers import LogLine, RawRequest, ResourceUpdated
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
 
 from .news import TakeNews, news_of, shown
 from .questions import DrivenRequest, OpenQuestions
 from .standing import Standing
+from .tasks import ServerTasks
 
 SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
 """Log levels of MCP that our own log shows by default."""
@@ -58,6 +60,7 @@ class Exchange:
         self._is_modern = False
         self._questions = OpenQuestions(config.id)
         self._standing = Standing(config)
+        self._tasks = ServerTasks(config)
         self.tell_news: TakeNews = lambda _: None
 
     @property
@@ -68,6 +71,7 @@ class Exchange:
     def follow(self, earlier: "Exchange") -> None:
         """Be the next generation's: what is wanted is wanted still."""
         self._standing.wishes = earlier.wishes
+        self._tasks.follow(earlier._tasks)  # noqa: SLF001 - of its own kind
 
     def hear(self, tell_news: TakeNews, on_conflict: Callable[[], None]) -> None:
         """Tell news, and when the server asks something and nobody can tell whom."""
@@ -88,6 +92,7 @@ class Exchange:
         """Ask nothing more of the server, nor of anybody for it."""
         self._standing.stop()
         self._questions.withdraw_all()
+        self._tasks.stop()
 
     # What clients want; of a greeted server
 
@@ -96,6 +101,7 @@ class Exchange:
         handle = self._greeted
         if not self._is_modern:
             return begin_call(handle, self._config, call, self._questions, deliver)
+        deliver = self._tasks.watched(call, deliver, is_modern=True)
         if call.answerer is None or not call.answerer.bridges:
             return begin_call(handle, self._config, call, None, deliver)
         driven = DrivenRequest(self._config, as_request(call), self._begin_round, deliver)
@@ -105,6 +111,13 @@ class Exchange:
         """Start any other request; see `LiveEndpoint`."""
         if (problem := self._problem(request)) is not None:
             return refuse(deliver, problem)
+        if request.method == "tools/call":
+            deliver = self._tasks.watched(request, deliver, is_modern=self._is_modern)
+        elif request.method.startswith("tasks/"):
+            taken = self._tasks.begin(request, deliver, is_modern=self._is_modern)
+            if isinstance(taken, ProtocolFault):
+                return refuse(deliver, taken)
+            deliver = taken
         if not self._is_modern:
             return begin_forward(self._greeted, self._config, request, self._questions, deliver)
         if request.answerer is None or not request.answerer.bridges:
@@ -127,6 +140,7 @@ class Exchange:
     def leave(self, client: Client) -> None:
         """See `LiveEndpoint`; at any time."""
         self._standing.leave(client)
+        self._tasks.leave(client)
 
     def tell(self, method: str, params: bytes) -> None:
         """See `LiveEndpoint`."""
@@ -143,7 +157,7 @@ class Exchange:
             self._standing.listening(news.count)
             return
         try:
-            told = news_of(self._config.id, news, body, self._whose(self._handle, news))
+            told = news_of(self._config.id, news, body, self._whose(self._handle, news, body))
         except BodyError as error:
             self._handle.violated(f"news that may not be passed on: {error}")
             return
@@ -151,7 +165,8 @@ class Exchange:
             level = logging.WARNING if told.level in SERIOUS else logging.DEBUG
             if _log.isEnabledFor(level):
                 _log.log(level, "%s says: %s", self._config.id, shown(told))
-        if not isinstance(told, ResourceUpdated) or told.clients:
+        is_for_some = isinstance(told, ResourceUpdated) or (isinstance(news, Note) and news.method in NOTES)
+        if told.clients or not is_for_some:
             self.tell_news(told)
 
     def on_asked(self, asked: Asked, params: bytes) -> None:
@@ -179,8 +194,10 @@ class Exchange:
     def _begin_round(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         return begin_forward(self._greeted, self._config, request, None, deliver)
 
-    def _whose(self, handle: WorkerHandle, news: Log | Note | Updated) -> frozenset[str]:
+    def _whose(self, handle: WorkerHandle, news: Log | Note | Updated, body: bytes) -> frozenset[str]:
         """The clients that it may be meant for, by address."""
+        if isinstance(news, Note) and news.method in NOTES:
+            return self._tasks.owner_of_note(body)
         if isinstance(news, Updated):
             return self.wishes.holders_of(news.uri)
         return frozenset(asker.client.address for _, asker in handle.under_way())

@@ -28,6 +28,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, Repl
 from quarterdeck_protocol.link.frames import AskAnswer
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
 from quarterdeck_protocol.mcp.relay.asks import ASK_S
+from quarterdeck_protocol.mcp.tasks import task_named, task_of_question
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd, askable
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
@@ -73,7 +74,7 @@ class OpenQuestions:
 
     def ask(self, handle: WorkerHandle, ask_id: int, method: str, params: bytes) -> None:
         """Put a question to whoever's it is; the server is told of its end."""
-        askers = dict(handle.under_way())
+        askers = _candidates(dict(handle.under_way()), params)
         whose = self._asks.begin(ask_id, method, _under_way(askers), len(params))
         if isinstance(whose, Refused):
             if whose is Refused.SEVERAL:
@@ -109,6 +110,22 @@ class OpenQuestions:
         if self._asks.end(ask_id):
             self._withdraw.pop(ask_id, None)
             handle.post(AskAnswer(ask_id, end.code, end.message), end.data if end.code else end.result)
+
+
+def _candidates(askers: dict[int, Asker], params: bytes) -> dict[int, Asker]:
+    """The requests that a question may belong to: those for the task that it names, else rather calls than those."""
+    of_tasks = {key: asker for key, asker in askers.items() if _task_of(asker)}
+    if task := task_of_question(params):
+        return {key: asker for key, asker in of_tasks.items() if _task_of(asker) == task}
+    others = {key: asker for key, asker in askers.items() if key not in of_tasks}
+    return others or of_tasks
+
+
+def _task_of(asker: Asker) -> str:
+    """The task that a request is about; empty for any other request."""
+    if isinstance(asker, RawRequest) and asker.method.startswith("tasks/"):
+        return task_named(asker.params)  # which was read before it was made
+    return ""
 
 
 def _under_way(askers: dict[int, Asker]) -> Iterator[UnderWay]:

@@ -91,7 +91,9 @@ EVERYTHING: Final = (
     b'{"completions":{},"logging":{},"prompts":{"listChanged":true},'
     b'"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}'
 )
-"""What we say we can, whatever the servers of the moment do: others may come while a client is there."""
+"""What we say we can, whatever the servers of the moment do: others may come while a client is there.
+
+But for tasks: these are said only where a server is known to have them."""
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """A longer first line is not answered here."""
@@ -161,6 +163,7 @@ class EarlyReply:
         self._data = b""
         self._head: FirstLine | None = None
         self._instructions: str | None = None
+        self._capabilities = EVERYTHING
         # Written to where something was decided, closed where it is over: the thread looks up from its wait.
         self._news_r, self._news_w = os.pipe()
         self._thread = threading.Thread(target=self._wait, name="early reply", daemon=True)
@@ -169,8 +172,9 @@ class EarlyReply:
         """Begin to wait."""
         self._thread.start()
 
-    def admit(self, instructions: str) -> None:
-        """Answer the client from now on: it can be served, and is told this."""
+    def admit(self, instructions: str, capabilities: bytes = EVERYTHING) -> None:
+        """Answer the client from now on: it can be served, and is told this, and that we can so much."""
+        self._capabilities = capabilities
         self._instructions = instructions
         os.write(self._news_w, b"!")
 
@@ -208,7 +212,7 @@ class EarlyReply:
             self._greet(self._instructions)
 
     def _greet(self, instructions: str) -> None:
-        greeted_id, answer = answer_to(self._data.partition(b"\n")[0], instructions)
+        greeted_id, answer = answer_to(self._data.partition(b"\n")[0], instructions, self._capabilities)
         if greeted_id is None:
             return
         unsent = b""
@@ -346,10 +350,10 @@ def start_early() -> None:
         _early.start()
 
 
-def admit_early(instructions: str) -> None:
-    """Have the client that `start_early` reads greeted with these instructions: it can be served."""
+def admit_early(instructions: str, capabilities: bytes = EVERYTHING) -> None:
+    """Have the client that `start_early` reads greeted with these instructions and capabilities: it can be served."""
     if _early is not None:
-        _early.admit(instructions)
+        _early.admit(instructions, capabilities)
 
 
 def finish_early() -> FirstLine:

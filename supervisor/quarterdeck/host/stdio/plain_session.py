@@ -7,7 +7,7 @@ is not, that session takes over: it is told of the greeting, and gets all that c
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -42,6 +42,17 @@ class ListRequest:
         return self.version == NEWEST
 
 
+class Capabilities(Protocol):
+    """Says what we can, as JSON."""
+
+    def __call__(self, *, is_modern: bool) -> bytes:
+        """To a client of 2026-07-28, or of an older era."""
+
+
+def _tools_only(*, is_modern: bool) -> bytes:  # noqa: ARG001 - the same in each
+    return TOOLS_ONLY
+
+
 class PlainSession:
     """What one client has said of its greeting.
 
@@ -50,16 +61,19 @@ class PlainSession:
         is_open: whether the handshake of the older era is complete, so that the client is told of changes.
     """
 
-    def __init__(self, server_info: bytes, instructions: Callable[[], str], capabilities: bytes = TOOLS_ONLY) -> None:
+    def __init__(
+        self, server_info: bytes, instructions: Callable[[], str], capabilities: Capabilities | None = None
+    ) -> None:
         """Nothing was said yet.
 
         Args:
             server_info: our identity as JSON.
             instructions: what a client is told that comes; asked each time.
-            capabilities: what we say we can; lists of which they say nothing are the SDK's to refuse.
+            capabilities: what we say we can, asked each time; None where that is tools alone, and other lists are the
+                SDK's to refuse.
         """
-        self._capabilities = capabilities
-        self._lists = _LISTS if capabilities != TOOLS_ONLY else {"tools/list": Listing.TOOLS}
+        self._capabilities = capabilities or _tools_only
+        self._lists = _LISTS if capabilities is not None else {"tools/list": Listing.TOOLS}
         self._server_info = server_info
         self._instructions = instructions
         self._version = ""
@@ -89,7 +103,7 @@ class PlainSession:
     def _greet(self, line: bytes) -> bytes | None:
         if self._version:
             return None
-        request_id, answer = answer_to(line, self._instructions(), self._capabilities)
+        request_id, answer = answer_to(line, self._instructions(), self._capabilities(is_modern=False))
         if request_id is None:
             return None
         self._version = msgspec.json.decode(answer, type=_Greeted).result.protocol_version
@@ -112,7 +126,7 @@ class PlainSession:
         if (listing := self._lists.get(str(message.method))) is not None:
             return ListRequest(id_json, NEWEST, listing)
         members = [
-            b'"capabilities":' + self._capabilities,
+            b'"capabilities":' + self._capabilities(is_modern=True),
             b'"supportedVersions":["%b"]' % NEWEST.encode(),
         ]
         if told := self._instructions():

@@ -98,9 +98,9 @@ class Session:
         self._on_level = on_level
         self._greeted_id = greeted_id
         self._greets_with_change = greets_with_change
-        self._plain = PlainSession(
-            host.server_info, partial(host.content.instructions, client), host.content.capabilities
-        )
+        content = host.content
+        capabilities = partial(content.capabilities, client) if content.offers is not None else None
+        self._plain = PlainSession(host.server_info, partial(content.instructions, client), capabilities)
         self._known = KnownTools(is_awaited=greets_with_change)
         self._lists: dict[Key, asyncio.Task[None]] = {}
         self._held: list[bytes] = []

@@ -11,6 +11,7 @@ from quarterdeck.fleet.core.toolset import read_tool
 from quarterdeck.ledger.events.events import LISTED, Enrolled, LedgerEvent, Retired, Subject, key_of_qualified
 from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
 from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
 from quarterdeck_protocol.offers import Listing, Offered
 
 from .documents import SUBJECTS, Document, ServerLists, capabilities_document, key_of, value_of
@@ -29,6 +30,7 @@ class Offer:
         offers: what else is admitted, by list, in the server's order.
         keys: the same as trust knows it.
         has: the names of the capabilities and extensions that are approved, and that the server still has.
+        tasks: what of tasks is approved of them, and is there still.
         instructions: what the server tells models of itself, where that is approved.
     """
 
@@ -38,6 +40,7 @@ class Offer:
     offers: Mapping[Listing, tuple[Offered, ...]] = field(default_factory=dict)
     keys: frozenset[ItemKey] = frozenset()
     has: frozenset[str] = frozenset()
+    tasks: TaskSupport = NO_TASKS
     instructions: str = ""
 
     @property
@@ -78,16 +81,16 @@ def offer_of(
         for listing, found in lists.offers.items()
     }
     held = {key: verdict for key, verdict in verdicts.items() if verdict is not Verdict.ADMITTED}
-    now = has_of(value_of(capabilities_document(lists.capabilities).body))
+    now = value_of(capabilities_document(lists.capabilities).body)
     match verdicts.get(CAPABILITIES):
         case Verdict.ADMITTED:
-            has = now
+            has, tasks = has_of(now), support_of(now)
         case Verdict.CHANGED:
-            has = now & has_of(said)
+            has, tasks = has_of(now) & has_of(said), support_of(now) & support_of(said)
         case _:
-            has = frozenset()
+            has, tasks = frozenset(), NO_TASKS
     instructions = lists.instructions if verdicts.get(INSTRUCTIONS) is Verdict.ADMITTED else ""
-    return _offer(tools, held, offers, has, instructions)
+    return _offer(tools, held, offers, has, tasks, instructions)
 
 
 def has_of(capabilities: object) -> frozenset[str]:
@@ -113,8 +116,8 @@ def without(offer: Offer, keys: Collection[ItemKey]) -> Offer:
             held[key] = Verdict.BLOCKED
         elif is_mute:
             held[key] = Verdict.UNDER_INSTRUCTIONS
-    has = frozenset() if is_mute or CAPABILITIES in blocked else offer.has
-    return _offer(tools, held, offers, has, "" if is_mute else offer.instructions)
+    has, tasks = (frozenset(), NO_TASKS) if is_mute or CAPABILITIES in blocked else (offer.has, offer.tasks)
+    return _offer(tools, held, offers, has, tasks, "" if is_mute else offer.instructions)
 
 
 def _offer(
@@ -122,11 +125,14 @@ def _offer(
     held: Mapping[ItemKey, Verdict],
     offers: Mapping[Listing, tuple[Offered, ...]],
     has: frozenset[str],
+    tasks: TaskSupport,
     instructions: str,
 ) -> Offer:
     keys = frozenset(key_of(each) for found in offers.values() for each in found)
     names = frozenset(tool.ref.name for tool in tools)
-    return Offer(tools, names, MappingProxyType(dict(held)), MappingProxyType(dict(offers)), keys, has, instructions)
+    return Offer(
+        tools, names, MappingProxyType(dict(held)), MappingProxyType(dict(offers)), keys, has, tasks, instructions
+    )
 
 
 def _kept(admitted: tuple[Offered, ...], listed: tuple[Offered, ...], before: Offer) -> tuple[Offered, ...]:
@@ -198,7 +204,7 @@ def snapshot_offer(row: ServerRow, documents: Iterable[Document]) -> Offer:
     """The offer of what these documents hold; what a lock does not name is left out."""
     tools: list[RemoteTool] = []
     offers: dict[Listing, list[Offered]] = {}
-    has: frozenset[str] = frozenset()
+    said: object = None
     instructions: object = ""
     lock = row.rules.lock
     for document in documents:
@@ -213,11 +219,12 @@ def snapshot_offer(row: ServerRow, documents: Iterable[Document]) -> Offer:
             if offered is not None and offered.key == name:
                 offers.setdefault(listing, []).append(offered)
         elif subject is Subject.CAPABILITIES:
-            has = has_of(value_of(document.body))
+            said = value_of(document.body)
         elif subject is Subject.INSTRUCTIONS:
             instructions = value_of(document.body)
-    said = instructions if isinstance(instructions, str) else ""
-    return _offer(tuple(tools), {}, {listing: tuple(found) for listing, found in offers.items()}, has, said)
+    told = instructions if isinstance(instructions, str) else ""
+    admitted = {listing: tuple(found) for listing, found in offers.items()}
+    return _offer(tuple(tools), {}, admitted, has_of(said), support_of(said), told)
 
 
 _LISTINGS: Final = {subject: listing for listing, subject in SUBJECTS.items() if listing is not Listing.TOOLS}

@@ -19,6 +19,7 @@ from quarterdeck.trust.scan.phrases import books, words_of
 from quarterdeck.trust.scan.texts import MAX_TEXT_CHARS
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.secrets import is_secret_name
 
@@ -75,6 +76,22 @@ def judge_input_required(server: str, body: bytes, mode: AskMode) -> bytes | Pro
             return _held(server, found.warning or f"what it asked for reaches nobody: {found.end.message}")
         judged[key] = {**request, "params": Raw(found.params)}
     return msgspec.json.encode({**members, "inputRequests": judged}) if judged else body
+
+
+def judged_capabilities(capabilities: bytes, mode: AskMode, *, has_tasks: bool) -> bytes:
+    """What a server is told that its caller can: to be asked, and to take tasks, each as far as it may."""
+    try:
+        members = _members.decode(capabilities)
+        extensions = _members.decode(members.get("extensions", b"{}"))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return b"{}"
+    tasks = extensions.pop(EXTENSION, None)
+    if mode is AskMode.DENY:
+        members, extensions = {}, {}
+    if has_tasks and tasks is not None:
+        extensions[EXTENSION] = tasks
+    members = {name: raw for name, raw in members.items() if name != "extensions"}
+    return msgspec.json.encode({**members, "extensions": extensions} if extensions else members)
 
 
 class _Elicitation(msgspec.Struct):

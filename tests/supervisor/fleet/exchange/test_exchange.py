@@ -52,13 +52,13 @@ def uri(name: str) -> bytes:
 async def test_a_request_goes_as_it_is_and_its_result_comes_back_whole() -> None:
     """Whatever we do not know of a request or a result would be lost."""
     async with ready() as (played, endpoint, _):
-        request = RawRequest("tasks/of-tomorrow", b'{"x":[1.0]}', b'{"m":1}', 7.5, lambda _: None, ME)
+        request = RawRequest("things/of-tomorrow", b'{"x":[1.0]}', b'{"m":1}', 7.5, lambda _: None, ME)
         waiter = Waiter(partial(endpoint.forward, request))
         frame, body = await played.worker.next(Forward)
-        assert frame == Forward(frame.request_id, 7.5, "tasks/of-tomorrow", progress=True, meta=b'{"m":1}')
+        assert frame == Forward(frame.request_id, 7.5, "things/of-tomorrow", progress=True, meta=b'{"m":1}')
         assert body == b'{"x":[1.0]}'
-        played.worker.answer(frame, b'{"content":7}', era="2025-11-25", result_type="task")
-        assert await ended(waiter) == WireResult(b'{"content":7}', "2025-11-25", result_type="task")
+        played.worker.answer(frame, b'{"content":7}', era="2025-11-25", result_type="of-tomorrow")
+        assert await ended(waiter) == WireResult(b'{"content":7}', "2025-11-25", result_type="of-tomorrow")
 
 
 async def test_a_servers_error_comes_back_as_it_said_it() -> None:
@@ -146,13 +146,14 @@ async def test_news_are_told_with_those_whom_they_may_be_meant_for(caplog: pytes
         endpoint.begin(RawCall("t", b"{}", client=ME), lambda _: None)
         await played.worker.next(Call)
         played.worker.says(Log("info", ""), b'{"a":[1]}')
-        played.worker.says(Note("notifications/tasks/status"), b'{"taskId":"1"}')
+        played.worker.says(Note("notifications/of-tomorrow"), b'{"x":"1"}')
+        played.worker.says(Note("notifications/tasks/status"), b'{"taskId":"nobody\'s"}')
         played.worker.says(Note("notifications/bare"))
         await turns()
         assert news == [
             LogLine("fs", "error", "db", b'"free"'),
             LogLine("fs", "info", "", b'{"a":[1]}', frozenset({"door-1"})),
-            ServerNote("fs", "notifications/tasks/status", b'{"taskId":"1"}', frozenset({"door-1"})),
+            ServerNote("fs", "notifications/of-tomorrow", b'{"x":"1"}', frozenset({"door-1"})),
             ServerNote("fs", "notifications/bare", b"", frozenset({"door-1"})),
         ]
         assert 'fs says: {"a":[1]}' in caplog.text

@@ -1,0 +1,147 @@
+"""The tasks of one server, as far as its clients may ask for them: who has which, and what the server says of it.
+
+A server is not believed: one that names another client's task, or another than was asked for, is not passed on.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from quarterdeck.fleet.core.task_owners import TaskOwners
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import BodyError
+from quarterdeck_protocol.mcp.tasks import (
+    CREATED,
+    METHODS,
+    RESULT,
+    asks_for_task,
+    id_problem,
+    related_to,
+    takes_tasks,
+    task_created,
+    task_named,
+)
+from quarterdeck_protocol.offers import RawRequest
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, RawCall, WireResult
+
+MAX_SHOWN_CHARS: Final = 80
+"""Of an id that a client made up, in a message."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+class ServerTasks:
+    """Those of one generation of a server, or of all where it is a remote one, which outlives its connection."""
+
+    def __init__(self, config: ServerConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        """It has none."""
+        self._config = config
+        self._clock = clock
+        self._owners = TaskOwners()
+
+    def follow(self, earlier: "ServerTasks") -> None:
+        """Be the next generation's."""
+        if not isinstance(self._config, StdioServerConfig):
+            self._owners = earlier._owners  # noqa: SLF001 - of its own kind
+
+    def stop(self) -> None:
+        """The server is gone, and what it worked on, where that was in its process."""
+        if isinstance(self._config, StdioServerConfig) and len(self._owners):
+            _log.warning("%s has ended: %d tasks of its clients are lost", self._config.id, len(self._owners))
+            self._owners = TaskOwners()
+
+    def leave(self, client: Client) -> None:
+        """A client has left; a part of one has nothing of its own."""
+        if not client.part:
+            self._owners.leave(client.key)
+
+    def owner_of_note(self, params: bytes) -> frozenset[str]:
+        """Whom the server tells of a task's state; nobody where it is nobody's."""
+        try:
+            owner = self._owners.owner_of(task_named(params))
+        except BodyError:
+            owner = None
+        return frozenset((owner,)) if owner is not None else frozenset()
+
+    # Calls that may become tasks
+
+    def watched(self, call: RawCall | RawRequest, deliver: Deliver, *, is_modern: bool) -> Deliver:
+        """Takes the end of a call: where it may have become a task, that is noted first."""
+        if is_modern:
+            may_become = call.answerer is not None and takes_tasks(call.answerer.capabilities)
+        else:
+            may_become = isinstance(call, RawRequest) and asks_for_task(call.params)
+        result_type = CREATED if is_modern else "complete"
+        return partial(self._ended, call.client, result_type, deliver) if may_become else deliver
+
+    def _ended(self, client: Client, result_type: str, deliver: Deliver, end: CallEnd) -> None:
+        is_created = isinstance(end, WireResult) and end.result_type == result_type
+        deliver(self._noted(client, end) if is_created and isinstance(end, WireResult) else end)
+
+    def _noted(self, client: Client, end: WireResult) -> CallEnd:
+        try:
+            task = task_created(end.body, is_modern=end.result_type == CREATED)
+        except BodyError as error:
+            return self._broken(str(error))
+        if task is None:
+            return end  # of a tool that is none for tasks
+        if problem := id_problem(task):
+            return self._broken(problem)
+        if not self._owners.note(task, client.key, self._clock()):
+            return self._broken("its task has the id of another client's task")
+        return end
+
+    # Requests about one task
+
+    def begin(self, request: RawRequest, deliver: Deliver, *, is_modern: bool) -> Deliver | ProtocolFault:
+        """What takes the end of such a request, or why it is not made."""
+        server = self._config.id
+        if request.method not in METHODS[is_modern]:
+            why = f"{request.method} is nothing that {server} has, by the revision that it speaks"
+            return _refused(server, why, "not_offered")
+        try:
+            task = task_named(request.params)
+        except BodyError as error:
+            return _refused(server, f"the params of {request.method} cannot be read: {error}", "bad_arguments")
+        if not self._owners.use(task, request.client.key, self._clock()):
+            shown = task[:MAX_SHOWN_CHARS]
+            why = f"{server} has no task {shown!r} of this client: it was started anew since, or the task is too old"
+            return _refused(server, why, "task_lost")
+        return partial(self._answered, request.method, task, deliver)
+
+    def _answered(self, method: str, task: str, deliver: Deliver, end: CallEnd) -> None:
+        if isinstance(end, WireResult):
+            try:
+                end = self._of(method, task, end)
+            except BodyError as error:
+                end = self._broken(str(error))
+        deliver(end)
+
+    def _of(self, method: str, task: str, end: WireResult) -> CallEnd:
+        """What the server said, where that is of this task."""
+        if method == RESULT:
+            body = related_to(end.body, task)
+            return end if body is end.body else WireResult(body, end.era, end.is_error, end.result_type)
+        named = task_named(end.body)
+        if named != task and (named or method == "tasks/get"):
+            return self._broken(f"it answered {method} with another task than was asked for")
+        return end
+
+    def _broken(self, why: str) -> ProtocolFault:
+        fault = ProtocolFault(
+            FaultKind.TOOL_ERROR,
+            f"the answer of {self._config.id} is not passed on: {why}",
+            code="bad_result",
+            delivery=Delivery.ANSWERED,
+        )
+        fault.server = self._config.id
+        return fault
+
+
+def _refused(server: str, why: str, code: str) -> ProtocolFault:
+    fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
+    fault.server = server
+    return fault

@@ -1,5 +1,6 @@
 """`quarterdeck check`, as it is typed: a sound server passes, a flawed one is found out, and nothing is left behind."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,6 +12,12 @@ from typing import Any, Final
 import pytest
 from support.processes.commands import OURSELVES, forks
 from support.processes.programs import server_argv
+
+from quarterdeck.check.run import check as run_check
+from quarterdeck.check.scenario import Wishes
+from quarterdeck.check.verdicts import State
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.policy import SandboxPolicy
 
 FLAWS: Final = {
     "prints": "clean-stdout",
@@ -113,17 +120,64 @@ def test_a_program_that_is_no_server_and_one_that_is_not_there_are_told_apart(ch
     assert "no-such-program" in ended.stderr
 
 
+def test_a_configured_server_is_checked_as_its_row_says_and_may_change_nothing(check: Check, tmp_path: Path) -> None:
+    """Its own folder would be changed by made-up calls, or its key be shown in a report."""
+    own = tmp_path / "own"
+    own.mkdir()
+    kept = own / "kept.txt"
+    kept.write_text("kept")
+    program = (
+        "import json, os, sys\n"
+        f"try: os.remove({str(kept)!r})\n"
+        "except OSError: pass\n"
+        "sys.stderr.write('the key is ' + os.environ['API_KEY'])\n"
+        "sys.exit(1)\n"
+    )
+    row = {
+        "command": sys.executable,
+        "args": ["-c", program],
+        "env": {"API_KEY": "sk-4f9a8b7c6d5e4f3a2b1c0d9e"},
+        "sandbox": {"write": [str(own)], "network": "full"},
+    }
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"notes": row}}))
+    ended = check("-c", str(file), "notes")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "the key is" in ended.stdout
+    assert "sk-4f9a" not in ended.stdout
+    assert kept.read_text() == "kept"
+    assert "no server" in check("-c", str(file), "other").stderr
+
+
+def test_what_there_is_no_time_for_is_named_and_blamed_on_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sound server would fail in a pipeline that is short of time."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    words = server_argv("checked")
+    policy = SandboxPolicy.model_validate({"read": [str(Path(words[-1]).parent)], "network": "none"})
+    config = StdioServerConfig(id="checked", command=words[0], args=tuple(words[1:]), sandbox=policy)
+    report = asyncio.run(run_check(config, Wishes(timeout_s=0.5), called="checked"))
+    found = {each.check.id for each in report.outcomes if each.state is State.FOUND}
+    assert found <= {"greeting", *OF_BUSY_MACHINES}
+    assert any("--timeout" in remark for remark in report.remarks)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--write", "/tmp", "--", "x"), "--write: check calls every tool"),
-        (("--grant", "ssh-agent", "--", "x"), "--grant: check calls every tool"),
+        (("--write", "/tmp", "--", "x"), "--write"),
+        (("--policy", "policy.json", "--", "x"), "made-up calls"),
         (("--ignore", "no-such-check", "--", "x"), "there is no such check"),
         (("--network", "everywhere", "--", "x"), "network"),
     ],
 )
-def test_what_it_must_not_do_or_does_not_know_is_refused(check: Check, words: tuple[str, ...], said: str) -> None:
+def test_what_it_must_not_do_or_does_not_know_is_refused(
+    check: Check, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
     """Tools that are called with made-up values would change what is the user's."""
-    ended = check(*words)
+    (tmp_path / "policy.json").write_text('{"write": ["/tmp"]}')
+    ended = check(*(str(tmp_path / word) if word == "policy.json" else word for word in words))
     assert ended.returncode == 2, ended.stdout
     assert said in ended.stderr

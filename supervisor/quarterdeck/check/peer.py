@@ -45,6 +45,9 @@ WRITE_S: Final = 10.0
 PIECE_S: Final = 0.2
 """Between the two pieces of a line."""
 
+NOTE_S: Final = 1.0
+"""How long a notification may wait for a server that does not read."""
+
 LAST_WORDS_S: Final = 1.0
 """How long what a server has written is still read once it has ended."""
 
@@ -123,11 +126,11 @@ class Peer:
         self._pending[request_id], self._methods[request_id] = answer, method
         mark, began = self._stderr_read, time.monotonic()
         if in_pieces:
-            await self.write(line[: len(line) // 2])
+            await self.write(line[: len(line) // 2], wait_s)
             await asyncio.sleep(PIECE_S)
             line = line[len(line) // 2 :]
-        await self.write(line)
-        await self._answered_or_gone(answer, wait_s)
+        if await self.write(line, wait_s):
+            await self._answered_or_gone(answer, wait_s - (time.monotonic() - began))
         if self.gone.is_set() and not answer.done():
             await self._drained()
         waited_s = time.monotonic() - began
@@ -159,9 +162,9 @@ class Peer:
             msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params or {}}) + b"\n"
         )
 
-    async def write(self, data: bytes) -> bool:
-        """Write bytes as they are; False when the server takes no more."""
-        until = time.monotonic() + WRITE_S
+    async def write(self, data: bytes, wait_s: float = WRITE_S) -> bool:
+        """Write bytes as they are; False when the server does not take them in time."""
+        until = time.monotonic() + min(wait_s, WRITE_S)
         view = memoryview(data)
         while view and not self.gone.is_set() and self.process.stdin_fd >= 0:
             try:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.secrets import Redactor
@@ -11,11 +12,12 @@ from quarterdeck_sandbox import temporary_folder
 
 from .episode import Ending, Exchange, Recording
 from .judge import judge
+from .judge.definitions import MAX_TOOLS
 from .place import Place, Subject
 from .scenario import Wishes, record
 from .verdicts import Measured, Report, outcomes
 
-STDERR_LINES = 15
+STDERR_LINES: Final = 15
 """Of its end, that a report shows where a server is of no use."""
 
 
@@ -62,6 +64,9 @@ def report_of(
     ]
     name, version = _own_name(recording)
     eras = tuple(dict.fromkeys(each.era for each in recording.episodes if each.era))
+    untried = recording.untried
+    if len(recording.tools) > MAX_TOOLS:
+        untried = (*untried, f"definitions of {len(recording.tools) - MAX_TOOLS} tools beyond the first {MAX_TOOLS}")
     stderr = ""
     if not eras and recording.episodes:
         stderr = redactor.clean(recording.episodes[0].stderr.encode()).decode(errors="replace")
@@ -73,7 +78,7 @@ def report_of(
         eras,
         outcomes(verdicts, ignored),
         _measured(recording, took_s),
-        (*recording.untried, *(f"the sandbox is weaker here: {gap}" for gap in recording.gaps)),
+        (*untried, *(f"the sandbox is weaker here: {gap}" for gap in recording.gaps)),
         stderr,
     )
 

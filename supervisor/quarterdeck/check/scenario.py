@@ -12,7 +12,7 @@ What is left out (no time, no tool) is said in the recording.  Every wait is bou
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,7 +22,7 @@ from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVI
 from quarterdeck_protocol.schema.canonical import JsonValue
 from quarterdeck_sandbox import TreeMonitor
 
-from .episode import MEMBERS, Ending, Episode, Members, Recording, items_of
+from .episode import MEMBERS, Ending, Episode, Exchange, Members, Recording, items_of
 from .peer import Peer
 from .place import Subject, changes
 from .schemas import simple_schema
@@ -40,7 +40,7 @@ GREETING_S: Final = 60.0
 INSTALL_S: Final = 180.0
 """The same while a package is fetched."""
 
-DISCOVER_S: Final = 10.0
+DISCOVER_S: Final = 20.0
 """How long an older server may say nothing to a question that it does not know."""
 
 REQUEST_S: Final = 20.0
@@ -116,19 +116,23 @@ class _Scenario:
         watching = asyncio.create_task(self._monitor.run())
         try:
             if self._subject.installs:
-                await self._install()
-            await self._legacy()
-            await self._modern()
+                await self._part(self._install)
+            await self._part(self._legacy)
+            await self._part(self._modern)
             if self._eras:
-                parts = (self._version, self._bytes, self._calls)
-                for part in parts:
-                    if self._left_s <= 0:
-                        self._skip(f"{part.__name__.strip('_')}: the time was over (--timeout)")
-                    else:
-                        await part()
+                for part in (self._version, self._bytes, self._calls):
+                    await self._part(part)
         finally:
             watching.cancel()
         return Recording(tuple(self._episodes), tuple(dict.fromkeys(self._untried)), self._gaps)
+
+    async def _part(self, part: Callable[[], Awaitable[None]]) -> None:
+        """Go through one part, as far as the time allows."""
+        try:
+            self._wait_s()
+            await part()
+        except _TimeOverError:
+            self._skip(f"{part.__name__.strip('_')}, or the rest of it: the time was over (--timeout)")
 
     # The parts
 
@@ -191,9 +195,6 @@ class _Scenario:
                 if meta is None:
                     return
                 while planned and not peer.gone.is_set():
-                    if self._left_s <= 0:
-                        self._skip(f"{len(planned)} calls: the time was over (--timeout)")
-                        return
                     await self._call(peer, planned.pop(0), meta)
                 if not peer.gone.is_set():
                     await self._cancel(peer, meta)
@@ -241,7 +242,8 @@ class _Scenario:
         finally:
             forget()
             await peer.close()
-            episode.exchanges[:] = [replace(each, late=each.request_id in peer.late) for each in episode.exchanges]
+            told = [replace(each, late=each.request_id in peer.late) for each in episode.exchanges]
+            episode.exchanges[:] = [each for each in told if not self._was_cut(each)]
 
     async def _initialize(self, peer: Peer, version: str, wait_s: float = GREETING_S) -> Members | None:
         """Greet as older clients do; the result, None where there is none."""
@@ -388,13 +390,36 @@ class _Scenario:
         return self._until - time.monotonic()
 
     def _wait_s(self, wanted: float = REQUEST_S) -> float:
-        return max(0.1, min(wanted, self._left_s))
+        """How long an answer may take now.
+
+        Raises:
+            _TimeOverError: nothing may take any longer.
+        """
+        if self._left_s <= 0:
+            raise _TimeOverError
+        return min(wanted, self._left_s)
+
+    def _was_cut(self, each: Exchange) -> bool:
+        """Whether a request has no answer because the time of all was over: that says nothing of the server."""
+        if each.ending is not Ending.SILENT or each.purpose in _WAITED_LESS:
+            return False
+        patience_s = self._wishes.call_s if each.purpose.startswith(("call", "refused")) else REQUEST_S
+        return self._left_s <= 0 and each.waited_s < patience_s - SLACK_S
 
     def _skip(self, why: str) -> None:
         self._untried.append(why)
 
 
+class _TimeOverError(Exception):
+    """What is not tried by now is left out."""
+
+
 LEGACY_ERA: Final = "legacy"
+
+_WAITED_LESS: Final = frozenset({"initialize", "discover", "cancelled"})
+"""Requests that were waited for as long as there was time, or no longer than was meant."""
+
+SLACK_S: Final = 0.5
 
 MIN_CANCELLED_S: Final = 0.75
 """A call that is cancelled has taken at least so long before."""

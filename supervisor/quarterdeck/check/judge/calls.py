@@ -1,7 +1,7 @@
 """Verdicts on requests for what a server has: calls, prompts, resources, progress, cancellation.  Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -23,6 +23,9 @@ _STACK: Final = re.compile(
 )
 """Of Python, of node."""
 
+CALLS_BEFORE: Final = 3
+"""That are told of beside the call that was not answered."""
+
 MAX_ERROR_CHARS: Final = 8192
 
 
@@ -30,11 +33,11 @@ def judge(recording: Recording) -> Iterator[Verdict]:
     """See the module."""
     schemas = _output_schemas(recording)
     for episode in recording.episodes:
-        before: Exchange | None = None
+        before: list[Exchange] = []
         for exchange in episode.exchanges:
             if exchange.method == "tools/call" and exchange.purpose != "unknown-tool":
                 yield from _call(exchange, episode, schemas, before)
-                before = exchange
+                before = [*before, exchange][-CALLS_BEFORE:]
             elif exchange.purpose in _OFFERS:
                 yield from _offer(exchange, episode)
             yield from _progress(exchange)
@@ -48,7 +51,7 @@ _OFFERS: Final = {"prompt": "prompt-answered", "resource": "resource-read"}
 
 
 def _call(
-    exchange: Exchange, episode: Episode, schemas: dict[str, Schema], before: Exchange | None
+    exchange: Exchange, episode: Episode, schemas: dict[str, Schema], before: Sequence[Exchange]
 ) -> Iterator[Verdict]:
     place = shown(exchange.subject)
     if exchange.purpose == "cancelled":
@@ -152,10 +155,10 @@ def _texts(content: JsonValue) -> Iterator[str]:
             yield text
 
 
-def _last_calls(exchange: Exchange, before: Exchange | None) -> str:
+def _last_calls(exchange: Exchange, before: Sequence[Exchange]) -> str:
     """What ended it: the call that was not answered, or one before that it answered and then died of."""
-    told = f"called with {_arguments(exchange)}, it ended"
-    return told if before is None else f"{told}; before that came {shown(before.subject)} with {_arguments(before)}"
+    told = "; ".join(f"{shown(each.subject)} with {_arguments(each)}" for each in before)
+    return f"called with {_arguments(exchange)}, it ended" + (f"; before that came {told}" if told else "")
 
 
 def _arguments(exchange: Exchange) -> str:

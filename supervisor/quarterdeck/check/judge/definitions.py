@@ -24,10 +24,10 @@ from quarterdeck_protocol.schema.portable import portable_schema
 from quarterdeck_protocol.schema.providers.outside import WORDS, Outside, Rule, outside
 from quarterdeck_protocol.schema.providers.subsets import TOOL_NAMES, Provider
 
-MAX_TOOLS: Final = 500
-"""That are judged, and all their text together at most `MAX_BYTES`."""
+MAX_TOOLS: Final = 200
+"""That are judged, and all their text together at most `MAX_BYTES`: some seconds of work."""
 
-MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_BYTES: Final = 2 * 1024 * 1024
 
 LARGE_BYTES: Final = 64 * 1024
 """Of a list of tools: some 16,000 tokens of each request."""

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import click
+import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import run as run_work
-from quarterdeck.cli.run.sandbox_options import POLICY_HELP, SandboxWish, Wish, in_options, to_policy
+from quarterdeck.cli.run.sandbox_options import POLICY_HELP, HarmlessWish, SandboxWish, in_options, to_policy
 from quarterdeck.common.words import flat
 
 from .check_view import print_report
@@ -48,7 +49,7 @@ def check(
             show_default=False,
         ),
     ],
-    wish: Wish,
+    wish: HarmlessWish,
     config: options.Config = None,
     timeout: Annotated[
         int, Option("--timeout", metavar="SECONDS", help="What is not tried by then is left out.", min=LEAST_TIMEOUT_S)
@@ -188,6 +189,8 @@ def _configured(server: str, wish: SandboxWish, config: "list[Path] | None") -> 
         return None
     if not isinstance(found, StdioServerConfig):
         raise UsageError(f"{server} is remote: check drives a process that it starts itself", "name a server's command")
+    if wish.env or wish.inherit_env or msgspec.json.decode(wish.sandbox).keys() - {"network"}:
+        raise UsageError(f"of {server} its row says what it may see", "give no option but --network")
     origin = settings.origins.get(server)
     if origin is not None and origin.standing is Standing.PROJECT:
         place = f"{origin.path}, which lies in this directory and is not yet your word"
@@ -206,22 +209,19 @@ def _policy(policy: "SandboxPolicy", wish: SandboxWish) -> "SandboxPolicy":
     Raises:
         CommandError: an option wants more than that.
     """
-    import json as json_module
-
     from pydantic import ValidationError
 
     from quarterdeck.check.place import harmless
 
-    asked = json_module.loads(wish.sandbox)
-    for key, option in (("write", "--write"), ("grants", "--grant")):
+    asked = msgspec.json.decode(wish.sandbox)
+    for key in ("write", "grants"):
         if asked.get(key):
             raise UsageError(
-                f"{option}: check calls every tool with made-up values, and lets none change what is yours",
+                f'--policy: its "{key}" would let made-up calls change or use what is yours',
                 "use {dir} in the command line for a folder that the server may change, --read for one to look at",
             )
-    network = asked.get("network", "none")
     with as_command_error(ValidationError, remedy=POLICY_HELP, what="the policy is wrong: "):
-        return harmless(policy, network)
+        return harmless(policy, asked.get("network", "none"))
 
 
 def _absolute(word: str) -> str:
@@ -250,8 +250,6 @@ def _write_files(report: "Report", file: str, junit: Path | None, sarif: Path | 
     Raises:
         CommandError: one cannot be written.
     """
-    import msgspec
-
     with as_command_error(OSError, remedy="name files that you may write", what="the report cannot be written: "):
         if junit is not None:
             from quarterdeck.check.report.as_junit import as_junit

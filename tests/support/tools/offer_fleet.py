@@ -34,8 +34,8 @@ class Pending:
 class OfferServer:
     """A server whose offers a test writes.
 
-    It answers every request with `result` or that of its method in `answers`, or `fault`, or asks its `question` first
-    and answers with what it is told, or not at all.
+    It answers every request with `result` or that of its method in `answers`, or `fault`, or `end`, or asks its
+    `question` first and answers with what it is told, or not at all.
     """
 
     id: str
@@ -45,6 +45,7 @@ class OfferServer:
     links: frozenset[str] = frozenset()
     result: bytes = b"{}"
     fault: ProtocolFault | None = None
+    end: WireResult | None = None
     question: Question | None = None
     is_silent: bool = False
     tasks: TaskSupport = NO_TASKS
@@ -85,7 +86,7 @@ class OfferServer:
             request.answerer.ask(self.question, lambda end: deliver(WireResult(end.result or b'{"refused":1}', ERA)))
         elif not self.is_silent:
             result = self.answers.get(request.method, self.result)
-            loop.call_soon(deliver, self.fault or WireResult(result, ERA))
+            loop.call_soon(deliver, self.fault or self.end or WireResult(result, ERA))
         return Pending()
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:

@@ -1,0 +1,197 @@
+"""Where a client's requests begin, and with what: the same whatever carried them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.tools.offer_fleet import OfferFleet, OfferServer, Pending
+from support.tools.tool_boxes import LiveBox
+from support.waiting import until
+
+from quarterdeck.host.asks.parked import Parking, ParkingAnswerer
+from quarterdeck.host.raw_calls import Resumption, WireRequest
+from quarterdeck.host.reach import Reach
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, ProgressNote, RawCall, WireResult
+
+pytestmark = pytest.mark.anyio
+
+ADA = Client("ada", "door")
+ABLE = b'{"elicitation":{}}'
+DONE = WireResult(b'{"content":[]}', "2025-11-25")
+ASKING = "input_required"
+ASKS = WireResult(b'{"inputRequests":{},"requestState":"mine"}', "2026-07-28", result_type=ASKING)
+
+
+class Box(LiveBox):
+    """A box whose one tool is a server's, and is called another name by clients."""
+
+    def __init__(self, end: CallEnd = DONE) -> None:
+        super().__init__()
+        self.end = end
+        self.calls: list[RawCall] = []
+
+    def own(self, name: str) -> str:
+        """See `ToolSource`."""
+        return name.replace("short", "fs__long")
+
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
+        """See `ToolSource`."""
+        if call.tool == "native":
+            return None
+        self.calls.append(call)
+        deliver(self.end)
+        return Pending()
+
+
+class Person:
+    """Answers a client's questions."""
+
+    capabilities = ABLE
+    bridges = True
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """See `Answerer`."""
+        raise AssertionError
+
+
+def request(method: str = "tools/call", *, is_modern: bool = True, **options: Any) -> WireRequest:
+    """A call of the tool `short`, or a request for the prompt `plan`."""
+    is_call = method == "tools/call"
+    return WireRequest(
+        key=1,
+        id_json=b"1",
+        name=options.pop("name", "short") if is_call else "",
+        arguments=b'{"a":1.0}' if is_call else b'{"name":"fs__plan"}',
+        meta=b'{"own":1}',
+        progress_token=b"",
+        is_modern=is_modern,
+        method=method,
+        **options,
+    )
+
+
+def note(_: ProgressNote) -> None:
+    """Takes progress."""
+
+
+def test_a_call_carries_all_that_its_client_said() -> None:
+    """A server would not learn who asks, what may be asked of them, or what they want to know."""
+    box, person = Box(), Person()
+    reach = Reach(box, None, ADA, person)
+    reach.begin(request(is_modern=False, log_level="debug"), note, lambda _: None)
+    expected = RawCall("short", b'{"a":1.0}', b'{"own":1}', None, note, ADA, person, "debug")
+    assert box.calls == [expected]
+
+
+async def test_another_request_carries_it_too() -> None:
+    """Prompts would be asked for by nobody in particular."""
+    server, person = OfferServer("fs", prompts=("plan",)), Person()
+    reach = Reach(Box(), Offerings(OfferFleet(server)), ADA, person)
+    reach.begin(request("prompts/get", is_modern=False, log_level="debug"), note, lambda _: None)
+    [asked] = server.asked
+    assert (asked.method, asked.params, asked.meta) == ("prompts/get", b'{"name":"plan"}', b'{"own":1}')
+    assert (asked.client, asked.answerer, asked.log_level, asked.on_progress) == (ADA, person, "debug", note)
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+def test_what_takes_no_raw_call_has_to_be_run(*, is_modern: bool) -> None:
+    """A native tool would be called as if it were a server's."""
+    reach = Reach(Box(), None, ADA, None, Parking())
+    ends: list[CallEnd] = []
+    assert reach.begin(request(name="native", is_modern=is_modern), None, ends.append) is None
+    assert reach.begin(request("prompts/get", is_modern=is_modern), None, ends.append) is None, "nobody has prompts"
+    assert ends == []
+
+
+def test_an_older_clients_own_answerer_is_never_a_newer_ones() -> None:
+    """A client of 2026-07-28 would be sent a request that its era does not know."""
+    box = Box()
+    reach = Reach(box, None, ADA, Person())
+    reach.begin(request(capabilities=ABLE), None, lambda _: None)
+    assert box.calls[0].answerer is None
+
+
+@pytest.mark.parametrize(("capabilities", "kind"), [(ABLE, ParkingAnswerer), (b"{}", type(None)), (b"", type(None))])
+async def test_a_newer_client_is_asked_by_a_result_as_far_as_it_can_be_asked(
+    capabilities: bytes, kind: type[object]
+) -> None:
+    """Each call of a client that answers nothing would be kept for one."""
+    box = Box()
+    Reach(box, None, ADA, None, Parking()).begin(request(capabilities=capabilities), None, lambda _: None)
+    assert type(box.calls[0].answerer) is kind
+    if box.calls[0].answerer is not None:
+        assert box.calls[0].answerer.capabilities == ABLE
+
+
+async def test_a_call_that_is_made_again_goes_under_its_own_name_with_the_answers_and_the_state() -> None:
+    """A server would be asked for a tool that only our clients know, or forget what it was doing."""
+    server = OfferServer("fs")
+    box, parking, ends = Box(ASKS), Parking(), list[CallEnd]()
+    offers = Offerings(OfferFleet(server))
+    reach = Reach(box, offers, ADA, None, parking)
+    reach.begin(request(capabilities=ABLE), None, ends.append)
+    assert isinstance(ends[0], WireResult)
+    sealed = json.loads(ends[0].body)["requestState"]
+    again = request(capabilities=ABLE, resumption=Resumption(sealed, b'{"q":{"action":"accept"}}'))
+    reach.begin(again, note, ends.append)
+    await until(lambda: server.asked)
+    [asked] = server.asked
+    assert asked.method == "tools/call"
+    assert json.loads(asked.params) == {
+        "name": "long",
+        "arguments": {"a": 1.0},
+        "inputResponses": {"q": {"action": "accept"}},
+        "requestState": "mine",
+    }
+    assert (asked.meta, asked.client, asked.on_progress) == (b'{"own":1}', ADA, note)
+
+
+@pytest.mark.parametrize("given", [{"requestState": "mine"}, {}])
+async def test_another_request_that_is_made_again_has_its_own_params_too(given: dict[str, str]) -> None:
+    """A server would get back a state that it never gave, or not the one it did."""
+    server, parking, ends = OfferServer("fs", prompts=("plan",)), Parking(), list[CallEnd]()
+    reach = Reach(Box(), Offerings(OfferFleet(server)), ADA, None, parking)
+    server.end = WireResult(json.dumps({"inputRequests": {}, **given}).encode(), "2026-07-28", result_type=ASKING)
+    reach.begin(request("prompts/get", capabilities=ABLE), None, ends.append)
+    await until(lambda: ends)
+    assert isinstance(ends[0], WireResult)
+    sealed = json.loads(ends[0].body)["requestState"]
+    again = request("prompts/get", capabilities=ABLE, resumption=Resumption(sealed, b""))
+    reach.begin(again, None, ends.append)
+    await until(lambda: len(server.asked) == 2)
+    assert json.loads(server.asked[1].params) == {"name": "plan", "inputResponses": {}, **given}
+
+
+async def test_a_state_is_of_one_tool_alone() -> None:
+    """A client could have the answers to one tool's question given to another, with the same arguments."""
+    box, ends = Box(ASKS), list[CallEnd]()
+    reach = Reach(box, None, ADA, None, Parking())
+    reach.begin(request(capabilities=ABLE), None, ends.append)
+    assert isinstance(ends[0], WireResult)
+    sealed = json.loads(ends[0].body)["requestState"]
+    again = request(name="another", capabilities=ABLE, resumption=Resumption(sealed, b"{}"))
+    reach.begin(again, None, ends.append)
+    await until(lambda: len(ends) == 2)
+    assert isinstance(ends[1], ProtocolFault)
+    assert ends[1].code == "not_resumable"
+
+
+async def test_what_is_made_again_without_a_state_of_ours_begins_nothing() -> None:
+    """A client could have a call done twice, or take up another's."""
+    box, ends = Box(), list[CallEnd]()
+    reach = Reach(box, None, ADA, None, Parking())
+    reach.begin(request(capabilities=ABLE, resumption=Resumption("forged", b"{}")), None, ends.append)
+    await until(lambda: ends)
+    assert isinstance(ends[0], ProtocolFault)
+    assert (ends[0].code, box.calls) == ("not_resumable", [])
+
+
+def test_where_nobody_can_be_asked_nothing_is_made_again() -> None:
+    """A request that brings answers would begin as if it were new."""
+    box = Box()
+    assert Reach(box, None, ADA).begin(request(resumption=Resumption("x", b"")), None, lambda _: None) is None
+    assert box.calls == []

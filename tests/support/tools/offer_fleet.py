@@ -95,15 +95,15 @@ class OfferServer:
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""
-        self.told.append((client.key, uri))
+        self.told.append((client.address, uri))
 
     def leave(self, client: Client) -> None:
         """See `LiveEndpoint`."""
-        self.told.append((client.key, "leave"))
+        self.told.append((client.address, "leave"))
 
     def set_level(self, client: Client, level: str) -> None:
         """See `LiveEndpoint`."""
-        self.told.append((client.key, level))
+        self.told.append((client.address, level))
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
         """See `LiveEndpoint`."""

@@ -1,12 +1,17 @@
 """Prompts, resources and what servers ask over HTTP, with a stock client in both eras: past the SDK and through it."""
 
+from contextlib import AsyncExitStack
+from itertools import count
+
 import anyio
 import mcp_types as types
 import pytest
+from mcp.client import subscriptions
 from mcp.shared.exceptions import MCPError
 from support.clients.http_clients import connected, listening
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
+from support.waiting import eventually_async, until
 
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LogLine, ResourceUpdated
@@ -60,13 +65,33 @@ async def test_a_server_asks_a_client_over_http_and_has_its_answer(mode):
     assert len(server.asked) == 3
 
 
+async def test_two_clients_of_the_newer_era_keep_a_resource_apart_though_both_count_from_one(monkeypatch):
+    """The first to go would end what the other one listens for."""
+    server = OfferServer("a", resources=("x:1",))
+    async with (
+        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        connected(url, "auto") as one,
+        connected(url, "auto") as other,
+        AsyncExitStack() as theirs,
+    ):
+        monkeypatch.setattr(subscriptions, "_listen_ids", count(1))
+        await theirs.enter_async_context(other.listen(resource_subscriptions=["x:1"]))
+        monkeypatch.setattr(subscriptions, "_listen_ids", count(1))  # as in a process of its own
+        async with one.listen(resource_subscriptions=["x:1"]):
+            pass
+        others, ones = (each.client.address for each in server.asked)
+        await until(lambda: (ones, "leave") in server.told)
+        assert (others, "leave") not in server.told
+
+
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 async def test_an_older_client_hears_over_http_of_what_concerns_it():
-    server, heard, has_all = OfferServer("a", resources=("x:1",)), [], anyio.Event()
+    server, heard, opened, has_all = OfferServer("a", resources=("x:1",)), [], [], anyio.Event()
     fleet = OfferFleet(server)
 
     async def hear(message):
-        heard.append(message)
+        is_trial = getattr(message.params, "data", None) == "opened?"
+        (opened if is_trial else heard).append(message)
         if len(heard) == 3:
             has_all.set()
 
@@ -76,8 +101,12 @@ async def test_an_older_client_hears_over_http_of_what_concerns_it():
     ):
         await client.list_resources()
         await client.subscribe_resource("x:1")
-        await anyio.sleep(0.2)  # the stream that it hears on is opened beside
         key = server.asked[-1].client.key
+        # The stream that it hears on is opened beside; what is said before is dropped.
+        await eventually_async(
+            lambda: opened or fleet.news(LogLine("a", "error", "", b'"opened?"', frozenset({key}))),
+            what="a stream that hears",
+        )
         fleet.news(LogLine("a", "info", "", b'"not mine"', frozenset({"another"})))
         fleet.news(ResourceUpdated("a", "x:1", frozenset({key})))
         fleet.news(LogLine("a", "error", "", b'"mine"', frozenset({key})))

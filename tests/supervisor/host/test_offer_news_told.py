@@ -1,4 +1,4 @@
-"""What a client is told unasked: what concerns it, once, and of no server that it may not use."""
+"""What an older client is told unasked: what concerns it, once, and in its own way."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import until
 
 from quarterdeck.host import offer_news as module
-from quarterdeck.host.offer_news import LogStreams, OfferNews, concerns, notification_of
+from quarterdeck.host.offer_news import OfferNews, concerns, notification_of
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
@@ -24,16 +24,6 @@ TO_ADA = frozenset({"ada"})
 def line(level: str = "info", clients: frozenset[str] = frozenset(), server: str = "fs") -> LogLine:
     """A log line."""
     return LogLine(server, level, "io", b'{"n":1}', clients)
-
-
-class OnlyGit:
-    """An allowance for one server's tools."""
-
-    max_result_bytes = None
-
-    def allows(self, tool: str) -> bool:
-        """See `Allowance`."""
-        return tool.startswith("git__")
 
 
 class Told:
@@ -187,14 +177,6 @@ def test_a_resource_is_told_to_those_who_subscribed_it_alone() -> None:
     assert not concerns(ResourceUpdated("fs", "x:1", frozenset()), ADA, "info")
 
 
-def test_a_client_with_an_allowance_hears_of_its_servers_alone() -> None:
-    """A token for one server would read what all others log."""
-    client = Client("ci", "ada", OnlyGit())
-    for news in (line("error"), ServerNote("fs", "x", b""), ResourceUpdated("fs", "x:1", TO_ADA)):
-        assert not concerns(news, client, "debug")
-    assert concerns(line(server="git"), client, "debug")
-
-
 @pytest.mark.parametrize(
     ("news", "method", "params"),
     [
@@ -211,79 +193,3 @@ def test_news_say_which_server_they_are_from_and_are_otherwise_its_own(
     """A person would not know whose log they read."""
     expected = {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
     assert json.loads(notification_of(news)) == expected
-
-
-# Requests of 2026-07-28 that asked for log lines
-
-
-class Streams:
-    """Requests that asked for log lines, and what they were told."""
-
-    def __init__(self) -> None:
-        self.fleet = OfferFleet()
-        self.logs = LogStreams(Offerings(self.fleet))
-        self.heard: list[str] = []
-
-    def open(self, name: str, client: Client = ADA, level: str = "debug") -> Callable[[], None]:
-        """A request by this name."""
-        return self.logs.open(client, level, lambda _: self.heard.append(name))
-
-
-def test_a_line_goes_once_with_the_request_of_its_client_that_began_last() -> None:
-    """It would be told twice, or to somebody else."""
-    streams = Streams()
-    streams.open("first")
-    streams.open("bens", BEN)
-    streams.open("last")
-    streams.fleet.news(line(clients=TO_ADA))
-    assert streams.heard == ["last"]
-
-
-def test_programs_that_share_a_token_are_told_what_is_said_during_their_own_requests() -> None:
-    """One program would read the other's log; or lose its own to the one that asked last."""
-    streams, one, other = Streams(), Client("ci", "token ci", part="one"), Client("ci", "token ci", part="other")
-    streams.open("one", one)
-    streams.open("other", other)
-    streams.fleet.news(line(clients=frozenset({one.address})))
-    assert streams.heard == ["one"]
-    streams.fleet.news(line(clients=frozenset({one.address, other.address})))
-    assert sorted(streams.heard[1:]) == ["one", "other"]
-    streams.fleet.news(line(clients=frozenset({"token ci"})))
-    assert len(streams.heard) == 3
-
-
-def test_a_request_that_wants_less_leaves_the_line_to_one_that_wants_it() -> None:
-    """The request that asked for errors alone would take the lines of the other away."""
-    streams = Streams()
-    streams.open("all")
-    streams.open("errors", level="error")
-    streams.fleet.news(line("info", TO_ADA))
-    streams.fleet.news(line("error", TO_ADA))
-    assert streams.heard == ["all", "errors"]
-
-
-def test_a_request_that_has_ended_is_told_nothing() -> None:
-    """Its stream is closed: telling it fails."""
-    streams = Streams()
-    close, _ = streams.open("first"), streams.open("second")
-    close()
-    close()
-    streams.fleet.news(line(clients=TO_ADA))
-    assert streams.heard == ["second"], "the other one of its client is"
-    assert streams.logs._open.keys() == {"ada"}
-
-
-def test_what_is_no_log_line_or_for_nobody_goes_with_no_request() -> None:
-    """A request's stream would carry what its client did not ask for."""
-    streams = Streams()
-    streams.open("request")
-    for news in (line(), ServerNote("fs", "x", b"", TO_ADA), ResourceUpdated("fs", "x:1", TO_ADA)):
-        streams.fleet.news(news)
-    assert streams.heard == []
-
-
-def test_nothing_is_kept_of_requests_that_have_ended() -> None:
-    """Each client that ever asked would cost memory for good."""
-    streams = Streams()
-    streams.open("request")()
-    assert streams.logs._open == {}

@@ -109,7 +109,9 @@ class OpenQuestions:
     def _answered(self, handle: WorkerHandle, ask_id: int, end: QuestionEnd) -> None:
         if self._asks.end(ask_id):
             self._withdraw.pop(ask_id, None)
-            handle.post(AskAnswer(ask_id, end.code, end.message), end.data if end.code else end.result)
+            if not handle.post(AskAnswer(ask_id, end.code, end.message), end.data if end.code else end.result):
+                # No frame can carry it: the number and the text of an error are whatever a client wrote.
+                handle.post(AskAnswer(ask_id, CONFLICT, "the client's answer cannot be passed on"))
 
 
 def _candidates(askers: dict[int, Asker], params: bytes) -> dict[int, Asker]:

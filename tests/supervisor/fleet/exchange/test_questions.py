@@ -66,6 +66,18 @@ async def test_a_question_reaches_whoever_called_and_the_answer_the_server() -> 
         assert played.worker.told.empty(), "a second answer is none"
 
 
+@pytest.mark.parametrize("error", [{"code": 1 << 70}, {"code": -1, "message": "x" * 300_000}])
+async def test_an_error_that_no_frame_can_carry_is_one_all_the_same(error: dict[str, Any]) -> None:
+    """A server would wait for five minutes because a client's error has a strange number, or a long text."""
+    async with ready() as played:
+        asker = Answering()
+        await calls(played, asker)
+        played.worker.says(Asked(7, "roots/list"), b"{}")
+        await turns()
+        asker.answer(0, b"", **error)
+        assert await refusal(played) == (-32603, "the client's answer cannot be passed on")
+
+
 async def test_a_client_that_answers_with_an_error_is_quoted() -> None:
     """A server would take an error for an answer."""
     async with ready() as played:

@@ -304,24 +304,22 @@ class LineBuffer:
         Raises:
             LineTooLongError: a line exceeds the limit; the buffer is of no further use.
         """
-        start = 0
+        start, partial, most = 0, self._partial, self._max_bytes
         while (end := data.find(b"\n", start)) >= 0:
-            self._check(end - start)
+            if len(partial) + end - start > most:
+                raise LineTooLongError(most)
             line = data[start:end]
-            if self._partial:
-                self._partial += line
-                line = bytes(self._partial)
-                self._partial.clear()
+            if partial:
+                partial += line
+                line = bytes(partial)
+                partial.clear()
             start = end + 1
             self.ahead_bytes = len(data) - start
             if line and not line.isspace():
                 yield line
-        self._check(len(data) - start)
-        self._partial += data[start:] if start else data
-
-    def _check(self, more_bytes: int) -> None:
-        if len(self._partial) + more_bytes > self._max_bytes:
-            raise LineTooLongError(self._max_bytes)
+        if len(partial) + len(data) - start > most:
+            raise LineTooLongError(most)
+        partial += data[start:] if start else data
 
 
 _message: Final = msgspec.json.Decoder(Message)

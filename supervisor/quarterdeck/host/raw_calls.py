@@ -201,13 +201,13 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
     check_object(arguments, max_bytes=MAX_LINE_BYTES)
     meta = bytes(params.meta)
     members = check_object(meta, max_bytes=MAX_LINE_BYTES) if meta else {}
-    envelope = _envelope(members)
+    envelope = _envelope(members) if members else ()
     if envelope not in envelopes:
         return None
-    token = members.pop("progressToken", None)
+    token = members.pop("progressToken", None) if members else None
     if token is not None:
         _token.decode(token)
-    own = {name: raw for name, raw in members.items() if not name.startswith(ENVELOPE_PREFIX)}
+    own = {name: raw for name, raw in members.items() if not name.startswith(ENVELOPE_PREFIX)} if members else members
     resumption = None
     if params.responses is not UNSET or params.state is not UNSET:
         if not envelope:

@@ -99,8 +99,9 @@ class GatedCall:
 
     def due(self) -> RawCall:
         """The call for an endpoint, whose deadline counts from now."""
-        left_s = self.left_s
-        return self._call if left_s is None else msgspec.structs.replace(self._call, timeout_s=left_s)
+        if self._call.timeout_s is None:
+            return self._call
+        return msgspec.structs.replace(self._call, timeout_s=self.left_s)
 
     def start(self) -> None:
         """See `QueuedCall`."""

@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 import msgspec
+from msgspec import UNSET
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.asks.requests import Asking, ClientRequests
@@ -305,7 +306,8 @@ class _Connection:
         except UnreadableError as error:
             self._refuse(None, error.code, str(error))
             return
-        if self._asking.take(message) or self._cancel(message):
+        is_request = message.method is not UNSET and message.id is not UNSET
+        if not is_request and (self._asking.take(message) or self._cancel(message)):
             return
         # At the end the session says why nothing is begun any more.
         request = self._gate.admit(message) if not self._is_ending else None
@@ -347,7 +349,8 @@ class _Connection:
     def _on_end(self, id_json: bytes, key: Key) -> None:
         self._gate.ended(key)
         self._forget(id_json)
-        self._progress.set()
+        if self._is_ending:
+            self._progress.set()
 
     def _answered(self, request_id: int | str | None, *, is_success: bool) -> None:
         self._gate.answered(request_id, is_success=is_success)

@@ -110,15 +110,11 @@ class Sink(ABC):
         self._is_over = False
         self.failure: OSError | None = None
         """Why nothing can be written any more, when it is not that the reader has left."""
+        self.is_congested = False
+        """Whether the reader is too slow for what was written."""
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the reader is too slow for what was written."""
-        return not self._has_room.is_set()
+        self._emptied: asyncio.Event | None = None  # of whoever waits for it
 
     def write(self, *parts: Part) -> None:
         """Send one whole line, its newline included; dropped once the reader is gone."""
@@ -129,12 +125,13 @@ class Sink(ABC):
             self._parts.append(b"".join(parts))
         else:
             self._parts.extend(parts)
+        was_empty = not self._held_bytes
         self._held_bytes += size
         self._taken_bytes += size
         if self._held_bytes > HIGH_WATER_BYTES:
+            self.is_congested = True
             self._has_room.clear()
-        if self._is_empty.is_set():
-            self._is_empty.clear()
+        if was_empty:
             self._start()
 
     def then(self, act: Callable[[], None]) -> None:
@@ -152,7 +149,9 @@ class Sink(ABC):
         """Send what is held, for at most `timeout_s`, then nothing any more."""
         try:
             with anyio.move_on_after(timeout_s):
-                await self._is_empty.wait()
+                if self._held_bytes:
+                    self._emptied = self._emptied or asyncio.Event()
+                    await self._emptied.wait()
         finally:
             self._finish()
 
@@ -176,11 +175,12 @@ class Sink(ABC):
         left = self._taken_bytes - self._held_bytes
         while self._marks and self._marks[0][0] <= left:
             self._marks.popleft()[1]()
-        if self._held_bytes <= LOW_WATER_BYTES and not self._has_room.is_set():
+        if self.is_congested and self._held_bytes <= LOW_WATER_BYTES:
+            self.is_congested = False
             self._has_room.set()
             self._on_room()
-        if self._held_bytes <= 0:
-            self._is_empty.set()
+        if self._emptied is not None and not self._held_bytes:
+            self._emptied.set()
 
     def _broke(self, error: OSError) -> None:
         if not self._is_over:

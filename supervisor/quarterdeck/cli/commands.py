@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from .exits import MEANINGS
@@ -114,6 +113,8 @@ Row = tuple[str, str]
 
 def examples_of(path: str) -> list[Row]:
     """The examples of a command, as `config show`, or of a group: command lines, each with what it does."""
+    from importlib import resources  # which loads much that only this needs
+
     lines = resources.files(__package__).joinpath("examples.txt").read_text("utf-8").splitlines()
     own = re.compile(rf"\b{PROGRAM} {path}\b")
     return [(line, what) for line, separator, what in (each.partition("  # ") for each in lines) if own.search(line)]

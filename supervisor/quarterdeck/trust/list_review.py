@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
@@ -18,14 +18,15 @@ from quarterdeck.ledger.events.fold import Entry, Item, ServerKey
 from quarterdeck_protocol.link.credit import TokenBucket
 
 from .common_record import CommonRecord
-from .judge.documents import Document, ServerLists, documents_of, value_of
+from .judge.documents import Document, ServerLists, bodies_of, documents_of, value_of
 from .judge.held_messages import describe_held
 from .judge.offers import NOTHING, enrolments, offer_of, snapshot_hashes, snapshot_offer, without_news
-from .judge.scans import ListScan, ScanCache, bodies_of, names_found, scan_list
 from .judge.server_rows import ServerRow
 from .judge.verdicts import CAPABILITIES, judge_listing
-from .scan.name_changes import BookNames, NameChanges, NamesInList
 from .server_state import Recorder, ServerState, lists_of
+
+if TYPE_CHECKING:
+    from .list_scanner import ListScanner
 
 SCAN_S: Final = 0.5
 """After a list was judged it is scanned, when so long no other was and none starts: what a start costs comes first."""
@@ -69,8 +70,8 @@ class ListReview:
         self._native_names = native_names
         self._common = common
         self._is_starting = is_starting
-        self._known: dict[ServerKey, _KnownList] = {}
-        self._names = BookNames()
+        self._known: dict[ServerKey, KnownList] = {}
+        self._scanner: ListScanner | None = None
         self._unscanned: dict[ServerKey, None] = {}
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +89,7 @@ class ListReview:
         if not known.is_scanned:
             self._scan_soon(ServerKey(row.scope, row.id))
 
-    async def _take(self, row: ServerRow, listed: ServerLists) -> "_KnownList":
+    async def _take(self, row: ServerRow, listed: ServerLists) -> "KnownList":
         """The documents of what is listed, hashed once."""
         key = ServerKey(row.scope, row.id)
         known = self._known.get(key)
@@ -97,8 +98,7 @@ class ListReview:
                 documents = await asyncio.to_thread(documents_of, listed)
             else:
                 documents = documents_of(listed)
-            cache = known.cache if known is not None else ScanCache()
-            known = self._known[key] = _KnownList(listed, documents, cache)
+            known = self._known[key] = KnownList(listed, documents)
         return known
 
     async def take_snapshot(self, state: ServerState) -> None:
@@ -159,43 +159,18 @@ class ListReview:
         async with self._scanning:
             waiting, self._unscanned = self._unscanned, {}
             try:
-                news = self._names.news(self._recorder.book)
-                changed = await asyncio.to_thread(self._names.take, news) if news else NameChanges({})
-                states = {ServerKey(state.row.scope, state.row.id): state for state in self._states().values()}
-                lists = {key: known for key in states if (known := self._known.get(key)) is not None}
-                beside = {key: known for key, known in lists.items() if key not in waiting} if changed else {}
-                touched = await asyncio.to_thread(_touched, beside, changed) if beside else set()
-                for key, known in lists.items():
-                    if key in waiting or key in touched:
-                        await self._scan_list(states[key], known)
+                if self._scanner is None:
+                    self._scanner = await asyncio.to_thread(self._make_scanner)
+                await self._scanner.scan(waiting, self._known)
             except Exception:
                 _log.exception("what servers offer could not be scanned")
         self._arm()
 
-    async def _scan_list(self, state: ServerState, known: "_KnownList") -> None:
-        row = state.row
-        async with self._common.reviewing(row.scope, row.id):
-            scan = await asyncio.to_thread(self._look_through, row, known)
-            known.is_scanned = True
-            if scan.scans and self._states().get(row.id) is state:
-                async with self._common.recording:
-                    await self._record_findings(row, scan)
+    def _make_scanner(self) -> "ListScanner":
+        """In a thread: its tables take as long to load as a worker to start, and no start waits for them."""
+        from .list_scanner import ListScanner
 
-    def _look_through(self, row: ServerRow, known: "_KnownList") -> ListScan:
-        """In a thread: it takes time of a server's choosing."""
-        known.learn()
-        around = self._names.index.around(row.id, own=known.own, native=self._native_names)
-        return scan_list(row, known.documents, around, self._recorder.book.findings.get, known.cache)
-
-    async def _record_findings(self, row: ServerRow, scan: ListScan) -> None:
-        bodies = bodies_of(scan.documents, scan.scans)
-        try:
-            self._spend(row, scan.scans, bodies)
-            await self._recorder.record(scan.scans, bodies)
-        except LedgerWriteError as error:
-            _log.error("what the scan found in %s is not recorded: %s", row.id, error)
-        for warning in scan.warnings:
-            _log.warning("%s", warning)
+        return ListScanner(self._recorder, self._states, self._native_names, self._common, self._spend)
 
     async def _judge(
         self,
@@ -258,34 +233,10 @@ class ListReview:
             )
 
 
-@dataclass(slots=True)
-class _KnownList:
-    """The last lists of a server.
-
-    Attributes:
-        cache: what was found in them, and in lists before.
-        is_scanned: whether they were looked through since they came.
-        found: what in them could have to do with other servers' names; None before `learn`.
-    """
+@dataclass(eq=False, slots=True)
+class KnownList:
+    """The last lists of a server; `is_scanned` says whether they were looked through since they came."""
 
     lists: ServerLists
     documents: tuple[Document, ...]
-    cache: ScanCache
     is_scanned: bool = False
-    found: NamesInList | None = None
-
-    @property
-    def own(self) -> list[str]:
-        """The names of its tools."""
-        return [tool.ref.name for tool in self.lists.tools]
-
-    def learn(self) -> NamesInList:
-        """`found`, looked for once; in a thread."""
-        if self.found is None:
-            self.found = names_found(self.own, self.documents)
-        return self.found
-
-
-def _touched(lists: Mapping[ServerKey, _KnownList], changed: NameChanges) -> set[ServerKey]:
-    """Whose lists could have to do with names that came or went."""
-    return {key for key, known in lists.items() if changed.concern(key.server, known.learn())}

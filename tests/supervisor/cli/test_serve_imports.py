@@ -15,10 +15,13 @@ NEEDED: Final = (
     "quarterdeck.host.stdio.serve",
 )
 
-HEAVY: Final = ("mcp", "mcp_types", "starlette", "uvicorn", "structlog", "rich", "httpx2")
+HEAVY: Final = (
+    *("mcp", "mcp_types", "starlette", "uvicorn", "structlog", "rich", "httpx2"),
+    *("quarterdeck.trust.scan.rules", "quarterdeck.trust.lock.lockfile"),
+)
 
 
-def test_serving_on_stdio_imports_neither_the_sdk_nor_what_renders_for_people() -> None:
+def test_serving_on_stdio_imports_neither_the_sdk_nor_what_renders_for_people_nor_the_scan() -> None:
     """A client would wait half a second more for its first list, at every start."""
     program = f"import importlib, sys\nfor name in {NEEDED}: importlib.import_module(name)\n"
     program += "import logging; from quarterdeck.cli.log_setup import LogLevel, LogFormat, set_up_logging\n"

@@ -13,7 +13,7 @@ from support.waiting import turns
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.host.sources import RenamedSource
 from quarterdeck.tools.bridge import LiveBox
-from quarterdeck.trust import list_review
+from quarterdeck.trust import list_review, list_scanner
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.gate import GatedEndpoint
 from quarterdeck.trust.judge import documents
@@ -45,8 +45,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(GatedEndpoint, "offered")
     count(LiveBox, "_named")
     count(NameBudget, "fits")
-    for step in ("judge_listing", "scan_list", "names_found"):
-        count(list_review, step)
+    count(list_review, "judge_listing")
+    for step in ("scan_list", "names_found"):
+        count(list_scanner, step)
     count(documents, "tool_document")
     count(name_changes, "names_in")
     count(NameIndex, "put")

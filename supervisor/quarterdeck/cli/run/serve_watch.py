@@ -13,7 +13,6 @@ from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.running_product import Product
 from quarterdeck.trust.judge.documents import documents_of
-from quarterdeck.trust.lock.lockfile import Drift, LockChange, drift
 from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
@@ -22,7 +21,7 @@ from .sandbox_options import in_options
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
-    from quarterdeck.trust.lock.lockfile import DeckLock
+    from quarterdeck.trust.lock.lockfile import DeckLock, Drift
 
 _log = logging.getLogger("quarterdeck.serve")
 _config_log = logging.getLogger("quarterdeck.config")
@@ -217,8 +216,10 @@ def drifted(product: Product, lock: "DeckLock", servers: Collection[str] | None 
     )
 
 
-def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None) -> tuple[Drift, ...]:
+def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None) -> "tuple[Drift, ...]":
     """How the servers that have listed their tools differ from the lock."""
+    from quarterdeck.trust.lock.lockfile import LockChange, drift
+
     present = {}
     for row in product.approvals.rows:
         if servers is not None and row.id not in servers:
@@ -231,6 +232,6 @@ def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None)
     return tuple(each for each in drift(lock, present) if each.what is not LockChange.ABSENT)
 
 
-def _in_words(each: Drift) -> str:
+def _in_words(each: "Drift") -> str:
     what = f" {describe_key(each.key)}" if each.key is not None else ""
     return f"{flat(each.server)}{what} {each.what.value}"

@@ -4,7 +4,7 @@ A document is kept as it came, but for what a resource says of its contents, and
 hash is that of the JSON value in it, whatever the order of its keys.  Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ import msgspec
 from pydantic import ValidationError
 
 from quarterdeck.config.native_tools import NativeSettings
-from quarterdeck.ledger.events.events import Subject, hash_of
+from quarterdeck.ledger.events.events import Approved, Enrolled, LedgerEvent, Scanned, Seen, Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.offers import Listing, Offered
@@ -171,6 +171,13 @@ def documents_of(lists: ServerLists) -> tuple[Document, ...]:
     said = (capabilities_document(lists.capabilities),) if lists.is_whole else ()
     offered = (offered_document(each) for offers in lists.offers.values() for each in offers)
     return (instructions_document(lists.instructions), *said, *map(tool_document, lists.tools), *offered)
+
+
+def bodies_of(documents: Iterable[Document], events: Sequence[LedgerEvent]) -> dict[str, bytes]:
+    """Those of the documents that `events` name, by hash."""
+    named = {event.hash for event in events if isinstance(event, Seen | Approved | Scanned)}
+    named |= {event.definition for event in events if isinstance(event, Enrolled)}
+    return {document.hash: document.body for document in documents if document.hash in named}
 
 
 def listed_documents(

@@ -14,9 +14,6 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.trust.diff.values import quoted
-from quarterdeck.trust.scan.disguises import hidden_characters
-from quarterdeck.trust.scan.phrases import books, words_of
-from quarterdeck.trust.scan.texts import MAX_TEXT_CHARS
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import EXTENSION
@@ -158,6 +155,9 @@ def _takes_text(field: object) -> bool:
 
 def _names_secret(text: str) -> bool:
     """Whether the rules of the scan know a word in this text for a secret, or for a file of secrets."""
+    from quarterdeck.trust.scan.phrases import books, words_of  # tables that take long to load, and few servers ask
+    from quarterdeck.trust.scan.texts import MAX_TEXT_CHARS
+
     _, words = words_of(text[:MAX_TEXT_CHARS])
     return any(word.text in _SECRETS for word in words) or any(rule == _RULE for rule, *_ in books().spoken.find(words))
 
@@ -190,6 +190,8 @@ def host_of(url: str) -> str:
 
 def _visible(text: str) -> str:
     """The text without what people do not see: it could hide whose it is."""
+    from quarterdeck.trust.scan.disguises import hidden_characters
+
     hidden = set(hidden_characters(text))
     return "".join(sign for place, sign in enumerate(text) if place not in hidden) if hidden else text
 

@@ -1,12 +1,12 @@
 """Scan the definitions that a server lists, and those that the ledger holds: hashes, and what the rules find.  Pure."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from quarterdeck.ledger.events.events import Approved, Enrolled, LedgerEvent, Scanned, Seen, Stored, Subject
+from quarterdeck.ledger.events.events import Scanned, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.trust.scan import SCAN_VERSION, Finding, KnownNames, scan_definition
 from quarterdeck.trust.scan.name_changes import NamesInList
@@ -36,13 +36,6 @@ class ListScan:
     documents: tuple[Document, ...]
     scans: tuple[Scanned, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-def bodies_of(documents: Iterable[Document], events: Sequence[LedgerEvent]) -> dict[str, bytes]:
-    """Those of the documents that `events` name, by hash."""
-    named = {event.hash for event in events if isinstance(event, Seen | Approved | Scanned)}
-    named |= {event.definition for event in events if isinstance(event, Enrolled)}
-    return {document.hash: document.body for document in documents if document.hash in named}
 
 
 class ScanCache:

@@ -5,12 +5,14 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.trust.approvals import INSTRUCTIONS, told_tool
 
-from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.events import Approved, Authority, Enrolled, Gone, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import (
     Document,
     ServerLists,
+    bodies_of,
     capabilities_document,
     documents_of,
     hash_of,
@@ -143,3 +145,20 @@ def test_capabilities_wait_for_the_lists_that_they_promise() -> None:
     assert not partly.is_as(wholly)
     assert wholly.is_as(ServerLists(offers={Listing.PROMPTS: prompts}))
     assert not wholly.is_as(ServerLists(offers={Listing.PROMPTS: (*prompts,)}))
+
+
+def test_documents_are_kept_that_an_event_names_and_no_others() -> None:
+    """The ledger would grow by every list, or miss a text that somebody approved."""
+    documents = [tool_document(told_tool("fs", name, "text")) for name in "abcdef"]
+    about = {"scope": "s", "server": "fs"}
+    events = [
+        Seen(**about, subject=Subject.TOOL, name="a", hash=documents[0].hash),
+        Approved(**about, subject=Subject.TOOL, name="b", hash=documents[1].hash, by=Authority.OPEN),
+        Scanned(**about, hash=documents[2].hash, version=1, findings=()),
+        Enrolled(**about, key="bk", tool="d", definition=documents[3].hash),
+        Gone(**about, subject=Subject.TOOL, name="e"),
+        Seen(**about, subject=Subject.INSTRUCTIONS, hash="of something else"),
+    ]
+    kept = bodies_of(documents, events)
+    assert kept == {each.hash: each.body for each in documents[:4]}
+    assert INSTRUCTIONS not in kept

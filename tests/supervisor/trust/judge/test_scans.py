@@ -4,12 +4,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.trust.approvals import AT, FILE, INSTRUCTIONS, row, stdio, told_tool, tool_key
+from support.trust.approvals import AT, FILE, row, stdio, told_tool, tool_key
 
 from quarterdeck.ledger.events.events import (
-    Approved,
-    Authority,
-    Enrolled,
     Gone,
     LedgerEvent,
     Scanned,
@@ -25,7 +22,6 @@ from quarterdeck.trust.judge.scans import (
     FoundInHistory,
     ListScan,
     ScanCache,
-    bodies_of,
     scan_list,
     scan_recorded,
 )
@@ -111,23 +107,6 @@ def test_a_server_of_many_findings_fills_no_log() -> None:
     assert len(found.scans) == 3 * MAX_WARNINGS
     assert len(found.warnings) == MAX_WARNINGS + 1
     assert "more findings: see quarterdeck trust list" in found.warnings[-1]
-
-
-def test_documents_are_kept_that_an_event_names_and_no_others() -> None:
-    """The ledger would grow by every list, or miss a text that somebody approved."""
-    documents = [tool(name, "text") for name in "abcdef"]
-    about = {"scope": "s", "server": "fs"}
-    events = [
-        Seen(**about, subject=Subject.TOOL, name="a", hash=documents[0].hash),
-        Approved(**about, subject=Subject.TOOL, name="b", hash=documents[1].hash, by=Authority.OPEN),
-        Scanned(**about, hash=documents[2].hash, version=1, findings=()),
-        Enrolled(**about, key="bk", tool="d", definition=documents[3].hash),
-        Gone(**about, subject=Subject.TOOL, name="e"),
-        Seen(**about, subject=Subject.INSTRUCTIONS, hash="of something else"),
-    ]
-    kept = bodies_of(documents, events)
-    assert kept == {each.hash: each.body for each in documents[:4]}
-    assert INSTRUCTIONS not in kept
 
 
 BAD, GOOD = tool_document(told_tool("fs", "a", EVIL)), tool_document(told_tool("fs", "a", "Give the text back."))

@@ -6,6 +6,7 @@ a fleet costs that runs: idle, after its zygote was lost, and at an event of one
 
 import argparse
 import asyncio
+import compileall
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ if __name__ == "__main__":
 
 from support.config.places import short_folder, use_places
 from support.processes.leftovers import no_leftovers
+from support.processes.programs import SERVERS
 
 from bench.finding import Finding, NotMeasuredError, Target
 from bench.process_tree import Cost, Costs, Role, costs_of
@@ -73,6 +75,7 @@ WIDTH: Final = 160
 
 async def measure(effort: Effort) -> list[Finding]:
     """Everything that has a target."""
+    _compile_servers()
     rounds = min(SOME_ROUNDS, effort.repeats)
     return await asyncio.to_thread(lambda: [*_findings((1, MANY, CROWD), rounds, PARTS[1:], _say_nothing)])
 
@@ -80,6 +83,7 @@ async def measure(effort: Effort) -> list[Finding]:
 def main() -> None:
     """Measure what the command line asks for."""
     options = _parse(sys.argv[1:])
+    _compile_servers()
     console = Console(width=max(WIDTH, Console().width))
     console.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
     with short_folder() as root, pytest.MonkeyPatch.context() as patch, no_leftovers():
@@ -92,6 +96,11 @@ def main() -> None:
                 f"{finding.measure}: {finding.ours:.3g} {finding.unit}{ratio} "
                 f"({finding.target.sign} {finding.target.required}: {finding.verdict}) {finding.note}"
             )
+
+
+def _compile_servers() -> None:
+    """As an installation does: a confined server cannot keep what it compiles, and would compile it at each start."""
+    compileall.compile_dir(SERVERS, maxlevels=0, quiet=1)
 
 
 def _findings(

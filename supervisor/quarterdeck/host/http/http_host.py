@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import anyio
+import msgspec
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT, StreamableHTTPASGIApp
@@ -151,6 +152,11 @@ class HttpHost:
         calls = self._in_flight.of(client.key)
         asked = self._uses.of(client.key)
         return HttpClient(name, version, client.key, client.name, calls, since.isoformat(timespec="seconds"), *asked)
+
+    def known(self, client: Client) -> Client:
+        """Who asks, in a session that there is: one that a client made up would give it bounds of its own."""
+        who, _, session = client.key.partition("/")
+        return msgspec.structs.replace(client, key=who) if session and not self._manager.has(session) else client
 
     @property
     def has_ended(self) -> bool:

@@ -205,6 +205,7 @@ class _ByHost:
             await answer(HttpAnswer(error.status, str(error), retry))(scope, receive, send)
             return
         state[SESSIONS] = host.requests
+        state[CLIENT] = host.known(state[CLIENT])
         await host.requests(scope, receive, send)
 
 

@@ -37,6 +37,10 @@ class SessionManager(StreamableHTTPSessionManager):
         """How many are open."""
         return len(self._server_instances)
 
+    def has(self, session: str) -> bool:
+        """Whether there is such a session."""
+        return session in self._server_instances
+
     def note_post(self, session: str) -> None:
         """A message of this session came, if there is such a session."""
         if session in self._server_instances:

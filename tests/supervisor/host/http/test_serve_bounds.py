@@ -1,6 +1,7 @@
 """What clients over HTTP may ask beside tools, and who may answer what is asked: as bounded as calls, on either way."""
 
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,27 @@ async def test_requests_that_a_client_gave_up_are_counted_as_long_as_they_are_un
         await neighbour.greet()
         reader = Reader(neighbour, is_modern=False, has_sdk=True)
         assert (await reader.read(1, "y:1"))["result"]["contents"][0]["text"] == "quick"
+
+
+async def test_sessions_that_there_are_not_give_a_client_no_bounds_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One token would be as many clients as it likes, and shut the others out by their number."""
+    monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 2)
+    server = OfferServer("a", resources=("x:1",), is_silent=True)
+    params = {"uri": "x:1", "_meta": ENVELOPE}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}
+    async with listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url, AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(wired(url)) for _ in range(3)]
+        for wire in wires:
+            await wire.introduce()
+            wire.headers |= {"Mcp-Method": "resources/read", "Mcp-Name": "x:1"}
+        for number, wire in enumerate(wires):
+            wire.writer.write(wire.request(asked, Mcp_Session_Id=f"made-up-{number}"))
+            if number < 2:
+                await eventually_async(lambda count=number + 1: len(server.asked) == count)  # type: ignore[misc]
+        assert (await wires[2].read()).status == 429
+        assert {each.client.key for each in server.asked} == {""}
 
 
 async def test_nobody_answers_what_another_session_or_another_client_was_asked(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """One confined start of a server, spoken to over its pipes line by line, or byte by byte; all that comes is recorded.
 
-Reading is bounded: so much of a line, so many bytes in all, so much of each thing that is kept.  Every wait has a
-deadline.  A request of the server's is answered at once: `ping`, and all else with -32601.
+Reading is bounded: so much of a line, so many bytes in all; what a line is, `hearing` says.  Every wait has a deadline.
 """
 
 import asyncio
@@ -13,28 +12,18 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND, LineBuffer, LineTooLongError
-from quarterdeck_protocol.schema.canonical import JsonValue
+from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
 from quarterdeck_sandbox import ConfinedProcess, infer_hints
 
 from .episode import End, Ending, Episode, Exchange, FileChanges, Members, RequestId
-from .schemas import shown
+from .hearing import Hearing
 
-MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-MAX_READ_BYTES: Final = 128 * 1024 * 1024
+MAX_LINE_BYTES: Final = 8 * 1024 * 1024
+MAX_READ_BYTES: Final = 64 * 1024 * 1024
 """Of one start; more ends it."""
 
 READ_BYTES: Final = 64 * 1024
 READS_A_WAKE: Final = 16
-
-MAX_KEPT: Final = 20
-"""Of each kind of thing that is recorded."""
-
-MAX_PROGRESS: Final = 1000
-"""Notifications of one request that are kept."""
-
-MAX_ANSWERED: Final = 1000
-"""Requests of the server's that are answered."""
 
 STDERR_BYTES: Final = 32 * 1024
 """Of its end that are kept."""
@@ -66,19 +55,13 @@ class Peer:
         self.episode = episode
         self.started_at = time.monotonic()
         self.gone = asyncio.Event()
-        self.null_errors = 0
-        """Errors that name no request."""
+        self.hearing = Hearing(episode)
         self._loop = asyncio.get_running_loop()
         self._lines = LineBuffer(MAX_LINE_BYTES)
-        self._pending: dict[RequestId, asyncio.Future[Members]] = {}
-        self._methods: dict[RequestId, str] = {}
-        self._progress: dict[str, list[Members]] = {}
-        self._cancelled: dict[RequestId, float] = {}
-        self.late: set[RequestId] = set()
-        """Cancelled requests that were answered all the same, a while later."""
+        self._held: bytearray | None = None
+        self._writing = asyncio.Lock()
         self._next_id = 0
         self._read = 0
-        self._answered = 0
         self._stderr = bytearray()
         self._stderr_read = 0
         self._eof = asyncio.Event()
@@ -116,14 +99,13 @@ class Peer:
             self._next_id += 1
             request_id = self._next_id
         sent: Members = dict(params or {})
-        token = f"progress-{request_id}"
+        token = f"progress-{request_id}" if progress else ""
         if progress:
             meta = sent.get("_meta")
             sent["_meta"] = {**(meta if isinstance(meta, dict) else {}), "progressToken": token}
-            self._progress[token] = []
         line = msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": sent}) + b"\n"
         answer: asyncio.Future[Members] = self._loop.create_future()
-        self._pending[request_id], self._methods[request_id] = answer, method
+        self.hearing.opened(request_id, method, answer.set_result, token)
         mark, began = self._stderr_read, time.monotonic()
         if in_pieces:
             await self.write(line[: len(line) // 2], wait_s)
@@ -134,11 +116,11 @@ class Peer:
         if self.gone.is_set() and not answer.done():
             await self._drained()
         waited_s = time.monotonic() - began
-        del self._pending[request_id]
+        self.hearing.closed(request_id)
         reply = answer.result() if answer.done() else None
         ending = Ending.ANSWERED if reply is not None else Ending.LOST if self.gone.is_set() else Ending.SILENT
         if ending is Ending.SILENT and method != "initialize":
-            self._cancelled[request_id] = time.monotonic()
+            self.hearing.cancelled(request_id, time.monotonic())
             await self.notify("notifications/cancelled", {"requestId": request_id, "reason": "no longer wanted"})
         exchange = Exchange(
             purpose,
@@ -149,7 +131,7 @@ class Peer:
             reply,
             waited_s,
             subject,
-            tuple(self._progress.get(token, ())),
+            self.hearing.progress_of(token),
             FileChanges(),
             self.hints_since(mark, reply),
         )
@@ -164,18 +146,32 @@ class Peer:
 
     async def write(self, data: bytes, wait_s: float = WRITE_S) -> bool:
         """Write bytes as they are; False when the server does not take them in time."""
+        if self._held is not None:
+            self._held += data
+            return True
         until = time.monotonic() + min(wait_s, WRITE_S)
         view = memoryview(data)
-        while view and not self.gone.is_set() and self.process.stdin_fd >= 0:
-            try:
-                view = view[os.write(self.process.stdin_fd, view) :]
-            except BlockingIOError:
-                if time.monotonic() > until:
+        async with self._writing:
+            while view and not self.gone.is_set() and self.process.stdin_fd >= 0:
+                try:
+                    view = view[os.write(self.process.stdin_fd, view) :]
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        return False
+                    await asyncio.sleep(0.01)
+                except OSError:
                     return False
-                await asyncio.sleep(0.01)
-            except OSError:
-                return False
+        self._write_answers()
         return not view
+
+    def hold(self) -> None:
+        """Keep what is written from now on, until `release`."""
+        self._held = bytearray()
+
+    async def release(self) -> None:
+        """Write all that was kept at once."""
+        held, self._held = self._held, None
+        await self.write(bytes(held or b""))
 
     async def end(self, asked: str) -> None:
         """Ask it to end, and record how long that takes; it is killed when it does not.
@@ -242,109 +238,30 @@ class Peer:
                 data = b""
             self._read += len(data)
             if not data or self._read > MAX_READ_BYTES:
-                self._stop_reading("it wrote more than 128 MiB on stdout" if data else "")
+                self._stop_reading("it wrote more than 64 MiB on stdout" if data else "")
                 return
             try:
                 for line in self._lines.feed(data):
-                    self._receive(line)
+                    self.hearing.receive(line, time.monotonic())
             except LineTooLongError:
-                self._stop_reading("a line on stdout is longer than 16 MiB")
+                self._stop_reading("a line on stdout is longer than 8 MiB")
                 return
+            self._write_answers()
 
     def _stop_reading(self, why: str) -> None:
         self._loop.remove_reader(self.process.stdout_fd)
         self._eof.set()
         if why:
-            self._keep(self.episode.misshapen, why)
+            self.hearing.note(self.episode.misshapen, why)
             self.process.kill()
 
-    def _receive(self, line: bytes) -> None:
-        try:
-            message = msgspec.json.decode(line)
-            line.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._junk(line)
+    def _write_answers(self) -> None:
+        """Answer the server's requests, but not within a line of ours; a server that does not read gets no answer."""
+        if self._writing.locked():
             return
-        if isinstance(message, list):
-            self._keep(self.episode.misshapen, "a batch, which only 2025-03-26 knows")
-            for each in message[:MAX_KEPT]:
-                if isinstance(each, dict):
-                    self._message(each)
-        elif isinstance(message, dict):
-            self._message(message)
-        else:
-            self._junk(line)
-
-    def _junk(self, line: bytes) -> None:
-        self.episode.junk_lines += 1
-        self._keep(self.episode.junk, shown(line[:400].decode(errors="replace")))
-
-    def _message(self, message: Members) -> None:
-        if message.get("jsonrpc") != "2.0":
-            self._keep(self.episode.misshapen, f'"jsonrpc" is {shown(str(message.get("jsonrpc")))}, not "2.0"')
-        method = message.get("method")
-        if isinstance(method, str):
-            if "id" in message:
-                self._asked(method, message["id"])
-            elif method == "notifications/progress":
-                self._progressed(message.get("params"))
-        else:
-            self._replied(message)
-
-    def _asked(self, method: str, request_id: JsonValue) -> None:
-        if method != "ping":
-            self._keep(self.episode.asked, shown(method))
-        self._answered += 1
-        if self._answered > MAX_ANSWERED:
-            return
-        answer: Members = {"jsonrpc": "2.0", "id": request_id}
-        if method == "ping":
-            answer["result"] = {}
-        else:
-            answer["error"] = {"code": METHOD_NOT_FOUND, "message": "this client did not declare that capability"}
         with suppress(OSError):
-            os.write(self.process.stdin_fd, msgspec.json.encode(answer) + b"\n")
-
-    def _progressed(self, params: JsonValue) -> None:
-        token = params.get("progressToken") if isinstance(params, dict) else None
-        told = self._progress.get(token) if isinstance(token, str) else None
-        if told is None or not isinstance(params, dict):
-            self._keep(self.episode.foreign_progress, shown(str(token)))
-        elif len(told) < MAX_PROGRESS:
-            told.append(params)
-
-    def _replied(self, message: Members) -> None:
-        problem = _misshapen(message)
-        if problem:
-            self._keep(self.episode.misshapen, problem)
-        request_id = message.get("id")
-        if request_id is None:
-            self.null_errors += "error" in message
-            return
-        if request_id == ODD_ID:
-            return
-        known = request_id if isinstance(request_id, int | str) and not isinstance(request_id, bool) else None
-        if known is None:
-            self._keep(self.episode.strays, f"an answer's id is {shown(str(request_id))}")
-        elif (pending := self._pending.get(known)) is not None:
-            if pending.done():
-                self._keep(self.episode.strays, f"{self._methods[known]} was answered twice")
-            else:
-                pending.set_result(message)
-        elif (other := self._spelt_otherwise(known)) is not None:
-            self._keep(self.episode.strays, f"id {other!r} was answered as {known!r}")
-            if not (pending := self._pending[other]).done():
-                pending.set_result(message)
-        elif known in self._cancelled:
-            if time.monotonic() - self._cancelled[known] > LATE_S:
-                self.late.add(known)
-        elif known in self._methods:
-            self._keep(self.episode.strays, f"{self._methods[known]} was answered twice")
-        else:
-            self._keep(self.episode.strays, f"an answer to {shown(repr(known))}, which was never asked")
-
-    def _spelt_otherwise(self, request_id: RequestId) -> RequestId | None:
-        return next((each for each in self._pending if each != request_id and str(each) == str(request_id)), None)
+            while self.hearing.answers:
+                os.write(self.process.stdin_fd, self.hearing.answers.pop(0))
 
     def _stderr_readable(self) -> None:
         for _ in range(READS_A_WAKE):
@@ -378,35 +295,8 @@ class Peer:
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._eof.wait()
 
-    def _keep(self, kept: list[str], text: str) -> None:
-        if text not in kept and len(kept) < MAX_KEPT:
-            kept.append(text)
-
-
-ODD_ID: Final = {"a": 1}
-"""Of a request that is none: whoever answers it may repeat it."""
-
-LATE_S: Final = 0.25
-"""An answer that comes so soon after its cancellation may have crossed it."""
-
 
 def wanted_outside(text: str, process: ConfinedProcess) -> tuple[str, ...]:
     """Hosts and files that a text says could not be had, in a few words each."""
     hints = infer_hints(text[-8192:], process.confinement)
     return tuple(hint.partition(";")[0] for hint in hints if "reached" in hint or "hidden" in hint)
-
-
-def _misshapen(message: Members) -> str:
-    """What is wrong with an answer, as JSON-RPC has it; empty for nothing."""
-    if "id" not in message:
-        return "a message has neither method nor id"
-    if ("result" in message) == ("error" in message):
-        return "an answer has " + ("both result and error" if "result" in message else "neither result nor error")
-    if "result" in message:
-        return "" if isinstance(message["result"], dict) else "a result is no object"
-    error = message["error"]
-    if not isinstance(error, dict):
-        return "an error is no object"
-    if not isinstance(error.get("code"), int) or isinstance(error.get("code"), bool):
-        return "an error's code is no whole number"
-    return "" if isinstance(error.get("message"), str) else "an error's message is no text"

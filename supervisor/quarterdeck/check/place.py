@@ -8,6 +8,7 @@ BASE/tmp         its temporary files
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,9 @@ FOLDER: Final = "{dir}"
 
 MAX_FILES: Final = 20_000
 """That are looked at when changes are sought."""
+
+MAX_DEPTH: Final = 20
+"""Of folders that are looked into."""
 
 MAX_TOLD: Final = 20
 """Paths of one change that are told."""
@@ -80,27 +84,53 @@ class Place:
         (repository / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
 
     def fill(self) -> None:
-        """Write the files that a server finds."""
-        (self.work / FILE_NAME).write_text("one\ntwo\nthree\n")
-        (self.work / "folder" / "inner.json").write_text('{"a": 1}\n')
+        """Put back the files that a server finds, where they are missing or were changed.
+
+        By steps that follow no link, each file made anew: what lies there may lead to files of the user's by now.
+        """
+        for *folders, name in _FILES:
+            with suppress(OSError), ExitStack() as opened:
+                fd = os.open(self.home, _FOLDER_ONLY)
+                opened.callback(os.close, fd)
+                for folder in ("work", *folders):
+                    fd = os.open(folder, _FOLDER_ONLY, dir_fd=fd)
+                    opened.callback(os.close, fd)
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=fd)
+                made = os.open(
+                    name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd
+                )
+                opened.callback(os.close, made)
+                os.write(made, _FILES[(*folders, name)])
+                owner = os.fstat(fd)
+                if owner.st_uid != os.geteuid():
+                    os.fchown(made, owner.st_uid, owner.st_gid)
 
     def look(self) -> Snapshot:
-        """What lies in the home, but for what begins with a dot: caches and settings are a program's own affair."""
+        """What lies in the home, but for what begins with a dot: caches and settings are a program's own affair.
+
+        No link is followed, and what lies deeper than `MAX_DEPTH` is passed over.
+        """
         seen: dict[str, tuple[int, int, int]] = {}
-        for folder, folders, files in os.walk(self.home, followlinks=False):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
+        depth_of_home = len(self.home.parts)
+        for folder, folders, files, fd in os.fwalk(self.home, follow_symlinks=False):
+            is_deep = len(Path(folder).parts) - depth_of_home >= MAX_DEPTH
+            folders[:] = [] if is_deep else sorted(name for name in folders if not name.startswith("."))
             for name in (*folders, *files):
-                path = os.path.join(folder, name)
-                try:
-                    facts = os.lstat(path)
-                except OSError:
-                    continue
-                is_file = stat.S_ISREG(facts.st_mode)
-                changed = (facts.st_ino, facts.st_size if is_file else 0, facts.st_mtime_ns if is_file else 0)
-                seen[os.path.relpath(path, self.home)] = changed
+                with suppress(OSError):
+                    facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                    is_file = stat.S_ISREG(facts.st_mode)
+                    changed = (facts.st_ino, facts.st_size if is_file else 0, facts.st_mtime_ns if is_file else 0)
+                    seen[os.path.relpath(os.path.join(folder, name), self.home)] = changed
                 if len(seen) == MAX_FILES:
                     return seen
         return seen
+
+
+_FOLDER_ONLY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_FILES: Final = {(FILE_NAME,): b"one\ntwo\nthree\n", ("folder", "inner.json"): b'{"a": 1}\n'}
+"""What a server finds in its working directory, by the steps to it."""
 
 
 def changes(before: Snapshot, after: Snapshot) -> FileChanges:

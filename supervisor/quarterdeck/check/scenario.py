@@ -12,27 +12,30 @@ What is left out (no time, no tool) is said in the recording.  Every wait is bou
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from quarterdeck_protocol.identity import CLIENT_VERSION
-from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
-from quarterdeck_protocol.schema.canonical import JsonValue
+from quarterdeck_protocol.mcp.relay.eras import MODERN_REVISIONS
 from quarterdeck_sandbox import TreeMonitor
 
-from .episode import MEMBERS, Ending, Episode, Exchange, Members, Recording, items_of
+from .episode import Ending, Episode, Exchange, Members, Recording
+from .offers import take_offers
 from .peer import Peer
 from .place import Subject, changes
-from .schemas import simple_schema
-from .values import argument_sets, refused_sets
-
-LEGACY: Final = HANDSHAKE_REVISIONS[-1]
-MODERN: Final = MODERN_REVISIONS[-1]
-
-NO_VERSION: Final = "1999-01-01"
-"""Of the protocol: there never was one."""
+from .requests import (
+    INITIALIZE,
+    LEGACY,
+    LONG_LINE_BYTES,
+    MODERN,
+    NO_VERSION,
+    TRIALS,
+    PlannedCall,
+    envelope,
+    planned_calls,
+)
+from .schemas import shown
 
 GREETING_S: Final = 60.0
 """How long the first answer may take; clients give up after thirty to sixty seconds."""
@@ -54,25 +57,12 @@ MAX_RESTS: Final = 4
 QUIET_S: Final = 0.1
 """Of processor time, in a rest that needs no other."""
 
-MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 100
-MAX_OFFERS: Final = 10
-"""Prompts and resources that are got."""
-
 MAX_RESTARTS: Final = 6
 """Of the episodes in which servers end."""
 
-LONG_LINE_BYTES: Final = 1024 * 1024
-
 LATE_WAIT_S: Final = 1.5
 """How long an answer is waited for that should not come."""
-
-CAPABILITY_OF: Final = {
-    "tools/list": "tools",
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resources",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +139,11 @@ class _Scenario:
                 return
             await peer.request("ping", "ping", wait_s=self._wait_s())
             await peer.request("ping", "ping", wait_s=self._wait_s(), request_id="text-id")
-            await self._offers(peer, result, {})
-            before = peer.null_errors
+            await take_offers(peer, result, {}, self._wait_s, gets=self._wishes.calls)
+            before = peer.hearing.null_errors
             await peer.notify("notifications/quarterdeck-no-such-thing")
             await peer.request("ping", "ping", wait_s=self._wait_s())
-            if peer.null_errors > before:
+            if peer.hearing.null_errors > before:
                 peer.episode.answered_notifications.append("notifications/quarterdeck-no-such-thing")
             await self._rest(peer)
             await peer.end("stdin")
@@ -165,7 +155,7 @@ class _Scenario:
             supported = asked.result_members.get("supportedVersions")
             if isinstance(supported, list) and MODERN in supported:
                 peer.episode.era = MODERN
-                await self._offers(peer, asked.result_members, envelope())
+                await take_offers(peer, asked.result_members, envelope(), self._wait_s, gets=self._wishes.calls)
                 await peer.request("version", "tools/list", envelope(NO_VERSION), wait_s=self._wait_s())
             else:
                 await self._initialize(peer, LEGACY)
@@ -175,7 +165,7 @@ class _Scenario:
         if LEGACY_ERA not in self._eras:
             return
         async with self._episode("version") as peer:
-            params = {**_INITIALIZE, "protocolVersion": NO_VERSION}
+            params = {**INITIALIZE, "protocolVersion": NO_VERSION}
             await peer.request("version", "initialize", params, wait_s=self._wait_s(GREETING_S))
 
     async def _calls(self) -> None:
@@ -186,7 +176,12 @@ class _Scenario:
             return
         if len(tools) > MAX_TOOLS:
             self._skip(f"{len(tools) - MAX_TOOLS} tools beyond the first {MAX_TOOLS} were not called")
-        planned = [call for tool in tools[:MAX_TOOLS] for call in self._planned(tool)]
+        planned: list[PlannedCall] = []
+        for tool in tools[:MAX_TOOLS]:
+            calls = planned_calls(tool, str(self._subject.place.work))
+            if not any(call.purpose == "call" for call in calls):
+                self._skip(f"{shown(str(tool['name']))}: no arguments could be made of its schema")
+            planned += calls
         for _ in range(MAX_RESTARTS):
             if not planned:
                 return
@@ -202,7 +197,7 @@ class _Scenario:
             self._skip(f"{len(planned)} calls: the server ended {MAX_RESTARTS} times")
 
     async def _bytes(self) -> None:
-        trials = list(_TRIALS)
+        trials = list(TRIALS)
         for _ in range(MAX_RESTARTS):
             async with self._episode("bytes") as peer:
                 meta = await self._greet_any(peer)
@@ -217,7 +212,7 @@ class _Scenario:
                         break
                 if not trials and not peer.gone.is_set():
                     await self._probe(peer, "pieces", meta, in_pieces=True)
-                    await asyncio.gather(self._probe(peer, "together", meta), self._probe(peer, "together", meta))
+                    await self._probe_twice_at_once(peer, meta)
                     await self._probe(peer, "long-line", {**meta, "filler": "a" * LONG_LINE_BYTES})
                     await peer.end("half line")
                     return
@@ -234,7 +229,9 @@ class _Scenario:
         self._gaps = process.receipt.gaps
         limits = process.confinement.limits
         forget = self._monitor.watch(
-            process.tree((str(self._subject.place.tmp),)), limits, lambda excess: process.kill_for(excess.limit)
+            process.tree((str(self._subject.place.tmp), str(self._subject.place.work))),
+            limits,
+            lambda excess: process.kill_for(excess.limit),
         )
         peer = Peer(process, episode)
         try:
@@ -242,13 +239,13 @@ class _Scenario:
         finally:
             forget()
             await peer.close()
-            told = [replace(each, late=each.request_id in peer.late) for each in episode.exchanges]
+            told = [replace(each, late=each.request_id in peer.hearing.late) for each in episode.exchanges]
             episode.exchanges[:] = [each for each in told if not self._was_cut(each)]
 
     async def _initialize(self, peer: Peer, version: str, wait_s: float = GREETING_S) -> Members | None:
         """Greet as older clients do; the result, None where there is none."""
         mark = peer.stderr_mark
-        params = {**_INITIALIZE, "protocolVersion": version}
+        params = {**INITIALIZE, "protocolVersion": version}
         greeted = await peer.request("initialize", "initialize", params, wait_s=self._wait_s(wait_s))
         if not greeted.result_members:
             return None
@@ -267,68 +264,7 @@ class _Scenario:
         peer.episode.era = MODERN
         return envelope() if asked.result_members else None
 
-    async def _offers(self, peer: Peer, greeting: Members, meta: Members) -> None:
-        """Take all lists, ask for what there is and for what there is not."""
-        declared = greeting.get("capabilities")
-        capabilities = declared if isinstance(declared, dict) else {}
-        found: dict[str, list[JsonValue]] = {}
-        for method, capability in CAPABILITY_OF.items():
-            if capability in capabilities:
-                found[method] = await self._list(peer, method, meta)
-            elif method != "resources/templates/list":
-                await peer.request(f"undeclared:{method}", method, meta, wait_s=self._wait_s())
-        await peer.request("unknown-method", "quarterdeck/no-such-method", meta, wait_s=self._wait_s())
-        if "tools" in capabilities:
-            await peer.request("again:tools/list", "tools/list", meta, wait_s=self._wait_s())
-            lost = {**meta, "cursor": "quarterdeck-no-such-cursor"}
-            await peer.request("unknown-cursor", "tools/list", lost, wait_s=self._wait_s())
-            params: Members = {**meta, "name": "quarterdeck-no-such-tool", "arguments": {}}
-            await peer.request("unknown-tool", "tools/call", params, wait_s=self._wait_s())
-        if "prompts" in capabilities:
-            params = {**meta, "name": "quarterdeck-no-such-prompt"}
-            await peer.request("unknown-prompt", "prompts/get", params, wait_s=self._wait_s())
-        if "resources" in capabilities:
-            params = {**meta, "uri": "quarterdeck://no/such/resource"}
-            await peer.request("unknown-resource", "resources/read", params, wait_s=self._wait_s())
-        if self._wishes.calls:
-            await self._get(peer, found, meta)
-
-    async def _get(self, peer: Peer, found: dict[str, list[JsonValue]], meta: Members) -> None:
-        for item in found.get("prompts/list", ())[:MAX_OFFERS]:
-            if isinstance(item, dict) and isinstance(name := item.get("name"), str):
-                params: Members = {**meta, "name": name, "arguments": _prompt_arguments(item)}
-                await peer.request("prompt", "prompts/get", params, wait_s=self._wait_s(), subject=name)
-        for item in found.get("resources/list", ())[:MAX_OFFERS]:
-            if isinstance(item, dict) and isinstance(uri := item.get("uri"), str):
-                params = {**meta, "uri": uri}
-                await peer.request("resource", "resources/read", params, wait_s=self._wait_s(), subject=uri)
-
-    async def _list(self, peer: Peer, method: str, meta: Members) -> list[JsonValue]:
-        """All pages of a list."""
-        items: list[JsonValue] = []
-        params, seen = meta, set[str]()
-        for _ in range(MAX_PAGES):
-            page = await peer.request(f"list:{method}", method, params, wait_s=self._wait_s(), subject=MEMBERS[method])
-            items += items_of(page)
-            cursor = page.result_members.get("nextCursor")
-            if not isinstance(cursor, str) or cursor in seen or self._left_s <= 0:
-                break
-            seen.add(cursor)
-            params = {**meta, "cursor": cursor}
-        return items
-
-    def _planned(self, tool: Members) -> Sequence[tuple[str, str, Members]]:
-        """The calls of one tool: why, its name, its arguments."""
-        name, folder = str(tool["name"]), str(self._subject.place.work)
-        simple = simple_schema(tool.get("inputSchema"))
-        sets = argument_sets(simple, folder)
-        if not sets:
-            self._skip(f"{name[:80]}: no arguments could be made of its schema")
-            sets = []
-        refused = [(f"refused: {what}", name, arguments) for what, arguments in refused_sets(simple, folder)]
-        return [*(("call", name, arguments) for arguments in sets), *refused]
-
-    async def _call(self, peer: Peer, call: tuple[str, str, Members], meta: Members) -> None:
+    async def _call(self, peer: Peer, call: PlannedCall, meta: Members) -> None:
         purpose, name, arguments = call
         place = self._subject.place
         before = place.look()
@@ -361,6 +297,13 @@ class _Scenario:
         exchange = await peer.request(purpose, method, meta, wait_s=self._wait_s(), in_pieces=in_pieces)
         if exchange.ending is Ending.LOST and not peer.episode.gone_at:
             peer.episode.gone_at = purpose
+
+    async def _probe_twice_at_once(self, peer: Peer, meta: Members) -> None:
+        peer.hold()
+        probes = [asyncio.create_task(self._probe(peer, "together", meta)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await peer.release()
+        await asyncio.gather(*probes)
 
     async def _rest(self, peer: Peer) -> None:
         """Leave it alone for a while, and see what that costs; again where it may be busy with its start still."""
@@ -423,34 +366,3 @@ SLACK_S: Final = 0.5
 
 MIN_CANCELLED_S: Final = 0.75
 """A call that is cancelled has taken at least so long before."""
-
-_INITIALIZE: Final[Members] = {
-    "capabilities": {},
-    "clientInfo": {"name": "quarterdeck-check", "version": CLIENT_VERSION},
-}
-
-
-def envelope(version: str = MODERN) -> Members:
-    """What a request of 2026-07-28 carries."""
-    prefix = "io.modelcontextprotocol/"
-    meta: Members = {
-        f"{prefix}protocolVersion": version,
-        f"{prefix}clientCapabilities": {},
-        f"{prefix}clientInfo": _INITIALIZE["clientInfo"],
-    }
-    return {"_meta": meta}
-
-
-def _prompt_arguments(prompt: Members) -> Members:
-    """Texts for the arguments that a prompt requires."""
-    listed = prompt.get("arguments")
-    named = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    return {str(each.get("name")): "sample" for each in named if each.get("required") is True}
-
-
-_TRIALS: Final = (
-    ("garbage", (b"this is no JSON\n", b'{"jsonrpc": "2.0", "id": 7000, "method"\n')),
-    ("odd-json", (b"[]\n", b'"text"\n', b"null\n", b'{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}\n', b"{}\n")),
-    ("bad-utf8", (b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xff\xfe"}}\n',)),
-)
-"""Lines that no client should send, and one bug or attack away all do."""

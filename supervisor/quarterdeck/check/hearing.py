@@ -1,0 +1,178 @@
+"""What a server's lines are: answers, its own requests, progress, or none of these; noted in an episode.  Pure.
+
+It knows which requests are open, and gives each answer to whoever asked.  A request of the server's is answered at
+once: `ping`, and all else with -32601.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
+from quarterdeck_protocol.schema.canonical import JsonValue
+
+from .episode import Episode, Members, RequestId
+from .schemas import shown
+
+MAX_KEPT: Final = 20
+"""Of each kind of thing that is noted."""
+
+MAX_PROGRESS: Final = 1000
+"""Notifications of one request that are kept."""
+
+MAX_ANSWERED: Final = 1000
+"""Requests of the server's that are answered."""
+
+LATE_S: Final = 0.25
+"""An answer that comes so soon after its cancellation may have crossed it."""
+
+ODD_ID: Final = {"a": 1}
+"""Of a request that is none: whoever answers it may repeat it."""
+
+Receiver = Callable[[Members], None]
+"""Takes the message that answers a request, once."""
+
+
+class Hearing:
+    """See the module.
+
+    Attributes:
+        null_errors: errors that name no request, so far.
+        late: cancelled requests that were answered all the same, a while later.
+        answers: lines to write, which answer the server's requests.
+    """
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+        self._receivers: dict[RequestId, Receiver] = {}
+        self._open: set[RequestId] = set()
+        self._methods: dict[RequestId, str] = {}
+        self._progress: dict[str, list[Members]] = {}
+        self._cancelled: dict[RequestId, float] = {}
+        self._asked_count = 0
+        self.null_errors = 0
+        self.late: set[RequestId] = set()
+        self.answers: list[bytes] = []
+
+    def opened(self, request_id: RequestId, method: str, receiver: Receiver, token: str = "") -> None:
+        """A request is about to be sent; with a progress token unless that is empty."""
+        self._open.add(request_id)
+        self._methods[request_id], self._receivers[request_id] = method, receiver
+        if token:
+            self._progress[token] = []
+
+    def closed(self, request_id: RequestId) -> None:
+        """Nobody waits for its answer any more."""
+        self._open.discard(request_id)
+
+    def cancelled(self, request_id: RequestId, now: float) -> None:
+        """The server is told that its answer is not wanted."""
+        self._cancelled[request_id] = now
+
+    def progress_of(self, token: str) -> tuple[Members, ...]:
+        """What was told of a request's progress."""
+        return tuple(self._progress.get(token, ()))
+
+    def receive(self, line: bytes, now: float) -> None:
+        """Take one line; monotonic seconds."""
+        try:
+            message = msgspec.json.decode(line)
+            line.decode()
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            message = None
+        if isinstance(message, list):
+            self.note(self._episode.misshapen, "a batch, which only 2025-03-26 knows")
+            for each in message[:MAX_KEPT]:
+                if isinstance(each, dict):
+                    self._message(each, now)
+        elif isinstance(message, dict):
+            self._message(message, now)
+        else:
+            self._episode.junk_lines += 1
+            self.note(self._episode.junk, shown(line[:400].decode(errors="replace")))
+
+    def note(self, kept: list[str], text: str) -> None:
+        """Keep a text, once, while there is room."""
+        if text not in kept and len(kept) < MAX_KEPT:
+            kept.append(text)
+
+    def _message(self, message: Members, now: float) -> None:
+        if message.get("jsonrpc") != "2.0":
+            self.note(self._episode.misshapen, f'"jsonrpc" is {shown(str(message.get("jsonrpc")))}, not "2.0"')
+        method = message.get("method")
+        if not isinstance(method, str):
+            self._replied(message, now)
+        elif "id" in message:
+            self._asked(method, message["id"])
+        elif method == "notifications/progress":
+            self._progressed(message.get("params"))
+
+    def _asked(self, method: str, request_id: JsonValue) -> None:
+        if method != "ping":
+            self.note(self._episode.asked, shown(method))
+        self._asked_count += 1
+        if self._asked_count > MAX_ANSWERED:
+            return
+        answer: Members = {"jsonrpc": "2.0", "id": request_id}
+        if method == "ping":
+            answer["result"] = {}
+        else:
+            answer["error"] = {"code": METHOD_NOT_FOUND, "message": "this client did not declare that capability"}
+        self.answers.append(msgspec.json.encode(answer) + b"\n")
+
+    def _progressed(self, params: JsonValue) -> None:
+        token = params.get("progressToken") if isinstance(params, dict) else None
+        told = self._progress.get(token) if isinstance(token, str) else None
+        if told is None or not isinstance(params, dict):
+            self.note(self._episode.foreign_progress, shown(str(token)))
+        elif len(told) < MAX_PROGRESS:
+            told.append(params)
+
+    def _replied(self, message: Members, now: float) -> None:
+        if problem := misshapen(message):
+            self.note(self._episode.misshapen, problem)
+        said = message.get("id")
+        strays = self._episode.strays
+        if said is None:
+            self.null_errors += "error" in message
+        elif said == ODD_ID:
+            pass
+        elif not isinstance(said, int | str) or isinstance(said, bool):
+            self.note(strays, f"an answer's id is {shown(str(said))}")
+        elif said in self._cancelled:
+            if now - self._cancelled[said] > LATE_S:
+                self.late.add(said)
+        elif said in self._methods:
+            self._give(said, message)
+        elif (other := self._spelt_otherwise(said)) is not None:
+            self.note(strays, f"id {other!r} was answered as {said!r}")
+            self._give(other, message)
+        else:
+            self.note(strays, f"an answer to {shown(repr(said))}, which was never asked")
+
+    def _give(self, request_id: RequestId, message: Members) -> None:
+        receiver = self._receivers.pop(request_id, None)
+        if receiver is None:
+            self.note(self._episode.strays, f"{self._methods[request_id]} was answered twice")
+        elif request_id in self._open:
+            receiver(message)
+
+    def _spelt_otherwise(self, request_id: RequestId) -> RequestId | None:
+        return next((each for each in self._open if str(each) == str(request_id)), None)
+
+
+def misshapen(message: Members) -> str:
+    """What is wrong with an answer, as JSON-RPC has it; empty for nothing."""
+    if "id" not in message:
+        return "a message has neither method nor id"
+    if ("result" in message) == ("error" in message):
+        return "an answer has " + ("both result and error" if "result" in message else "neither result nor error")
+    if "result" in message:
+        return "" if isinstance(message["result"], dict) else "a result is no object"
+    error = message["error"]
+    if not isinstance(error, dict):
+        return "an error is no object"
+    if not isinstance(error.get("code"), int) or isinstance(error.get("code"), bool):
+        return "an error's code is no whole number"
+    return "" if isinstance(error.get("message"), str) else "an error's message is no text"

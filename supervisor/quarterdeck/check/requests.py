@@ -1,0 +1,67 @@
+"""What is sent to a server that is tried: greetings, envelopes, calls, lines that are none.  Pure."""
+
+from typing import Final, NamedTuple
+
+from quarterdeck_protocol.identity import CLIENT_VERSION
+from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
+
+from .episode import Members
+from .schemas import simple_schema
+from .values import argument_sets, refused_sets
+
+LEGACY: Final = HANDSHAKE_REVISIONS[-1]
+MODERN: Final = MODERN_REVISIONS[-1]
+
+NO_VERSION: Final = "1999-01-01"
+"""Of the protocol: there never was one."""
+
+LONG_LINE_BYTES: Final = 1024 * 1024
+
+INITIALIZE: Final[Members] = {
+    "capabilities": {},
+    "clientInfo": {"name": "quarterdeck-check", "version": CLIENT_VERSION},
+}
+
+"""What `initialize` says beside the version: a client that can be asked nothing."""
+
+
+class PlannedCall(NamedTuple):
+    """A call, with `call` as its purpose, or what is wrong with its arguments behind `refused: `."""
+
+    purpose: str
+    name: str
+    arguments: Members
+
+
+def planned_calls(tool: Members, folder: str) -> list[PlannedCall]:
+    """The calls of one tool; `folder` is where paths lie."""
+    name = str(tool["name"])
+    simple = simple_schema(tool.get("inputSchema"))
+    calls = [PlannedCall("call", name, arguments) for arguments in argument_sets(simple, folder)]
+    return calls + [PlannedCall(f"refused: {what}", name, sent) for what, sent in refused_sets(simple, folder)]
+
+
+def envelope(version: str = MODERN) -> Members:
+    """What a request of 2026-07-28 carries."""
+    prefix = "io.modelcontextprotocol/"
+    meta: Members = {
+        f"{prefix}protocolVersion": version,
+        f"{prefix}clientCapabilities": {},
+        f"{prefix}clientInfo": INITIALIZE["clientInfo"],
+    }
+    return {"_meta": meta}
+
+
+def prompt_arguments(prompt: Members) -> Members:
+    """Texts for the arguments that a prompt requires."""
+    listed = prompt.get("arguments")
+    named = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return {str(each.get("name")): "sample" for each in named if each.get("required") is True}
+
+
+TRIALS: Final = (
+    ("garbage", (b"this is no JSON\n", b'{"jsonrpc": "2.0", "id": 7000, "method"\n')),
+    ("odd-json", (b"[]\n", b'"text"\n', b"null\n", b'{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}\n', b"{}\n")),
+    ("bad-utf8", (b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xff\xfe"}}\n',)),
+)
+"""Lines that no client should send, and one bug or attack away all do."""

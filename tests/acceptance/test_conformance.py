@@ -16,8 +16,17 @@ from support.processes.commands import DEADLINE_S, popen_forked
 from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
 from support.processes.programs import SERVERS, running_http_server, server_argv
-from support.servers.conformance_suite import REVISIONS, Differences, Outcomes, differing, failing, run_suite, without
-from support.servers.real_servers import Installed, install_conformance
+from support.servers.conformance_suite import (
+    REVISIONS,
+    Differences,
+    Outcomes,
+    Shared,
+    differing,
+    failing,
+    run_suite,
+    without,
+)
+from support.servers.real_servers import Installed, install_conformance, shared_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -29,8 +38,8 @@ ERAS: Final = {"both": (), "legacy": ("--legacy",)}
 AGAIN: Final = 2
 """Scenarios that wait for less than a second are tried alone, too, before their end is believed: others are at work."""
 
-Ends = dict[str, dict[str, Differences]]
-"""By kind and revision."""
+Ends = dict[str, Differences]
+"""By kind: what fails in the server itself, and what differs behind us."""
 
 
 @contextmanager
@@ -42,6 +51,7 @@ def through_us(*arguments: str) -> Iterator[str]:
     argv = ["run", *http, *wish, "--", *server_argv("conformance", *arguments)]
     with no_leftovers(DEADLINE_S), LineChild(argv, deadline_s=DEADLINE_S, popen=popen_forked) as child:
         yield json.loads(child.read_line())["url"]
+        child.process.terminate()  # the end of its stdin is none of its own
 
 
 def written(kind: str, **where: str) -> Differences:
@@ -55,68 +65,73 @@ def written(kind: str, **where: str) -> Differences:
 
 
 class Runs:
-    """How the scenarios ended, directly and through us; `outcomes` is by revision, then that of each."""
+    """How the scenarios of a revision ended, directly and through us."""
 
-    def __init__(self, suite: Installed, era: str, folder: Path) -> None:
+    def __init__(self, suite: Installed, era: str, revision: str, shared: Shared) -> None:
         """Nothing was run yet."""
         self._suite = suite
-        self._era = era
-        self._folder = folder
-        self.outcomes: dict[str, tuple[Outcomes, Outcomes]] = {}
+        self._where = {"revision": revision, "server": era}
+        self._shared = shared
+        self._direct: Outcomes = {}
+        self._ours: Outcomes = {}
 
-    async def run(self, revision: str, scenario: str = "") -> None:
-        """Run all scenarios of a revision, or one of them; on new servers, for some leave questions open."""
-        direct, ours = self.outcomes.get(revision, ({}, {}))
-        found: list[Outcomes] = [{}, {}]
+    async def run(self, folder: Path, scenario: str = "") -> None:
+        """Run all scenarios, or one of them; on new servers, for some leave questions open."""
 
-        async def one(at: int, url: str) -> None:
-            found[at] = await run_suite(self._suite, url, revision, self._folder, scenario)
+        async def run_at(url: str) -> Outcomes:
+            return await run_suite(self._suite, url, self._where["revision"], folder, scenario)
 
-        with running_http_server("--http", name="conformance") as alone, through_us(*ERAS[self._era]) as behind:
+        async def run_directly() -> None:
+            async def run_alone() -> Outcomes:
+                with running_http_server("--http", name="conformance") as alone:
+                    return await run_at(alone)
+
+            # Directly they end the same beside either of our servers, of which another process may try the other.
+            found = await (run_alone() if scenario else self._shared.outcomes(self._where["revision"], run_alone))
+            self._direct = {**self._direct, **found}
+
+        with through_us(*ERAS[self._where["server"]]) as behind:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(one, 0, alone)
-                tasks.start_soon(one, 1, behind)
-        self.outcomes[revision] = {**direct, **found[0]}, {**ours, **found[1]}
+                tasks.start_soon(run_directly)
+                self._ours = {**self._ours, **await run_at(behind)}
 
+    @property
     def ends(self) -> Ends:
-        """What failed, and what differs."""
-        found: Ends = {"failing": {}, "difference": {}}
-        for revision, (direct, ours) in self.outcomes.items():
-            varying = written("varying", revision=revision, server=self._era)
-            found["failing"][revision] = failing(direct)
-            found["difference"][revision] = without(differing(direct, ours), varying)
-        return found
+        """What failed directly, and what differs."""
+        different = without(differing(self._direct, self._ours), written("varying", **self._where))
+        return {"failing": failing(self._direct), "difference": different}
+
+    @property
+    def known(self) -> Ends:
+        """The same as it is written down."""
+        return {kind: written(kind, **self._where) for kind in ("failing", "difference")}
+
+    @property
+    def unexpected(self) -> list[str]:
+        """The scenarios that ended otherwise than is written down."""
+        return sorted(
+            {
+                scenario
+                for kind, known in self.known.items()
+                for scenario in {*known, *self.ends[kind]}
+                if self.ends[kind].get(scenario) != known.get(scenario)
+            }
+        )
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_every_scenario_ends_as_it_does_without_us(
-    era: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    era: str, revision: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """A feature that we pass on in our own way is one that some client cannot use."""
-    suite = install_conformance(tmp_path_factory.getbasetemp())
+    place = tmp_path_factory.getbasetemp()
+    suite = install_conformance(place)
     if suite.missing:
         pytest.skip(suite.missing)
-    known = {
-        kind: {revision: written(kind, revision=revision, server=era) for revision in REVISIONS}
-        for kind in ("failing", "difference")
-    }
-    runs = Runs(suite, era, tmp_path)
-    for revision in REVISIONS:
-        await runs.run(revision)
+    runs = Runs(suite, era, revision, Shared(shared_folder(place)))
+    await runs.run(tmp_path)
     for _ in range(AGAIN):
-        for revision, scenario in unexpected(runs.ends(), known):
-            await runs.run(revision, scenario)
-    assert runs.ends() == known
-
-
-def unexpected(found: Ends, known: Ends) -> list[tuple[str, str]]:
-    """The scenarios, behind their revision, that ended otherwise than is written down."""
-    return sorted(
-        {
-            (revision, scenario)
-            for kind, by_revision in found.items()
-            for revision, differences in by_revision.items()
-            for scenario in {*differences, *known[kind][revision]}
-            if differences.get(scenario) != known[kind][revision].get(scenario)
-        }
-    )
+        for scenario in runs.unexpected:
+            await runs.run(tmp_path, scenario)
+    assert runs.ends == runs.known

@@ -58,11 +58,11 @@ class Resumption(msgspec.Struct, frozen=True, gc=False):
     """What a request of 2026-07-28 brings that is made again, with answers.
 
     Attributes:
-        state: its `requestState`, as it came.
+        state: its `requestState`, as it came; None where it brings none.
         responses: its `inputResponses`, one JSON object; empty for none.
     """
 
-    state: str = ""
+    state: str | None = None
     responses: bytes = b""
 
 
@@ -213,7 +213,7 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
         if not envelope:
             return None
         responses = b"" if params.responses is UNSET else bytes(params.responses)
-        resumption = Resumption(params.state or "", responses)
+        resumption = Resumption(None if params.state is UNSET else params.state, responses)
     return WireRequest(
         key=key,
         id_json=msgspec.json.encode(message.id),

@@ -72,7 +72,8 @@ class Reach:
         passed: Passed | None,
         deliver: Deliver,
     ) -> PendingCall | None:
-        if request.method == "tools/call" and passed is None and not self.may_become_task(request):
+        brings_answers = passed is not None and request.name not in self.box.native_names
+        if request.method == "tools/call" and not brings_answers and not self.may_become_task(request):
             call = RawCall(
                 request.name,
                 request.arguments,

@@ -90,7 +90,7 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
     if is_modern(context) and ("inputResponses" in params or "requestState" in params):
         state = params.get("requestState")
         responses = json_bytes(params["inputResponses"]) if "inputResponses" in params else b""
-        resumption = Resumption(state if isinstance(state, str) else "", responses)
+        resumption = Resumption(state if isinstance(state, str | None) else "", responses)
     return WireRequest(
         key=str(context.request_id),
         id_json=msgspec.json.encode(context.request_id),

@@ -37,8 +37,8 @@ class Outlet(Protocol):
         """Send a notification."""
         ...
 
-    def answer(self, *parts: Part) -> None:
-        """Send the answer, in parts."""
+    def answer(self, *parts: Part, error: int = 0) -> None:
+        """Send the answer, in parts; `error` is the code of the JSON-RPC error that it is, 0 for a result."""
         ...
 
 
@@ -136,17 +136,20 @@ class WireCall:
         self._outlet.tell(msgspec.json.encode(message))
 
     def _answer_fault(self, fault: ProtocolFault) -> None:
-        self._outlet.answer(*answer_of(fault, self._request, self._server_info))
+        parts, error = answer_of(fault, self._request, self._server_info)
+        self._outlet.answer(*parts, error=error)
 
     def _answer(self, parts: tuple[Part, ...]) -> None:
         self._outlet.answer(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}")
 
 
-def answer_of(fault: ProtocolFault, request: WireRequest, server_info: bytes | None) -> tuple[Part, ...]:
-    """The answer that a fault is: a tool's is a result, for a model to read; of all else it is an error."""
+def answer_of(fault: ProtocolFault, request: WireRequest, server_info: bytes | None) -> tuple[tuple[Part, ...], int]:
+    """The answer that a fault is, and its code: of a tool a result, for a model to read, of all else an error."""
+    code = 0
     if request.method == "tools/call" and not is_for_client(fault):
         said: tuple[Part, ...] = (b',"result":', *fault_parts(fault, server_info if request.is_modern else None))
     else:
         error = error_of(fault, request.method, is_modern=request.is_modern)
+        code = error["code"] if isinstance(error["code"], int) else 0
         said = (b',"error":', msgspec.json.encode(error))
-    return (b'{"jsonrpc":"2.0","id":', request.id_json, *said, b"}")
+    return (b'{"jsonrpc":"2.0","id":', request.id_json, *said, b"}"), code

@@ -19,15 +19,16 @@ class FakeOutlet:
     """Collects messages; congested when told."""
 
     def __init__(self):
-        self.lines = []
+        self.lines, self.errors = [], []
         self.is_congested = False
 
     def tell(self, message):
         """Collect one message."""
         self.lines.append(json.loads(message))
 
-    def answer(self, *parts):
-        """Collect one message."""
+    def answer(self, *parts, error=0):
+        """Collect one message, of which its code is part."""
+        self.errors.append(error)
         self.lines.append(json.loads(b"".join(parts)))
 
 
@@ -63,6 +64,7 @@ async def test_a_fault_is_answered_as_a_result():
     _, sink, _, _ = start(box)
     box.begun[0].settle(ProtocolFault("timeout", "slow"))
     assert sink.lines[0]["result"]["isError"]
+    assert sink.errors == [0]
 
 
 async def test_a_cancelled_call_says_nothing_more():

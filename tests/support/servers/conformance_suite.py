@@ -1,9 +1,10 @@
 """The official conformance suite's scenarios for servers, run against an address; and where two servers differ."""
 
+import fcntl
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
@@ -60,6 +61,26 @@ def _read(folder: Path) -> Outcomes:
             if check["status"] != "INFO":  # what was seen on the way, as often as it was seen
                 checks.setdefault(check["id"], Counter())[check["status"]] += 1
     return outcomes
+
+
+class Shared:
+    """Outcomes that one process of the run finds, for all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Kept in this folder, which all processes know."""
+        self._folder = folder
+
+    async def outcomes(self, name: str, find: Callable[[], Awaitable[Outcomes]]) -> Outcomes:
+        """Those of this name, found by whoever comes first."""
+        place = self._folder / f"outcomes-{name}.json"
+        with place.with_suffix(".lock").open("w") as lock:
+            await anyio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_EX)
+            if not place.exists():
+                found = await find()
+                place.write_text(json.dumps(found))
+                return found
+        kept = json.loads(place.read_text())
+        return {scenario: {check: Counter(ends) for check, ends in checks.items()} for scenario, checks in kept.items()}
 
 
 def failing(outcomes: Outcomes) -> Differences:

@@ -119,7 +119,7 @@ class Exchange:
                 return refuse(deliver, taken)
             deliver = taken
         if not self._is_modern:
-            return begin_forward(self._greeted, self._config, request, self._questions, deliver)
+            return begin_forward(self._greeted, self._config, _without_answers(request), self._questions, deliver)
         if request.answerer is None or not request.answerer.bridges:
             return self._begin_round(request, deliver)
         driven = DrivenRequest(self._config, request, self._begin_round, deliver)
@@ -214,6 +214,18 @@ class Exchange:
         fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
         fault.server = server
         return fault
+
+
+def _without_answers(request: RawRequest) -> RawRequest:
+    """The request for a server of an older era: that asks by requests of its own, and gets no answers with one."""
+    if b'"inputResponses"' not in request.params or request.method.startswith("tasks/"):
+        return request
+    members = msgspec.json.decode(request.params, type=dict[str, msgspec.Raw])
+    kept = {name: value for name, value in members.items() if name not in _ANSWERS}
+    return msgspec.structs.replace(request, params=msgspec.json.encode(kept))
+
+
+_ANSWERS: Final = frozenset({"inputResponses", "requestState"})
 
 
 class _Named(msgspec.Struct):

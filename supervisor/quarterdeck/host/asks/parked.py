@@ -93,13 +93,16 @@ class Parking:
         """
         if resumption is None:
             return self._fresh(key, capabilities, None, begin, deliver)
-        state = self._opened(resumption.state, key)
-        if state is None:
-            return _refused(deliver, "its requestState is not this client's, not this request's, or too old")
         try:
             responses = check_object(resumption.responses or b"{}", max_bytes=MAX_ANSWER_BYTES)
         except BodyError as error:
             return _refused(deliver, f"its inputResponses cannot be read: {error}")
+        if resumption.state is None:
+            # Answers to no question of ours: the server judges them, or asks for what is missing.
+            return self._fresh(key, capabilities, Passed(None, resumption.responses), begin, deliver)
+        state = self._opened(resumption.state, key)
+        if state is None:
+            return _refused(deliver, "its requestState is not this client's, not this request's, or too old")
         if not state.parked:
             passed = Passed(state.inner, resumption.responses)
             return self._fresh(key, capabilities, passed, begin, deliver)

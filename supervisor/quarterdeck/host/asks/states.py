@@ -40,7 +40,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """What a server of 2026-07-28 gets back with the request that it asked again: its own state, and the answers."""
+    """What a server of 2026-07-28 gets with a request that is made again: its own state, and the answers."""
 
     state: str | None
     responses: bytes

@@ -8,6 +8,7 @@ are, so that a client without the token costs little, whatever it sends.
 """
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -41,8 +42,9 @@ MAX_HELD_BYTES: Final = 1024 * 1024
 _JOIN_BYTES: Final = 64 * 1024
 """Parts that are smaller together are joined: a copy is cheaper than a second write."""
 
-_OK: Final = b"HTTP/1.1 200 OK\r\n"
-_ACCEPTED: Final = b"HTTP/1.1 202 Accepted\r\n"
+OK: Final = 200
+
+_STATUS_LINES: Final = {each.value: b"HTTP/1.1 %d %b\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus}
 _NO_BODY: Final = b"content-length: 0\r\n"
 _JSON: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
 _EVENTS: Final = (
@@ -106,22 +108,22 @@ class Exchange:
         """Send what only keeps the connection open."""
         self._chunk(b": ping\n\n")
 
-    def answer(self, *parts: Part) -> None:
-        """Send the response's one JSON value, as a whole or as the last event."""
+    def answer(self, *parts: Part, status: int = OK) -> None:
+        """Send the response's one JSON value, as a whole, with this status, or as the last event."""
         if self.is_over:
             return
         if self._cycle.response_started:
             self._chunk(b"event: message\ndata: ", *parts, b"\n\n")
             self._write(b"0\r\n\r\n")
         else:
-            self._start(_JSON % sum(map(len, parts)), *parts)
+            self._start(_JSON % sum(map(len, parts)), *parts, status=status)
         self._cycle.response_complete = True
         self._connection.answered(self._cycle)
 
     def accept(self) -> None:
         """Answer that what came was taken; there is nothing to say to it."""
         if not self.is_over:
-            self._start(_NO_BODY, status=_ACCEPTED)
+            self._start(_NO_BODY, status=202)
             self._cycle.response_complete = True
             self._connection.answered(self._cycle)
 
@@ -148,12 +150,12 @@ class Exchange:
         else:
             self._start(_EVENTS, size, *parts, b"\r\n")
 
-    def _start(self, kind: bytes, *parts: Part, status: bytes = _OK) -> None:
+    def _start(self, kind: bytes, *parts: Part, status: int = OK) -> None:
         self._cycle.response_started = True
         given = (*self._connection.server_state.default_headers, *self.headers)
         lines = b"".join([b"%b: %b\r\n" % header for header in given])
         close = b"" if self._cycle.keep_alive else b"connection: close\r\n"
-        self._write(status, kind, lines, close, b"\r\n", *parts)
+        self._write(_STATUS_LINES[status], kind, lines, close, b"\r\n", *parts)
 
     def _write(self, *parts: Part) -> None:
         self.is_silent = False

@@ -6,6 +6,8 @@ Above it `short_way`, which takes requests; below it `WireCall`, which runs them
 import asyncio
 from typing import Protocol
 
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+
 from quarterdeck.host.asks.requests import ClientRequests
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES
 from quarterdeck.host.raw_call_gate import RawCallGate
@@ -15,7 +17,7 @@ from quarterdeck.host.results import refused_result
 from quarterdeck.host.wire_call import Part, WireCall, answer_of
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
-from .connection import Exchange
+from .connection import OK, Exchange
 
 
 class Holder(Protocol):
@@ -100,7 +102,7 @@ class HttpCall:
         """See `Outlet`."""
         self.exchange.tell(message)
 
-    def answer(self, *parts: Part) -> None:
+    def answer(self, *parts: Part, error: int = 0) -> None:
         """See `Outlet`; a result that is too much for its client is replaced by a fault that says so."""
         size = sum(map(len, parts))
         if size > UNCOUNTED_BYTES or self.client.allowance is not None:
@@ -108,8 +110,10 @@ class HttpCall:
             if fault is None:
                 self.answer_bytes = size
             else:
-                parts = answer_of(fault, self._request, self._way.server_info)
-        self.exchange.answer(*parts)
+                parts, error = answer_of(fault, self._request, self._way.server_info)
+        # In 2026-07-28 some errors have a status of their own, which proxies and clients go by: those of the SDK.
+        status = ERROR_CODE_HTTP_STATUS.get(error, OK) if self._request.is_modern else OK
+        self.exchange.answer(*parts, status=status)
 
     def begin(self, client: Client) -> bool:
         """Start it; False when the application has to run it."""

@@ -125,7 +125,7 @@ class _LineOutlet:
     def tell(self, message: bytes) -> None:
         self._sink.write(message, b"\n")
 
-    def answer(self, *parts: Part) -> None:
+    def answer(self, *parts: Part, error: int = 0) -> None:  # noqa: ARG002 - a line has no status
         self._sink.write(*parts, b"\n")
 
 

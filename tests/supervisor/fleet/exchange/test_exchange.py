@@ -87,6 +87,16 @@ async def test_a_newer_server_is_told_what_this_very_caller_can_be_asked() -> No
         assert (call.capabilities, call.log_level) == (b'{"roots":{}}', "")
 
 
+@pytest.mark.parametrize(("card", "is_told"), [(OLDER, False), (NEWER, True)])
+async def test_answers_that_come_with_a_request_are_for_newer_servers(card: ServerCard, *, is_told: bool) -> None:
+    """A server of an older era would refuse a request for members that its revision does not know."""
+    own, answers = {"name": "t", "arguments": {"requestState": 1}}, {"inputResponses": {"k": {}}, "requestState": "s"}
+    async with ready(card) as (played, endpoint, _):
+        endpoint.forward(RawRequest("tools/call", msgspec.json.encode(own | answers), client=ME), lambda _: None)
+        _, body = await played.worker.next(Forward)
+        assert json.loads(body) == (own | answers if is_told else own)
+
+
 @pytest.mark.parametrize("card", [OLDER, NEWER])
 async def test_a_plain_call_carries_nothing_more_than_it_did(card: ServerCard) -> None:
     """Calls of plain tools would cost more."""

@@ -113,6 +113,16 @@ async def test_a_question_is_a_result_and_its_answer_goes_on_with_the_call(clien
     assert client.server.passed == [None]
 
 
+async def test_answers_that_nobody_asked_for_go_to_the_server_with_a_call_of_their_own(client: _Client) -> None:
+    """A client that knows what a server asks would be refused, where the protocol has the unexpected ignored."""
+    client.call(Resumption(responses=b'{"k":{"action":"accept"}}'))
+    assert client.server.passed == [Passed(None, b'{"k":{"action":"accept"}}')]
+    client.server.ask()
+    assert set((await client.asked())["inputRequests"]) == {"1"}
+    client.call(Resumption(responses=b"[]"))
+    assert await client.refused() == "not_resumable"
+
+
 async def test_questions_of_one_moment_are_asked_together_and_those_left_open_again(client: _Client) -> None:
     client.call()
     client.server.ask()

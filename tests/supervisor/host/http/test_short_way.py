@@ -1,5 +1,6 @@
 """Calls past the application, from bytes to bytes: which are taken, which are not, and how each ends."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -17,6 +18,7 @@ from quarterdeck.host.http.admission import Admitted
 from quarterdeck.host.http.connection import MAX_HELD_BYTES
 from quarterdeck.host.http.short_way import HEAD, HttpShortWay
 from quarterdeck.host.in_flight import InFlight
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import Client
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +107,43 @@ async def test_a_modern_request_that_is_not_exactly_what_was_accepted_before_is_
         reply = await client.ask(call(1, meta=meta), **headers)
         assert (reply.status, is_short(reply)) == (status, False)
         assert is_short(await client.ask(call(2, meta=ENVELOPE)))
+
+
+@ERAS
+@pytest.mark.parametrize("extra", [{}, {"unknown": 1}], ids=["short", "long"])
+@pytest.mark.parametrize(("code", "status"), [(-32021, 400), (-32042, 200)])
+async def test_an_error_has_the_status_that_its_revision_gives_it(is_modern, extra, code, status):
+    """A client of 2026-07-28 that lacks a capability would be told so under a status that means success."""
+    reply = ReplyError(code, "no", b'{"requiredCapabilities":{"sampling":{}}}')
+    fault = ProtocolFault(FaultKind.TOOL_ERROR, "no", code="reply_error", delivery=Delivery.ANSWERED, reply=reply)
+    async with listening(box_that(answer(fault))) as url, wired(url) as client:
+        await opened(client, is_modern=is_modern)
+        request = asked(1, is_modern=is_modern)
+        request["params"] |= extra
+        got = await client.ask(request)
+        needed = {"requiredCapabilities": {"sampling": {}}}
+        assert got.answer["error"] == {"code": code, "message": "no", "data": needed}
+        assert got.status == (status if is_modern else 200)
+        told = await client.ask(asked(2, is_modern=is_modern, meta={"progressToken": 1}))
+        assert told.answer["error"]["code"] == code
+
+
+async def test_an_error_after_an_event_ends_the_events():
+    """A response that has begun would be cut off, or begin twice."""
+    fault = ProtocolFault(
+        FaultKind.TOOL_ERROR, "no", code="reply_error", delivery=Delivery.ANSWERED, reply=ReplyError(-32021, "no")
+    )
+
+    def fail(begun: Any) -> None:
+        begun.note(1.0)
+        begun.settle(fault)
+
+    box = box_that(lambda begun: asyncio.get_running_loop().call_soon(fail, begun) and None)
+    async with listening(box) as url, wired(url) as client:
+        await opened(client, is_modern=True)
+        got = await client.ask(asked(1, is_modern=True, meta={"progressToken": 1}))
+    assert (got.status, got.answer["error"]["code"]) == (200, -32021)
+    assert got.messages[0]["method"] == "notifications/progress"
 
 
 async def test_a_tool_whose_arguments_stand_in_headers_is_the_sdks():

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import anyio
+
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.policy.limits import (
     DiskUse,
@@ -98,16 +100,22 @@ class TreeMonitor:
         self._watches: list[Watch] = []
         self._may_walk_at = 0.0
         self._looked_at = 0.0
+        self._is_watched = asyncio.Event()
 
     def watch(self, tree: ProcessTree, limits: LimitValues, on_excess: Callable[[Excess], None]) -> Watch:
         """Hold `tree` to `limits` from now on; `on_excess` is called in the loop, once, and the watch goes on."""
         watch = Watch(tree, UsageMeter(tree, limits, self._clock()), on_excess, self._watches)
         self._watches.append(watch)
+        self._is_watched.set()
         return watch
 
     async def run(self) -> None:
         """Look at all trees at each tick, until cancelled."""
         while True:
+            if not self._looks_often:
+                self._is_watched.clear()
+                with anyio.move_on_after(KEPT_TICK_S - MONITOR_TICK_S):
+                    await self._is_watched.wait()
             await asyncio.sleep(MONITOR_TICK_S)
             if not self.is_due:
                 continue
@@ -118,10 +126,13 @@ class TreeMonitor:
 
     @property
     def is_due(self) -> bool:
-        """Whether to look now: always where a tree is new, or kept within its limits by looks alone."""
-        if any(watch.present is None or watch.meter.relies_on_looks for watch in self._watches):
-            return True
-        return self._clock() - self._looked_at >= KEPT_TICK_S
+        """Whether to look now."""
+        return self._looks_often or self._clock() - self._looked_at >= KEPT_TICK_S
+
+    @property
+    def _looks_often(self) -> bool:
+        """Whether a tree is new, or kept within its limits by looks alone."""
+        return any(watch.present is None or watch.meter.relies_on_looks for watch in self._watches)
 
     async def tick(self) -> None:
         """Look once at all trees."""

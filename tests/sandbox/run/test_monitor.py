@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.processes.running import python_child
+from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.policy.limits import DiskUse, Excess, Pages, Process, ProcessTree
@@ -159,6 +160,22 @@ async def test_what_the_kernel_keeps_is_looked_at_less_often(
     await stage.monitor.tick()
     stage.scene.now += KEPT_TICK_S
     assert stage.monitor.is_due
+
+
+async def test_a_new_tree_ends_the_rest_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that only we keep would grow for seconds, when others were there before it."""
+    monkeypatch.setattr(monitor_module, "MONITOR_TICK_S", 0.0)
+    monkeypatch.setattr(monitor_module, "KEPT_TICK_S", 3600.0)
+    stage = Stage()
+    stage.monitor.watch(KEPT, LimitValues(), stage.told.append)
+    running = asyncio.ensure_future(stage.monitor.run())
+    await eventually_async(lambda: "scan" in stage.scene.looked)
+    stage.scene.now = 6.0
+    stage.monitor.watch(TREE, LimitValues(wall_s=5), stage.told.append)
+    stage.scene.now = 12.0
+    await eventually_async(lambda: bool(stage.told))
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def test_memory_is_looked_at_exactly_only_on_suspicion() -> None:

@@ -1,0 +1,140 @@
+"""Tasks of real servers, behind one daemon: each is its client's own, whatever ids it has and however long."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.clients.era_client import Era, EraClient
+from support.clients.raw_client import JsonObject
+from support.config.places import row
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked
+from support.serves.daemons import doors_at_home
+
+FAULT: Final = "quarterdeck/fault"
+
+WAITING: Final = 80
+"""Requests for results at once: more than a server is given calls."""
+
+
+@pytest.fixture
+def window(own_directories: Path, tmp_path: Path) -> Iterator[Callable[..., EraClient]]:
+    """Makes clients of a home with two servers whose calls can be tasks; no daemon is left at the end."""
+    clients: list[EraClient] = []
+
+    def make(era: Era = Era.OLD) -> EraClient:
+        argv = command("serve", *PATIENT)
+        client = EraClient(argv, era, deadline_s=DEADLINE_S, cwd=tmp_path)
+        clients.append(client)
+        assert len(client.pages("tools/list", "tools")) == 10
+        return client
+
+    servers = {"s": row("tasking", "--legacy"), "n": row("tasking", "--legacy")}
+    with doors_at_home(tmp_path, **servers):
+        yield make
+        for client in clients:
+            client.close()
+
+
+def begun(client: EraClient, server: str = "s", **arguments: str) -> str:
+    """The id of a task."""
+    made = client.ask("tools/call", name=f"{server}__work", arguments=arguments, task={})
+    return str(made["task"]["taskId"])
+
+
+def fault_of(error: JsonObject) -> object:
+    """The code of a fault of ours."""
+    return error["data"][FAULT]["code"]
+
+
+def refused(client: EraClient, method: str, **params: Any) -> object:
+    """Why a request is refused, by our code."""
+    return fault_of(client.error(method, **params))
+
+
+def test_a_task_is_its_own_clients_whatever_ids_the_servers_give(window: Callable[..., EraClient]) -> None:
+    """A client would read, list or end what another one began, or confuse what two servers call the same."""
+    ada, bob = window(), window()
+    assert [begun(ada), begun(ada, "n")] == ["task-1", "n:task-1"]
+    for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+        assert refused(bob, method, taskId="task-1") == "unknown_task"
+    assert bob.pages("tasks/list", "tasks") == []
+
+    stolen = {"name": "s__work", "arguments": {"way": "same_id"}, "task": {}}
+    assert refused(bob, "tools/call", **stolen) == "bad_result"
+    assert refused(bob, "tasks/get", taskId="task-1") == "unknown_task"
+    ada.ask("tools/call", name="n__finish", arguments={"task": "task-1"})
+    found = ada.ask("tasks/result", taskId="n:task-1")
+    assert found["content"][0]["text"] == "did None"
+    states = {task["taskId"]: task["status"] for task in ada.pages("tasks/list", "tasks")}
+    assert states == {"task-1": "working", "n:task-1": "completed"}
+    told = ada.notification("notifications/tasks/status")["params"]
+    assert (told["taskId"], told["status"]) == ("n:task-1", "completed")
+    assert bob.heard("notifications/tasks/status") == []
+
+
+def test_ids_that_nobody_could_use_are_said_and_harm_nobody(window: Callable[..., EraClient]) -> None:
+    """A server would fill memory and logs by an id, write on a terminal, or answer for another task."""
+    ada, bob = window(), window()
+    for way in ("huge_id", "control_id", "no_id"):
+        error = ada.error("tools/call", name="s__work", arguments={"way": way}, task={})
+        assert fault_of(error) in ("bad_result", "bad_output")
+        assert len(error["message"]) < 1_000
+        assert "\x1b" not in error["message"]
+    other = begun(ada, way="another")
+    assert refused(ada, "tasks/get", taskId=other) == "bad_result"
+    assert refused(ada, "tasks/get", taskId="x" * 1_000_000) == "unknown_task"
+    assert bob.ask("tools/call", name="s__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
+
+
+def test_tasks_that_never_end_keep_nobody_from_working_and_end_with_their_server(
+    window: Callable[..., EraClient],
+) -> None:
+    """A client that waits for what never comes would keep the server from all others; or wait on when it is gone."""
+    ada, bob = window(), window()
+    task = begun(ada)
+    waiting = [ada.send("tasks/result", {"taskId": task}) for _ in range(WAITING)]
+    for client in (ada, bob):
+        for text in "abc":
+            told = client.ask("tools/call", name="s__plain", arguments={"text": text})
+            assert told["content"][0]["text"] == f"did {text}"
+    assert ada.ask("tasks/get", taskId=task)["status"] == "working"
+    assert bob.ask("tools/call", name="s__finish", arguments={"how": "crash"})["isError"]
+    for request_id in waiting:
+        assert "error" in ada.reply(request_id)
+    assert refused(ada, "tasks/get", taskId=task) == "task_lost"
+    assert ada.pages("tasks/list", "tasks") == []
+    assert begun(bob) == "task-1", "the id of the new process's first"
+    assert refused(ada, "tasks/get", taskId=task) in ("task_lost", "unknown_task")
+    assert "1 tasks of its clients are lost" in quarterdeck_forked("logs", "--daemon").stdout
+
+
+def test_a_tool_that_is_blocked_is_not_called_as_a_task_either(
+    window: Callable[..., EraClient], tmp_path: Path
+) -> None:
+    """What a person decided would hold for calls alone."""
+    ada = window()
+    assert quarterdeck_forked("trust", "block", "s", "work", cwd=tmp_path).returncode == 0
+    plain = ada.ask("tools/call", name="s__work", arguments={})
+    assert plain["_meta"][FAULT]["code"] == "tool_blocked"
+    assert refused(ada, "tools/call", name="s__work", arguments={}, task={}) == "tool_blocked"
+    assert quarterdeck_forked("trust", "approve", "s", "work", "--yes", cwd=tmp_path).returncode == 0
+    assert begun(ada) == "task-1"
+    ada.close()
+    assert quarterdeck_forked("down").returncode == 0  # what was called is written then at the latest
+    assert "work" in quarterdeck_forked("ledger", "calls", cwd=tmp_path).stdout
+
+
+def test_thousands_of_tasks_are_listed_in_pages_and_the_oldest_forgotten(window: Callable[..., EraClient]) -> None:
+    """A client that begins tasks without end would take all memory, or be sent all of them at once."""
+    ada, bob = window(), window()
+    given = {"name": "s__work", "arguments": {}, "task": {}}
+    ids = [
+        ada.reply(each)["result"]["task"]["taskId"] for each in [ada.send("tools/call", given) for _ in range(1_010)]
+    ]
+    mine = begun(bob)
+    page = ada.ask("tasks/list")
+    assert [task["taskId"] for task in page["tasks"]] == ids[10:60]
+    assert len(ada.pages("tasks/list", "tasks")) == 1_000
+    assert refused(ada, "tasks/get", taskId=ids[0]) == "unknown_task"
+    assert [task["taskId"] for task in bob.pages("tasks/list", "tasks")] == [mine]

@@ -25,7 +25,7 @@ from .calls import Drain, relay_notes, shut_down
 from .content import Content
 from .in_flight import InFlight
 from .raw_calls import WireRequest
-from .results import bad_result, error_of, refused_result, whole_result
+from .results import FAULT_META_KEY, bad_result, error_of, refused_result, whole_result
 from .sdk_requests import Context, hold_of, is_modern, log_lines_told, reach_of, teller, wire_request
 
 LISTS: Final = {
@@ -126,7 +126,13 @@ class OfferHandlers:
         if (refused := task_refusal(request, support, _name_header(context))) is not None:
             raise refused
         reach = reach_of(self._content, self._client_of(context), context)
-        context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
+        try:
+            context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
+        except MCPError as error:
+            # Where no server has tasks, nobody has the method; but a task that was lost is said to be.
+            if _is_unknown(error) and not (support.extends if request.is_modern else support.calls):
+                raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method) from error
+            raise
         return types.EmptyResult()
 
     async def _ended(
@@ -199,12 +205,18 @@ def task_refusal(request: WireRequest, support: TaskSupport, named: str | None) 
     has_method = method in METHODS[request.is_modern] or (method == LIST and not request.is_modern)
     if not has_method or (method == LIST and not support.lists):
         return MCPError(METHOD_NOT_FOUND, "Method not found", method)
-    if request.is_modern and not takes_tasks(request.capabilities):
+    if request.is_modern and support.extends and not takes_tasks(request.capabilities):
         needed: dict[str, object] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         return MCPError(MISSING_CAPABILITY, "Missing required client capability", needed)
     if named is not None and named != msgspec.json.decode(request.arguments).get("taskId"):
         return MCPError(types.HEADER_MISMATCH, "the header Mcp-Name does not say which task the request is about")
     return None
+
+
+def _is_unknown(error: MCPError) -> bool:
+    """Whether it is ours of a task that nobody knows."""
+    data = error.error.data
+    return isinstance(data, dict) and data.get(FAULT_META_KEY, {}).get("code") == "unknown_task"
 
 
 def _name_header(context: Context) -> str | None:

@@ -1,0 +1,116 @@
+"""Tasks over HTTP, by hand, in both eras: what is said of them, calls that become tasks, and requests about them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from support.clients.http_clients import listening
+from support.clients.wire_http import ENVELOPE, META, WireHttp
+from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.tools.tool_boxes import LiveBox
+
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import EXTENSION, RELATED, TaskSupport
+
+pytestmark = pytest.mark.anyio
+
+CALLS = TaskSupport(calls=True, lists=True, cancels=True)
+TAKES = {**ENVELOPE, f"{META}clientCapabilities": {"extensions": {EXTENSION: {}}}}
+RESULT = b'{"content":[],"_meta":{"%b":{"taskId":"1"}}}' % RELATED.encode()
+ANSWERS = {
+    "tools/call": b'{"task":{"taskId":"1","status":"working","x":[1.0]}}',
+    "tasks/get": b'{"taskId":"1","status":"working"}',
+    "tasks/cancel": b'{"taskId":"1","status":"cancelled"}',
+    "tasks/result": RESULT,
+}
+
+
+@asynccontextmanager
+async def wire(server: OfferServer, *, is_modern: bool = False) -> AsyncIterator[WireHttp]:
+    """A connection to a host of this server, greeted."""
+    async with listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url:
+        host, port = url.split("/")[2].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        connection = WireHttp(url, reader, writer)
+        try:
+            await (connection.introduce() if is_modern else connection.greet())
+            yield connection
+        finally:
+            writer.close()
+
+
+async def asked(connection: WireHttp, method: str, meta: Any = None, **params: Any) -> dict[str, Any]:
+    """The answer to a request, with the headers of its era."""
+    headers = {}
+    if meta is not None:
+        params["_meta"] = meta
+        headers = {"Mcp_Method": method}
+        if (named := params.get("name", params.get("taskId"))) is not None:
+            headers["Mcp_Name"] = named
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return (await connection.ask(message, **headers)).answer
+
+
+async def test_an_older_client_begins_a_task_asks_for_it_and_lists_it() -> None:
+    """A call that is to be a task would be none, and its result never had."""
+    server = OfferServer("a", tasks=CALLS, answers=dict(ANSWERS))
+    async with wire(server) as connection:
+        made = await asked(connection, "tools/call", name="a__work", arguments={"n": 1.0}, task={"ttl": 5})
+        assert made["result"] == {"task": {"taskId": "1", "status": "working", "x": [1.0]}}
+        assert server.asked[0].params == b'{"name":"work","arguments":{"n":1.0},"task":{"ttl":5}}'
+        assert (await asked(connection, "tasks/get", taskId="1"))["result"]["status"] == "working"
+        assert (await asked(connection, "tasks/result", taskId="1"))["result"]["_meta"] == {RELATED: {"taskId": "1"}}
+        assert (await asked(connection, "tasks/list"))["result"] == {"tasks": [{"taskId": "1", "status": "working"}]}
+        assert (await asked(connection, "tasks/cancel", taskId="1"))["result"]["status"] == "cancelled"
+        assert (await asked(connection, "tasks/get", taskId="2"))["error"]["code"] == -32602
+        assert (await asked(connection, "tasks/update", taskId="1"))["error"]["code"] == -32601
+
+
+async def test_a_fault_of_a_task_is_an_error_and_of_a_call_a_result() -> None:
+    """A client's program would take what a model is to read for a task."""
+    refused = ProtocolFault(FaultKind.TOOL_ERROR, "it is held", code="tool_held")
+    server = OfferServer("a", tasks=CALLS, fault=refused)
+    async with wire(server) as connection:
+        error = (await asked(connection, "tools/call", name="a__work", arguments={}, task={}))["error"]
+        assert (error["code"], error["data"]["quarterdeck/fault"]["code"]) == (-32603, "tool_held")
+
+
+@pytest.mark.parametrize("is_modern", [False, True])
+async def test_where_no_server_has_tasks_there_are_no_methods_for_them(is_modern: bool) -> None:
+    """A client would think that its task is gone, where there never could be one."""
+    async with wire(OfferServer("a"), is_modern=is_modern) as connection:
+        meta = TAKES if is_modern else None
+        for method in ("tasks/get", "tasks/cancel", "tasks/result", "tasks/list", "tasks/update"):
+            assert (await asked(connection, method, meta, taskId="1"))["error"]["code"] == -32601
+
+
+async def test_a_client_is_told_of_tasks_where_a_server_has_them() -> None:
+    """A client would never use them, or in vain."""
+    info = {"name": "c", "version": "1"}
+    greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    for support in (CALLS, TaskSupport(extends=True)):
+        async with wire(OfferServer("a", tasks=support)) as connection:
+            del connection.headers["Mcp-Session-Id"], connection.headers["Mcp-Protocol-Version"]
+            said = (await asked(connection, "initialize", **greeting))["result"]["capabilities"]
+            expected = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}} if support.calls else None
+            assert (said.get("tasks"), said.get("extensions")) == (expected, None)
+            await connection.introduce()
+            said = (await asked(connection, "server/discover", ENVELOPE))["result"]["capabilities"]
+            assert (said.get("tasks"), said.get("extensions")) == (None, {EXTENSION: {}} if support.extends else None)
+
+
+async def test_a_newer_client_has_to_take_tasks_and_to_name_them_in_its_header() -> None:
+    """A server would be asked by whom it may not answer, or a proxy send the request elsewhere."""
+    server = OfferServer("a", tasks=TaskSupport(extends=True))
+    async with wire(server, is_modern=True) as connection:
+        refused = (await asked(connection, "tasks/get", ENVELOPE, taskId="1"))["error"]
+        needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        assert (refused["code"], refused["data"]) == (-32021, needed)
+        assert (await asked(connection, "tasks/get", TAKES, taskId="1"))["error"]["code"] == -32602
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"taskId": "1", "_meta": TAKES}}
+        answer = (await connection.ask(message, Mcp_Method="tasks/get", Mcp_Name="2")).answer
+        assert answer["error"]["code"] == -32020
+    assert server.asked == []

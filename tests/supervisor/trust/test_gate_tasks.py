@@ -1,0 +1,177 @@
+"""Tasks behind the gate: where the capability is approved, and for what is not held; their questions are judged."""
+
+import json
+from typing import Any
+
+import pytest
+from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio
+from support.waiting import turns
+
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.questions import judged_capabilities
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.configs import AskMode, TrustMode
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.tasks import EXTENSION, NO_TASKS, TaskSupport
+from quarterdeck_protocol.offers import RawRequest
+from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
+
+pytestmark = pytest.mark.anyio
+
+OLDER = b'{"tools":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}}}'
+NEWER = b'{"tools":{},"extensions":{"%b":{}}}' % EXTENSION.encode()
+CALLS = TaskSupport(calls=True, lists=True)
+CALL = {"name": "work", "arguments": {}, "task": {}}
+CAPABILITIES = ItemKey(Subject.CAPABILITIES)
+
+
+class Taking:
+    """A caller that takes tasks, and can be asked."""
+
+    capabilities = b'{"roots":{},"extensions":{"x":{},"%b":{}}}' % EXTENSION.encode()
+    bridges = False
+
+    def ask(self, *_: Any) -> Any:
+        """See `Answerer`: nobody asks."""
+        raise AssertionError
+
+
+def support(at: Bench) -> TaskSupport:
+    """What of tasks is trusted."""
+    gate = at.gate.endpoint("fs")
+    assert gate is not None
+    return gate.task_support()
+
+
+async def asked(at: Bench, method: str, **params: Any) -> CallEnd:
+    """How a request ends."""
+    gate, ends = at.gate.endpoint("fs"), list[CallEnd]()
+    assert gate is not None
+    gate.forward(RawRequest(method, json.dumps(params).encode(), client=Client("ada", "door")), ends.append)
+    await at.until(lambda: bool(ends))
+    return ends[0]
+
+
+async def code_of(at: Bench, method: str, **params: Any) -> str | None:
+    """Why it is refused; empty for what is not."""
+    end = await asked(at, method, **params)
+    return end.code if isinstance(end, ProtocolFault) else ""
+
+
+async def test_what_of_tasks_is_approved_is_there_and_stays_while_a_server_starts_again() -> None:
+    """Clients would be told of none, or only once each server has started."""
+    recorder = MemoryRecorder()
+    async with bench(recorder) as at:
+        await at.runs(endpoint := ToldEndpoint(stdio(), capabilities=OLDER, work="work"))
+        assert support(at) == CALLS
+        assert await code_of(at, "tools/call", **CALL) == ""
+        assert await code_of(at, "tasks/get", taskId="1") == ""
+        assert [each.method for each in endpoint.forwarded] == ["tools/call", "tasks/get"]
+    async with bench(MemoryRecorder(recorder.book, recorder.documents)) as at:
+        at.fleet.coming.add("fs")
+        await at.approvals.set_rows([row(stdio())])
+        assert support(at) == CALLS
+
+
+async def test_a_server_that_first_has_tasks_next_week_waits_for_approval() -> None:
+    """It would begin to work on what nobody looks at."""
+    async with bench() as at:
+        await at.runs(endpoint := ToldEndpoint(stdio(), work="work"))
+        assert support(at) == NO_TASKS
+        endpoint.card = ToldEndpoint(stdio(), capabilities=OLDER).card
+        at.fleet.tell()
+        await at.judged()
+        assert support(at) == NO_TASKS
+        assert await code_of(at, "tasks/get", taskId="1") == "capability_held"
+        await at.approve(CAPABILITIES)
+        assert support(at) == CALLS
+
+
+async def test_more_of_tasks_than_was_approved_waits_alone() -> None:
+    """What was approved would stop with what is new, or what is new come with it."""
+    less = b'{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}'
+    async with bench() as at:
+        await at.runs(endpoint := ToldEndpoint(stdio(), capabilities=less, work="work"))
+        endpoint.card = ToldEndpoint(stdio(), capabilities=OLDER).card
+        at.fleet.tell()
+        await at.judged()
+        assert support(at) == TaskSupport(calls=True)
+
+
+@pytest.mark.parametrize(("trust", "code"), [(TrustMode.STRICT, "tool_held"), (TrustMode.BASELINE, "tool_blocked")])
+async def test_a_held_tool_is_refused_as_a_task_as_it_is_as_a_call(trust: TrustMode, code: str) -> None:
+    """A task would be the way around a person's decision."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(trust=trust), capabilities=OLDER, work="work"))
+        if trust is TrustMode.BASELINE:
+            await at.approvals.decide([Decision(str(FILE), "fs", ItemKey(Subject.TOOL, "work"), "")])
+            await at.judged()
+        assert await code_of(at, "tools/call", **CALL) == code
+
+
+async def test_a_call_as_a_task_is_noted_like_any_other() -> None:
+    """The table of calls would miss what was called."""
+    noted: list[str] = []
+    async with bench() as at:
+        at.gate._note = lambda *words: noted.append(words[2])
+        await at.runs(ToldEndpoint(stdio(), capabilities=OLDER, work="work"))
+        await asked(at, "tools/call", **CALL)
+        await asked(at, "tasks/result", taskId="1")
+    assert noted == ["work", "tasks/result"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_tasks", "told"),
+    [
+        (AskMode.LABEL, True, {"roots": {}, "extensions": {"x": {}, EXTENSION: {}}}),
+        (AskMode.LABEL, False, {"roots": {}, "extensions": {"x": {}}}),
+        (AskMode.DENY, True, {"extensions": {EXTENSION: {}}}),
+        (AskMode.DENY, False, {}),
+    ],
+)
+def test_a_server_is_told_what_its_caller_can_as_far_as_it_may(mode: AskMode, has_tasks: bool, told: object) -> None:
+    """A server whose tasks nobody approved would make some; one that may not ask would be told whom it could."""
+    assert json.loads(judged_capabilities(Taking.capabilities, mode, has_tasks=has_tasks)) == told
+    assert judged_capabilities(b"nonsense", mode, has_tasks=has_tasks) == b"{}"
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+async def test_a_newer_server_makes_tasks_once_that_is_approved(is_approved: bool) -> None:
+    """It would make a task of a call in the week in which it first can."""
+    async with bench() as at:
+        await at.runs(
+            endpoint := ToldEndpoint(stdio(), capabilities=NEWER if is_approved else b'{"tools":{}}', work="w")
+        )
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        gate.begin(RawCall("work", b"{}", answerer=Taking()), lambda _: None)
+        assert endpoint.begun[0].answerer is not None
+        assert (EXTENSION.encode() in endpoint.begun[0].answerer.capabilities) is is_approved
+
+
+async def test_what_a_task_asks_is_judged_like_any_question() -> None:
+    """A task would ask for a password where a call may not, and name nobody."""
+    question = {"method": "elicitation/create", "params": {"message": "Who?"}}
+    secret = {"message": "Your password?", "requestedSchema": {"properties": {"password": {"type": "string"}}}}
+
+    class Working(ToldEndpoint):
+        asks: Any = question
+
+        def state(self) -> WireResult:
+            state = {"taskId": "1", "status": "input_required", "inputRequests": {"q": self.asks}}
+            return WireResult(json.dumps(state).encode(), "2026-07-28")
+
+        def forward(self, request: RawRequest, deliver: Any) -> Any:
+            pending = super().forward(request, lambda _: None)
+            deliver(self.state())
+            return pending
+
+    async with bench() as at:
+        await at.runs(endpoint := Working(stdio(), capabilities=NEWER, work="work"))
+        end = await asked(at, "tasks/get", taskId="1")
+        assert isinstance(end, WireResult)
+        assert b'"message":"fs asks: Who?"' in end.body
+        endpoint.asks = {**question, "params": secret}
+        assert await code_of(at, "tasks/get", taskId="1") == "question_held"
+        await turns()

@@ -96,6 +96,7 @@ CHECKS: Final = (
     Check("unknown-method", WARNING, "An unknown method is refused with -32601", "refuse it so", MESSAGES),
     # Lists
     Check("capability-kept", ERROR, "What it declares can be listed", "declare what there is", LIFECYCLE),
+    Check("list-answered", NOTE, "Its lists can be taken without what is behind them", "list what needs no connection"),
     Check("capability-declared", WARNING, "What can be listed is declared", "declare it", LIFECYCLE),
     Check("list-shape", ERROR, "Its lists are as the protocol says", "mend the items as told", TOOLS),
     Check("list-pages", ERROR, "The pages of its lists end, and repeat no item", "end with no nextCursor", PAGES),
@@ -130,7 +131,13 @@ CHECKS: Final = (
     Check("call-answered", WARNING, "A call is answered in time", "report progress, or limit how long it takes"),
     Check("call-result", ERROR, "A call's result is as the protocol says", "mend the result as told", TOOLS),
     Check("call-structured", ERROR, "structuredContent follows the tool's outputSchema", "mend one of both", TOOLS),
-    Check("call-judged", WARNING, "Arguments that its own schema refuses are refused", "validate arguments", TOOLS),
+    Check(
+        "call-judged",
+        WARNING,
+        "Arguments that its own schema refuses are refused",
+        "answer with isError to them",
+        TOOLS,
+    ),
     Check("unknown-tool", WARNING, "A call of an unknown tool is an error", "refuse it with -32602", TOOLS),
     Check(
         "prompt-answered", ERROR, "A prompt that is asked for is answered", "mend the result as told", "server/prompts"

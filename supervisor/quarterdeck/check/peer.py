@@ -297,6 +297,10 @@ class Peer:
 
 
 def wanted_outside(text: str, process: ConfinedProcess) -> tuple[str, ...]:
-    """Hosts and files that a text says could not be had, in a few words each."""
-    hints = infer_hints(text[-8192:], process.confinement)
-    return tuple(hint.partition(";")[0] for hint in hints if "reached" in hint or "hidden" in hint)
+    """Hosts and files that a text says could not be had, in a few words each; nothing of its own directories."""
+    confinement = process.confinement
+    own = os.path.dirname(confinement.plan.env["HOME"])
+    hints = infer_hints(text[-8192:], confinement)
+    return tuple(
+        hint.partition(";")[0] for hint in hints if ("reached" in hint or "hidden" in hint) and own not in hint
+    )

@@ -35,11 +35,16 @@ def judge(recording: Recording) -> Iterator[Verdict]:
 
 def _list(method: str, pages: list[Exchange], episode: Episode) -> Iterator[Verdict]:
     first = pages[0]
+    is_unknown = first.error_code == METHOD_NOT_FOUND
+    if first.error is not None and not is_unknown:
+        yield Verdict("list-answered", error_words(first), method)
+        return
     if first.result is None:
-        is_optional = method == "resources/templates/list" and first.error_code == METHOD_NOT_FOUND
-        words = error_words(first) if first.error is not None else unanswered(first)
+        is_optional = method == "resources/templates/list" and is_unknown
+        words = error_words(first) if is_unknown else unanswered(first)
         yield Verdict("capability-kept", "" if is_optional else words, method)
         return
+    yield Verdict("list-answered")
     yield Verdict("capability-kept")
     for page in pages:
         yield Verdict("list-shape", shape_problem(page, episode), f"{method}, {episode.name}")

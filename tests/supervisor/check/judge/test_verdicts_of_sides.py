@@ -88,6 +88,11 @@ def page(*names: str, purpose: str = "list:tools/list", cursor: str | None = Non
         ([episode(page("a", cursor="1"), page("b", cursor="1"))], {"list-pages"}),
         ([episode(page("a", cursor="1"), exchange("list:tools/list", "tools/list"))], {"list-pages", "list-shape"}),
         ([episode(exchange("list:tools/list", "tools/list", error=REFUSED))], {"capability-kept"}),
+        (
+            [episode(exchange("list:tools/list", "tools/list", error={"code": -32603, "message": ""}))],
+            {"list-answered"},
+        ),
+        ([episode(exchange("list:tools/list", "tools/list"))], {"capability-kept"}),
         ([episode(exchange("list:resources/templates/list", "resources/templates/list", error=REFUSED))], set()),
         ([episode(exchange("list:tools/list", "tools/list", result={"tools": [{"name": 3}]}))], {"list-shape"}),
         ([episode(page("a", purpose="undeclared:tools/list"))], {"capability-declared"}),

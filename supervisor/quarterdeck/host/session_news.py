@@ -5,13 +5,15 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent
@@ -31,6 +33,12 @@ MAX_WAITING: Final = 1024
 
 MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 """Of those, as much as a client on lines may leave unread."""
+
+MAX_WAITING_EACH: Final = 256
+"""Notifications that wait for one session to be told; more are dropped."""
+
+MAX_WAITING_EACH_BYTES: Final = 1024 * 1024
+"""Of those."""
 
 MAX_LISTENED: Final = 200
 """Resources that one stream of changes may name; of more, these are told of."""
@@ -55,13 +63,48 @@ _METHODS: Final = {
 
 
 class _Listener:
-    """One session of an older era."""
+    """One session of an older era, told in the order of what it is told; how slowly it reads is its own affair."""
 
     def __init__(self, session: ServerSession, client: Client) -> None:
         self.session = session
         self.client = client
         self.level = DEFAULT_LEVEL
         self.listed: set[Listing] = set()
+        self._waiting: deque[tuple[str, object, int]] = deque()
+        self._waiting_bytes = 0
+        self._is_being_told = False
+
+    def tell(self, tasks: TaskGroup, method: str, params: object, size_bytes: int = 0) -> None:
+        """Have it told this, unless it waits for too much already; of changes, which have no params, once."""
+        if params is None:
+            is_left_out = any(waiting[:2] == (method, None) for waiting in self._waiting)
+        else:
+            waiting_bytes = self._waiting_bytes + size_bytes
+            is_left_out = len(self._waiting) >= MAX_WAITING_EACH or waiting_bytes > MAX_WAITING_EACH_BYTES
+        if is_left_out:
+            return
+        self._waiting.append((method, params, size_bytes))
+        self._waiting_bytes += size_bytes
+        if not self._is_being_told:
+            self._is_being_told = True
+            tasks.start_soon(self._tell_waiting)
+
+    def forget(self) -> None:
+        """Tell it nothing more."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    async def _tell_waiting(self) -> None:
+        # Private, but the only way to a notification that the SDK does not rebuild (mcp 2.3).
+        connection = self.session._connection  # noqa: SLF001
+        try:
+            while self._waiting:
+                method, params, size_bytes = self._waiting.popleft()
+                self._waiting_bytes -= size_bytes
+                with anyio.move_on_after(TELL_S):
+                    await connection.notify(method, params if isinstance(params, dict) else None)
+        finally:
+            self._is_being_told = False
 
 
 class SessionNews:
@@ -107,36 +150,40 @@ class SessionNews:
                 waiting_bytes += size
                 stirred.set()
 
-        with ExitStack() as stack:
-            stack.callback(self._offers.watch_listing(on_list))
-            stack.callback(self._offers.watch_news(on_news))
-            while True:
-                await stirred.wait()
-                stirred.clear()
-                taken, waiting_bytes = tuple(waiting), 0
-                waiting.clear()
-                for news in taken:
-                    await self._tell_news(news)
-                kinds = tuple(changed)
-                changed.clear()
-                for listing in kinds:
-                    await self._bus.publish(_EVENTS[listing])
-                    those = [each for each in self._listeners.values() if listing in each.listed]
-                    await _tell_all(those, _METHODS[listing], None)
-                if kinds:
-                    await asyncio.sleep(DEBOUNCE_S)
+        async with anyio.create_task_group() as tasks:
+            with ExitStack() as stack:
+                stack.callback(self._offers.watch_listing(on_list))
+                stack.callback(self._offers.watch_news(on_news))
+                while True:
+                    await stirred.wait()
+                    stirred.clear()
+                    taken, waiting_bytes = tuple(waiting), 0
+                    waiting.clear()
+                    for news in taken:
+                        await self._tell_news(tasks, news)
+                    kinds = tuple(changed)
+                    changed.clear()
+                    for listing in kinds:
+                        await self._bus.publish(_EVENTS[listing])
+                        for each in tuple(self._listeners.values()):
+                            if listing in each.listed:
+                                each.tell(tasks, _METHODS[listing], None)
+                    if kinds:
+                        await asyncio.sleep(DEBOUNCE_S)
 
-    async def _tell_news(self, news: News) -> None:
+    async def _tell_news(self, tasks: TaskGroup, news: News) -> None:
         if isinstance(news, ResourceUpdated):
             await self._bus.publish(ResourceUpdatedEvent(uri=news.uri), news.clients)
         those = [each for each in self._listeners.values() if concerns(news, each.client, each.level)]
         if those:
             message = msgspec.json.decode(notification_of(news), type=dict[str, object])
-            await _tell_all(those, str(message["method"]), message["params"])
+            for each in those:
+                each.tell(tasks, str(message["method"]), message["params"], _size_of(news))
 
     def _left(self, connection: Connection) -> None:
         listener = self._listeners.pop(connection, None)
         if listener is not None:
+            listener.forget()
             self._offers.leave(listener.client)
 
 
@@ -186,16 +233,3 @@ def _size_of(news: News) -> int:
 
 _streams: Final = itertools.count(1)
 """Of this process: streams of changes are told apart by it."""
-
-
-async def _tell_all(listeners: Iterable[_Listener], method: str, params: object) -> None:
-    async with anyio.create_task_group() as tasks:
-        for listener in listeners:
-            tasks.start_soon(_tell_one, listener, method, params)
-
-
-async def _tell_one(listener: _Listener, method: str, params: object) -> None:
-    with anyio.move_on_after(TELL_S):
-        # Private, but the only way to a notification that the SDK does not rebuild (mcp 2.3).
-        connection = listener.session._connection  # noqa: SLF001
-        await connection.notify(method, params if isinstance(params, dict) else None)

@@ -6,7 +6,7 @@ but its last lists: every request asks the fleet for the endpoint of that moment
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -115,8 +115,7 @@ class Offerings(OfferSource):
     def task_support(self, client: Client, tool: str = "") -> TaskSupport:
         """See `OfferSource`."""
         if not tool:
-            used = (each for each in self._fleet.endpoints() if client.allows_some_of(each.config.id))
-            return support_of_all(each.task_support() for each in used)
+            return support_of_all(each.task_support() for each in self._used_by(client))
         server = self._alone or tool.partition(QUALIFIER)[0]
         endpoint = self._fleet.endpoint(server)
         return endpoint.task_support() if endpoint is not None else NO_TASKS
@@ -129,13 +128,17 @@ class Offerings(OfferSource):
 
     def set_level(self, client: Client, level: str) -> None:
         """See `OfferSource`."""
-        for endpoint in self._fleet.endpoints():
+        for endpoint in self._used_by(client):
             endpoint.set_level(client, level)
 
-    def tell_roots_changed(self, _: Client) -> None:
+    def tell_roots_changed(self, client: Client) -> None:
         """See `OfferSource`; a server that was not asked for them does not mind."""
-        for endpoint in self._fleet.endpoints():
+        for endpoint in self._used_by(client):
             endpoint.tell("notifications/roots/list_changed")
+
+    def _used_by(self, client: Client) -> Iterator[LiveEndpoint]:
+        """Those of which this client may use anything."""
+        return (endpoint for endpoint in self._fleet.endpoints() if client.allows_some_of(endpoint.config.id))
 
     def watch_listing(self, callback: Callable[[Listing], None]) -> Callable[[], None]:
         """See `OfferSource`."""

@@ -251,6 +251,16 @@ def test_news_of_a_resource_carries_the_uri_that_clients_know() -> None:
     assert heard[-1] is line
 
 
+def test_a_client_changes_nothing_at_servers_that_its_token_does_not_allow() -> None:
+    """It could have them write logs without end, or look at its roots."""
+    allowed, closed = OfferServer("a"), OfferServer("b")
+    offerings, client = Offerings(OfferFleet(allowed, closed)), Client("ci", "t", _OnlyA())
+    offerings.set_level(client, "debug")
+    offerings.tell_roots_changed(client)
+    assert [what for _, what in allowed.told] == ["debug", "notifications/roots/list_changed"]
+    assert closed.told == []
+
+
 def test_what_is_closed_looks_at_no_server_any_more() -> None:
     """Each session of a daemon would leave its own behind, which looks at every change for good."""
     server = OfferServer("a", prompts=("one",))

@@ -92,12 +92,10 @@ class Subscriptions:
                 found.update(holders)
         return frozenset(found)
 
-    def set_level(self, client: Client, level: str) -> str | None:
-        """Book a client's level; the lowest of all where that is another now, or None."""
-        before, key = self.level, client.key
-        if level in LEVELS and (key in self._levels or len(self._levels) < MAX_LEVELS):
-            self._levels[key] = LEVELS.index(level)
-        return self.level if self.level != before else None
+    def set_level(self, client: Client, level: str) -> None:
+        """Book a client's level."""
+        if level in LEVELS and (client.key in self._levels or len(self._levels) < MAX_LEVELS):
+            self._levels[client.key] = LEVELS.index(level)
 
     @property
     def level(self) -> str:

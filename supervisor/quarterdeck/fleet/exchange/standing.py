@@ -51,6 +51,8 @@ class Standing:
         self._fresh: list[_Awaited] = []
         self._asked: list[_Awaited] = []
         self._count = 0
+        self._told_level = ""
+        self._is_telling_level = False
 
     def greeted(self, handle: WorkerHandle, card: ServerCard) -> None:
         """The server is there."""
@@ -90,17 +92,15 @@ class Standing:
 
     def set_level(self, client: Client, level: str) -> None:
         """See `LiveEndpoint`."""
-        lowest = self.wishes.set_level(client, level)
-        if lowest is not None and self._takes_level:
-            self._tell("logging/setLevel", {"level": lowest})
+        self.wishes.set_level(client, level)
+        self._tell_level()
 
     async def renew(self, tell: TakeNews) -> None:
         """Ask a server that has started for what is wanted still; what changed meanwhile nobody has told."""
         handle, uris = self._handle, self.wishes.uris
         if handle is None:
             return
-        if self.wishes.level and self._takes_level:
-            self._tell("logging/setLevel", {"level": self.wishes.level})
+        self._tell_level()
         if is_modern(self._card.era):
             if uris:
                 self._listen_now()
@@ -135,6 +135,19 @@ class Standing:
     @property
     def _takes_level(self) -> bool:
         return not is_modern(self._card.era) and has_capability(self._card.capabilities, "logging")
+
+    def _tell_level(self) -> None:
+        """Tell the server the lowest level, once it has answered the last: clients may change their minds for ever."""
+        level, handle = self.wishes.level, self._handle
+        if handle is None or not self._takes_level or self._is_telling_level or level in ("", self._told_level):
+            return
+        frame = Forward(handle.next_id(), self._config.call_timeout_s, "logging/setLevel")
+        if handle.ask(frame, msgspec.json.encode({"level": level}), self._level_was_told) is None:
+            self._told_level, self._is_telling_level = level, True
+
+    def _level_was_told(self, _: Reply, __: bytes) -> None:
+        self._is_telling_level = False
+        self._tell_level()
 
     def _subscribed(self, client: Client, uri: str, deliver: Deliver, end: CallEnd) -> None:
         if isinstance(end, ProtocolFault):

@@ -303,7 +303,29 @@ async def test_the_server_is_told_the_lowest_level_that_anybody_wants() -> None:
         for level in ("warning", "debug"):
             frame, body = await played.worker.next(Forward)
             assert (frame.method, json.loads(body)) == ("logging/setLevel", {"level": level})
+            assert played.worker.asked.empty()
+            played.worker.answer(frame, b"{}", era="2025-11-25")
+        await turns()
         assert played.worker.asked.empty()
+
+
+@pytest.mark.parametrize("end", ["answered", "refused"])
+async def test_a_client_that_changes_its_level_for_ever_costs_one_request_at_a_time(end: str) -> None:
+    """The requests would take the places of everybody's calls."""
+    async with ready() as (played, endpoint, _):
+        for number in range(1_001):
+            endpoint.set_level(ME, "debug" if number % 2 else "error")
+        frame, body = await played.worker.next(Forward)
+        assert json.loads(body) == {"level": "error"}
+        endpoint.set_level(ME, "critical")
+        await turns()
+        assert played.worker.asked.empty()
+        if end == "answered":
+            played.worker.answer(frame, b"{}", era="2025-11-25")
+        else:
+            played.worker.fail(frame, FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED))
+        _, body = await played.worker.next(Forward)
+        assert json.loads(body) == {"level": "critical"}
 
 
 async def test_a_level_is_not_told_to_a_server_that_has_no_log() -> None:

@@ -93,7 +93,7 @@ def test_what_only_the_newer_era_has_counts_there_alone(era: str) -> None:
     ("params", "resumption"),
     [
         ({"requestState": "s"}, Resumption("s")),
-        ({"inputResponses": {}}, Resumption("", b"{}")),
+        ({"inputResponses": {}}, Resumption(None, b"{}")),
         ({"requestState": 7}, Resumption("")),
         ({}, None),
     ],

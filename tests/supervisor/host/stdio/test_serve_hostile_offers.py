@@ -148,7 +148,6 @@ async def test_a_state_is_no_good_with_another_method_or_other_params_or_without
                 ("prompts/get", {"name": "a__p", "arguments": {"a": "1"}, **again}),
                 ("prompts/get", {"name": "a__p", **again, "requestState": again["requestState"][:-4]}),
                 ("prompts/get", {"name": "a__p", **again, "requestState": ""}),
-                ("prompts/get", {"name": "a__p", "inputResponses": again["inputResponses"]}),
             ]
         ):
             assert code_of(await client.ask(10 + number, method, **params)) == "not_resumable"

@@ -108,6 +108,14 @@ def test_a_server_that_a_call_ends_is_started_again(check: Check) -> None:
     assert "read-only-kept" in ended.stdout
 
 
+def test_a_tool_that_hangs_is_called_once(check: Check) -> None:
+    """Each of its calls would take as long again, and the time of all others."""
+    ended = check("--json", "--call-timeout", "1", *command("hangs"))
+    document = json.loads(ended.stdout)
+    assert found(document)["call-answered"] == "found"
+    assert any("of count: one had no answer" in remark for remark in document["remarks"])
+
+
 def test_a_program_that_is_no_server_and_one_that_is_not_there_are_told_apart(check: Check) -> None:
     """Whoever mistyped a name would look for a mistake in the server."""
     ended = check("--json", "--timeout", PLENTY_S, "--", sys.executable, "-c", "raise SystemExit('usage: x FILE')")

@@ -13,6 +13,7 @@ from typing import Any, Final
 FLAWS: Final = {
     "prints": "a line on stdout that is no message",
     "crashes": "a call of `count` ends it",
+    "hangs": "a call of `count` is not answered",
     "lies": "`read`, which only reads, removes the file that it was to read",
     "careless": "`count` takes any arguments",
     "unstructured": "`count` answers without structuredContent",
@@ -72,12 +73,18 @@ class RefusedError(Exception):
         self.code, self.data = code, data
 
 
+class SilenceError(Exception):
+    """No answer."""
+
+
 def call(params: dict[str, Any]) -> dict[str, Any]:
     """Answer a call."""
     name, arguments = params.get("name"), params.get("arguments") or {}
     if name == "count":
         if "crashes" in flaws:
             os._exit(3)
+        if "hangs" in flaws:
+            raise SilenceError
         text = arguments.get("text")
         if "careless" not in flaws and not isinstance(text, str):
             return failed("text must be a text")
@@ -159,6 +166,8 @@ def handle(line: bytes) -> None:
         write({"id": 1, "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
     try:
         result = {"id": message["id"], "result": stamped(answer(method, params), params)}
+    except SilenceError:
+        return
     except RefusedError as error:
         data = {} if error.data is None else {"data": error.data}
         result = {"id": message["id"], "error": {"code": error.code, "message": str(error), **data}}

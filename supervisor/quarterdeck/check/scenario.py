@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from quarterdeck.common.words import counted
 from quarterdeck_protocol.mcp.relay.eras import MODERN_REVISIONS
 from quarterdeck_sandbox import TreeMonitor
 
@@ -190,7 +191,9 @@ class _Scenario:
                 if meta is None:
                     return
                 while planned and not peer.gone.is_set():
-                    await self._call(peer, planned.pop(0), meta)
+                    call = planned.pop(0)
+                    if await self._call(peer, call, meta) is Ending.SILENT:
+                        planned = self._without(call.name, planned)
                 if not peer.gone.is_set():
                     await self._cancel(peer, meta)
         if planned:
@@ -264,7 +267,7 @@ class _Scenario:
         peer.episode.era = MODERN
         return envelope() if asked.result_members else None
 
-    async def _call(self, peer: Peer, call: PlannedCall, meta: Members) -> None:
+    async def _call(self, peer: Peer, call: PlannedCall, meta: Members) -> Ending:
         purpose, name, arguments = call
         place = self._subject.place
         before = place.look()
@@ -278,6 +281,14 @@ class _Scenario:
             peer.episode.gone_at = f"{name} was called"
         if changed.any:
             place.fill()
+        return exchanges[-1].ending
+
+    def _without(self, name: str, planned: list[PlannedCall]) -> list[PlannedCall]:
+        """What is left to call without a tool that did not answer: each call of it would take as long again."""
+        left = [call for call in planned if call.name != name]
+        if len(left) < len(planned):
+            self._skip(f"{counted(len(planned) - len(left), 'more call')} of {shown(name)}: one had no answer")
+        return left
 
     async def _cancel(self, peer: Peer, meta: Members) -> None:
         """Cancel the call that took longest, if one took so long that it can be told."""

@@ -187,11 +187,14 @@ def _together(run: Sequence[Stored], place: ServerKey, at: str) -> Iterator[Hist
     for stored in sorted(run, key=lambda each: each.seq):
         if (done := _done(stored.event)) is not None:
             things.setdefault((done.key, done.hash), []).append((done, stored))
-    alike: dict[tuple[Subject, tuple[tuple[str, str], ...]], list[list[tuple[_Done, Stored]]]] = {}
-    for (key, _), told in things.items():
-        alike.setdefault((key.subject, tuple((done.verb, done.who) for done, _ in told)), []).append(told)
+    alike: dict[tuple[object, ...], list[list[tuple[_Done, Stored]]]] = {}
+    for (key, form), told in things.items():
+        pattern = tuple((done.verb, done.who) for done, _ in told)
+        # What a server has one of has no name: two forms of it are two lines.
+        alike.setdefault((pattern, key.subject, form if key.subject not in LISTED else ""), []).append(told)
     lines = []
-    for (_, pattern), group in alike.items():
+    for group in alike.values():
+        pattern = tuple((done.verb, done.who) for done, _ in group[0])
         numbers = [stored.seq for told in group for _, stored in told]
         if len(numbers) == 1:
             words = in_words(group[0][0][1].event)

@@ -351,6 +351,13 @@ def test_every_tool_of_a_large_server_is_shown_before_it_is_approved(shell: Shel
             "time offers no tool, prompt or resource 'q': the names are now, zone",
         ),
         (["diff", "q"], ExitCode.NOT_FOUND, "there is no server 'q'"),
+        (["approve", "time", "now", "--kind", "prompt"], ExitCode.NOT_FOUND, "time offers no prompt 'now'"),
+        (["approve", "time", "noww", "--kind", "tool"], ExitCode.NOT_FOUND, "no tool 'noww': did you mean 'now'?"),
+        (["block", "time", "now", "--kind", "resource"], ExitCode.NOT_FOUND, "time offers no resource 'now'"),
+        (["block", "time", "--all", "--kind", "tool"], ExitCode.USAGE, "name what to block"),
+        (["approve", "time", "now", "--kind", "launch"], ExitCode.USAGE, "'launch'"),
+        (["approve", "--capabilities"], ExitCode.USAGE, "nothing to approve was given"),
+        (["approve", "time", "--kind", "tool"], ExitCode.USAGE, "nothing to approve was given"),
     ],
 )
 def test_a_wrong_word_is_told_with_the_right_one(shell: Shell, arguments: list[str], code: int, said: str) -> None:
@@ -403,6 +410,71 @@ def test_what_a_server_has_beside_tools_cannot_write_to_the_terminal_either(shel
         out = shell(verb)
         assert [character for character in out if character != "\n" and not character.isprintable()] == []
         assert name[:2] in out
+
+
+def beside(subject: Subject, name: str = "") -> Document:
+    """Something that the server has beside its tools."""
+    body = json.dumps({"name": name, "title": f"a {subject}"}).encode()
+    return Document(ItemKey(subject, name), hash_of(body), body)
+
+
+def offers(shell: Shell, *documents: Document) -> None:
+    """The server has these too."""
+    shell.happens(*(seen(each, scope=shell.scope) for each in documents), documents=documents)
+
+
+def states(shell: Shell) -> dict[tuple[str, str], str]:
+    """How everything of the server stands, by kind and name."""
+    [found] = [each for each in json.loads(shell("list", "--json"))["servers"] if each["server"] == "time"]
+    return {(each["subject"], each["name"]): each["state"] for each in found["items"]}
+
+
+def test_a_name_stands_for_all_that_has_it_unless_a_kind_is_given(shell: Shell) -> None:
+    """A prompt would be approved together with a tool of its name that nobody meant."""
+    offers(shell, beside(Subject.PROMPT, "now"))
+    shell("approve", "time", "now", "--kind", "prompt")
+    assert (states(shell)["prompt", "now"], states(shell)["tool", "now"]) == ("approved", "changed")
+    shell("block", "time", "now", "--kind", "tool")
+    assert (states(shell)["prompt", "now"], states(shell)["tool", "now"]) == ("approved", "blocked")
+    shell("block", "time", "now")
+    assert states(shell)["prompt", "now"] == "blocked"
+    shell("approve", "time", "now")
+    assert (states(shell)["prompt", "now"], states(shell)["tool", "now"]) == ("approved", "approved")
+
+
+def test_all_of_one_kind_is_approved_and_the_rest_still_waits(shell: Shell) -> None:
+    """A user would have to name a hundred resources, or approve what they have not looked at."""
+    offers(shell, beside(Subject.RESOURCE, "note://1"), beside(Subject.TEMPLATE, "note://{id}"))
+    assert (
+        shell("approve", "time", "--all", "--kind", "resource").splitlines()[-1] == "approved: time note://1 (resource)"
+    )
+    found = states(shell)
+    assert [found["resource", "note://1"], found["template", "note://{id}"], found["tool", "now"]] == [
+        "approved",
+        "new",
+        "changed",
+    ]
+
+
+def test_capabilities_are_approved_by_their_own_word(shell: Shell) -> None:
+    """What a server says that it has would be approved by `--all` alone."""
+    offers(shell, beside(Subject.CAPABILITIES), ORDERS)
+    assert shell("approve", "time", "--capabilities").splitlines()[-1] == "approved: time (capabilities)"
+    found = states(shell)
+    assert (found["capabilities", ""], found["instructions", ""]) == ("approved", "changed")
+    shell("approve", "time", "--capabilities", "--instructions", "now")
+    assert states(shell)["instructions", ""] == "approved"
+    assert shell.items()["now"]["state"] == "approved"
+
+
+def test_what_changed_beside_tools_is_shown_as_what_it_is(shell: Shell) -> None:
+    """A person would approve a prompt, and believe that it is a tool."""
+    offers(shell, beside(Subject.PROMPT, "plan"), beside(Subject.RESOURCE, "note://1"))
+    out = shell("diff", "time")
+    assert "plan" in out
+    assert "note://1" in out
+    kinds = {each["subject"] for server in json.loads(shell("diff", "--json"))["servers"] for each in server["items"]}
+    assert {"prompt", "resource"} <= kinds
 
 
 def test_approvals_are_told_to_programs(shell: Shell) -> None:

@@ -39,6 +39,7 @@ from quarterdeck.ledger.events.history import (
     lines_of,
     place_of,
 )
+from quarterdeck.trust.judge.documents import Document
 
 AT = "2026-01-02T03:04:05.678Z"
 TIME = ServerKey(SCOPE, "time")
@@ -208,6 +209,49 @@ def test_what_happens_to_several_tools_alike_is_one_line() -> None:
     assert told(events, newest_first=True) == [line]
     assert told([*events, gone(NOW)])[1:] == [(7, 7, "no longer offers tool now", "")]
     assert told([gone(NOW), gone(ZONE)]) == [(1, 2, "dropped 2 tools: now, zone", "")]
+
+
+def beside(subject: Subject, name: str) -> Document:
+    """Something that a server has beside tools."""
+    return Document(ItemKey(subject, name), NOW.hash, NOW.body)
+
+
+@pytest.mark.parametrize(
+    ("subject", "words"),
+    [
+        (Subject.PROMPT, "prompt note://1"),
+        (Subject.RESOURCE, "resource note://1"),
+        (Subject.TEMPLATE, "template note://1"),
+        (Subject.CAPABILITIES, "its capabilities"),
+    ],
+)
+def test_what_a_server_has_beside_tools_is_said_by_its_kind(subject: Subject, words: str) -> None:
+    """A user would take a prompt for a tool of that name, and look for it in vain."""
+    one = beside(subject, "" if subject is Subject.CAPABILITIES else "note://1")
+    assert in_words(seen(one)).what == f"offers {words} ({NOW.hash[:8]})"
+    assert in_words(gone(one)).what == f"no longer offers {words}"
+    assert in_words(approved(one)).what == f"approved {words} ({NOW.hash[:8]})"
+    assert in_words(blocked(one)).what == f"blocked {words}"
+    assert told([seen(one), approved(one)]) == [(1, 2, f"offered and approved {words} ({NOW.hash[:8]})", "baseline")]
+
+
+def test_several_of_one_kind_are_one_line_and_kinds_are_told_apart() -> None:
+    """The log of a server's first start would be three lines for each prompt; or count prompts as tools."""
+    things = [beside(kind, name) for name in ("a", "b") for kind in (Subject.PROMPT, Subject.RESOURCE)]
+    assert told([*map(seen, things), seen(NOW)]) == [
+        (1, 3, "offered 2 prompts: a, b", ""),
+        (2, 4, "offered 2 resources: a, b", ""),
+        (5, 5, f"offers tool now ({NOW.hash[:8]})", ""),
+    ]
+
+
+def test_two_forms_of_what_a_server_has_one_of_are_two_lines() -> None:
+    """The log would count instructions, and name none."""
+    other = msgspec.structs.replace(seen(TOLD), hash=NOW.hash)
+    assert [line[2] for line in told([seen(TOLD), other])] == [
+        f"offers its instructions ({TOLD.hash[:8]})",
+        f"offers its instructions ({NOW.hash[:8]})",
+    ]
 
 
 def test_what_differs_is_told_apart() -> None:

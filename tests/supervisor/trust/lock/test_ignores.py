@@ -107,6 +107,35 @@ def test_instructions_are_ignored_as_a_whole() -> None:
     assert ignores.form_of("weather", tool(NOW)) == tool(NOW).hash
 
 
+KINDS = {"prompts": Subject.PROMPT, "resources": Subject.RESOURCE, "templates": Subject.TEMPLATE}
+
+
+def one(subject: Subject, name: str, definition: object = NOW) -> Document:
+    """Something that a server has beside tools."""
+    body = json.dumps(definition).encode()
+    return Document(ItemKey(subject, name), hash_of(body), body)
+
+
+@pytest.mark.parametrize(("word", "subject"), [*KINDS.items(), ("capabilities", Subject.CAPABILITIES)])
+def test_a_whole_kind_can_be_left_out_and_costs_no_other(word: str, subject: Subject) -> None:
+    """A server whose resources are the files of the day could not be locked; or its tools would change unseen."""
+    ignores = Ignores.parse(f"notes {word}")
+    assert ignores.form_of("notes", one(subject, "note://1")) == IGNORED
+    assert ignores.form_of("other", one(subject, "note://1")) != IGNORED
+    others = [each for each in Subject if each is not subject]
+    assert all(ignores.form_of("notes", one(each, "note://1")) == one(each, "").hash for each in others)
+
+
+@pytest.mark.parametrize(("word", "subject"), KINDS.items())
+def test_a_place_in_a_prompt_or_resource_is_named_as_in_a_tool(word: str, subject: Subject) -> None:
+    """One date in one description would cost the whole kind."""
+    left = one(subject, "x", {key: value for key, value in NOW.items() if key != "description"})
+    ignores = Ignores.parse(f"time {word}/note://*/day  /description")
+    assert ignores.form_of("time", one(subject, "note://a/day")) == left.hash
+    assert ignores.form_of("time", one(subject, "note://a/night")) == one(subject, "").hash
+    assert ignores.form_of("time", tool(NOW, "note://a/day")) == tool(NOW).hash, "a tool of this name is another thing"
+
+
 def test_a_line_about_tools_says_nothing_of_instructions() -> None:
     """`*/*` would let instructions change unseen."""
     told = instructions_document("x")
@@ -130,6 +159,12 @@ def test_what_cannot_be_read_keeps_the_hash_of_its_bytes() -> None:
         ("/now /description", "write SERVER/TOOL"),
         ("time/now instructions", "write SERVER/TOOL"),
         ("time /instructions", "write SERVER/TOOL"),
+        ("time launch", "write SERVER/TOOL"),
+        ("time tools", "prompts, resources, templates"),
+        ("time prompts/", "SERVER prompts/NAME"),
+        ("time prompts/today", "SERVER prompts/NAME"),
+        ("time prompts/today description", "SERVER prompts/NAME"),
+        ("time nothing/today /description", "SERVER prompts/NAME"),
         ("time/now /a~2", "~0"),
         ("time/now /a~", "~0"),
     ],

@@ -28,7 +28,8 @@ from quarterdeck.tools.offerings import Offerings
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
-from quarterdeck.trust.gate import GatedEndpoint, GatedFleet, Note, NoteCall
+from quarterdeck.trust.gate import GatedEndpoint, Note
+from quarterdeck.trust.gated_fleet import GatedFleet, NoteCall
 from quarterdeck.trust.judge.held_messages import notice
 from quarterdeck.trust.judge.merged_instructions import merged
 from quarterdeck.trust.judge.server_rows import Locks

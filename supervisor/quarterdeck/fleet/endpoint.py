@@ -33,7 +33,6 @@ from quarterdeck_protocol.link.frames import (
     Listening,
     Log,
     Note,
-    Open,
     ServerCard,
     ServerStart,
     Updated,
@@ -148,10 +147,7 @@ class ServerEndpointImpl:
     async def _attempt(self) -> ProtocolFault | None:
         try:
             handle = self._handle = await self._session.start(self)
-            frame = Open(handle.next_id(), self.config.connect_timeout_s * self.patience)
-            order = await self._session.prepare(self._session.order())
-            card_json = await ask(handle, frame, msgspec.json.encode(order))
-            card = msgspec.json.decode(card_json, type=ServerCard)
+            card = await self._session.greet(handle, self.config.connect_timeout_s * self.patience)
         except ProtocolFault as fault:
             return self._at_connect(fault)
         try:

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from quarterdeck.config.environment import server_environment, user_environment
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, server_paths, state_dir
 from quarterdeck.config.places.trusted_files import trusted_files, with_announced
@@ -27,7 +29,15 @@ from quarterdeck_protocol.configs import (
 )
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder, RemoteServer, ServerStart, StdioServer
+from quarterdeck_protocol.link.frames import (
+    CLOSE_GRACE_S,
+    Open,
+    OpenOrder,
+    RemoteServer,
+    ServerCard,
+    ServerStart,
+    StdioServer,
+)
 from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_sandbox import (
     LaunchError,
@@ -44,6 +54,7 @@ from quarterdeck_sandbox import (
 )
 
 from .handle import WorkerHandle, WorkerListener
+from .requests import ask
 from .runtime import Runtime
 
 OLDER_ERA: Final = Revision.R2025_11_25.value
@@ -89,6 +100,12 @@ class Session(ABC):
     async def prepare(self, order: OpenOrder) -> OpenOrder:
         """The order with what its worker need not find out."""
         return order
+
+    async def greet(self, handle: WorkerHandle, timeout_s: float) -> ServerCard:
+        """Have the worker start its server and greet it; raises `ProtocolFault`."""
+        frame = Open(handle.next_id(), timeout_s)
+        order = await self.prepare(self.order())
+        return msgspec.json.decode(await ask(handle, frame, msgspec.json.encode(order)), type=ServerCard)
 
     def remember_era(self, era: str) -> None:  # noqa: B027 - a session that others made was greeted by them
         """The era that the server agreed to."""

@@ -12,7 +12,8 @@ from support.waiting import turns
 from quarterdeck.fleet.core import turns as turns_module
 from quarterdeck.fleet.core.turns import WIDTH
 from quarterdeck.tools.bridge import LiveBox
-from quarterdeck.trust.gate import GatedEndpoint, GatedFleet
+from quarterdeck.trust.gate import GatedEndpoint
+from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult

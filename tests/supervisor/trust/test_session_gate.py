@@ -11,7 +11,7 @@ from support.waiting import turns
 
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.trust import session_gate as module
-from quarterdeck.trust.gate import GatedFleet
+from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck.trust.session_gate import SessionGate
 from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig, TrustMode
 from quarterdeck_protocol.contract import EndpointPhase

@@ -9,6 +9,7 @@ import msgspec
 
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
+from quarterdeck.fleet.worker_session import Session
 from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link import frames
@@ -180,7 +181,7 @@ def closes(worker: PlayedWorker, request: frames.Close, _: bytes) -> None:
     asyncio.get_running_loop().call_soon(worker.dies, 0)
 
 
-class PlayedSession:
+class PlayedSession(Session):
     """A session whose worker a test plays: it opens, lists nothing and closes by itself unless told otherwise."""
 
     isolated = True
@@ -203,10 +204,6 @@ class PlayedSession:
         handle = self.worker.hired("played", listener)
         await handle.greeted
         return handle
-
-    async def prepare(self, order: frames.OpenOrder) -> frames.OpenOrder:
-        """See `Session`."""
-        return order
 
     def order(self) -> frames.OpenOrder:
         """See `Session`."""

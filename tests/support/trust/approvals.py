@@ -23,7 +23,7 @@ from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import Surroundings, row_of
-from quarterdeck.trust.gate import GatedFleet
+from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck.trust.judge.documents import Document, hash_of
 from quarterdeck.trust.judge.offers import Offer
 from quarterdeck.trust.judge.server_rows import Locks, ServerRow

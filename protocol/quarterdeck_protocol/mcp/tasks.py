@@ -136,7 +136,12 @@ def id_problem(task: str) -> str:
 
 def asks_for_task(params: bytes) -> bool:
     """Whether the params of a `tools/call` of 2025-11-25 ask for a task."""
-    return _TASK in params and _asked.decode(params).task not in (_NONE, _NULL)
+    if _TASK not in params:
+        return False
+    try:
+        return _asked.decode(params).task not in (_NONE, _NULL)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def task_named(params: bytes) -> str:

@@ -88,6 +88,7 @@ def test_which_task_a_message_is_of() -> None:
     """A task would be taken for another, or for none."""
     assert asks_for_task(b'{"name":"t","task":{}}')
     assert not asks_for_task(b'{"name":"t","task":null}')
+    assert not asks_for_task(b'{"task":{}')
     assert not asks_for_task(b'{"name":"t","arguments":{"task":{}}}')
     assert task_created(b'{"task":{"taskId":"1"}}', is_modern=False) == "1"
     assert task_created(b'{"content":[]}', is_modern=False) is None

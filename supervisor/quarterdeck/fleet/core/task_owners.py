@@ -17,10 +17,15 @@ MAX_AGE_S: Final = 24 * 3600.0
 
 
 class TaskOwners:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        forgotten: how many tasks were forgotten because there were too many.
+    """
 
     def __init__(self) -> None:
         """The server has none."""
+        self.forgotten = 0
         self._owner: dict[str, str] = {}
         self._used_at: dict[str, dict[str, float]] = {}
 
@@ -38,8 +43,10 @@ class TaskOwners:
         own[task] = now
         if len(own) > MAX_EACH:
             self._forget_first_of(client)
+            self.forgotten += 1
         elif len(self._owner) > MAX_TOGETHER:
             self._forget_first_of(max(self._used_at, key=lambda each: len(self._used_at[each])))
+            self.forgotten += 1
         return True
 
     def use(self, task: str, client: str, now: float) -> bool:

@@ -90,8 +90,11 @@ class ServerTasks:
             return end  # of a tool that is none for tasks
         if problem := id_problem(task):
             return self._broken(problem)
+        is_first = not self._owners.forgotten
         if not self._owners.note(task, client.key, self._clock()):
             return self._broken("its task has the id of another client's task")
+        if is_first and self._owners.forgotten:
+            _log.warning("%s has too many tasks: from now on the oldest are forgotten", self._config.id)
         return end
 
     # Requests about one task

@@ -35,7 +35,7 @@ def test_of_too_many_tasks_the_client_that_has_them_loses_the_oldest() -> None:
     owners.note("neighbour's", "bob", 0.0)
     for number in range(MAX_EACH + 10):
         owners.note(str(number), "ada", 1.0)
-    assert len(owners) == MAX_EACH + 1
+    assert (len(owners), owners.forgotten) == (MAX_EACH + 1, 10)
     assert owners.owner_of("9") is None
     assert owners.owner_of("10") == "ada"
     assert owners.use("neighbour's", "bob", 2.0)

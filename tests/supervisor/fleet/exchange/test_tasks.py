@@ -12,6 +12,7 @@ from support.fleet.answers import CAPABLE, ME, OTHER, Answering, Waiter
 from support.fleet.endpoints import READY, REMOTE, STDIO, Stage, stage
 from support.waiting import turns
 
+from quarterdeck.fleet.core.task_owners import MAX_EACH
 from quarterdeck.fleet.exchange.tasks import ServerTasks
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.link.frames import AskAnswer, Asked, Call, Forward, Note, ServerCard
@@ -208,6 +209,16 @@ def test_the_tasks_of_a_remote_server_outlive_its_connection() -> None:
         after.follow(before)
         found = after.begin(about("1"), ends.append, is_modern=False)
         assert isinstance(found, ProtocolFault) is not is_kept
+
+
+def test_that_tasks_are_forgotten_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A client could not tell why its first tasks are gone; or the log would be full of it."""
+    tasks, ends = ServerTasks(STDIO), list[CallEnd]()
+    take = tasks.watched(RawRequest("tools/call", CALL, client=ME), ends.append, is_modern=False)
+    for number in range(MAX_EACH + 3):
+        take(WireResult(b'{"task":{"taskId":"%d"}}' % number, OLD))
+    assert caplog.text.count("too many tasks") == 1
+    assert all(isinstance(each, WireResult) for each in ends)
 
 
 async def test_a_client_that_leaves_takes_its_tasks_with_it() -> None:

@@ -9,6 +9,7 @@ from typing import Final, Generic, Literal, TypeVar
 import msgspec
 
 from quarterdeck_protocol.mcp.jsonrpc import correlation_key
+from quarterdeck_protocol.mcp.tasks import asks_for_task
 
 from .journal import Journal, RequestKind
 from .raw_calls import (
@@ -111,7 +112,7 @@ class RawCallGate(Generic[T]):
             if message.method != "initialize":
                 opening = envelope_of(message)
             self._forwarded[key] = opening
-            self._journal.began(msgspec.json.encode(message.id), _kind_of(message.method, opening))
+            self._journal.began(msgspec.json.encode(message.id), _kind_of(message, opening))
         elif message.method == "notifications/initialized":
             self._initialized |= self._initialize_seen
         elif (cancelled := read_cancellation(message)) is not None:
@@ -133,9 +134,12 @@ class RawCallGate(Generic[T]):
                 del self._envelopes[next(iter(self._envelopes))]
 
 
-def _kind_of(method: str, opening: Envelope | Literal["initialize"] | None) -> RequestKind:
+def _kind_of(message: ClientMessage, opening: Envelope | Literal["initialize"] | None) -> RequestKind:
     if opening == "initialize":
         return RequestKind.INITIALIZE
-    if method != "tools/call":
+    if message.method != "tools/call":
         return RequestKind.OTHER
-    return RequestKind.CALL if opening is None else RequestKind.MODERN_CALL
+    if opening is not None:
+        return RequestKind.MODERN_CALL
+    # Who asks for a task takes no result of a call for one.
+    return RequestKind.OTHER if asks_for_task(bytes(message.params)) else RequestKind.CALL

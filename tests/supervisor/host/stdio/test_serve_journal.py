@@ -47,6 +47,20 @@ async def test_a_request_is_under_way_until_its_client_has_the_answer(fd):
         await client.leave()
 
 
+async def test_a_call_that_is_to_be_a_task_is_answered_with_an_error_when_its_process_died(fd):
+    """A client's program would take what a model is to read for its task."""
+    box = LiveBox()
+    box.graft("s__held", hold)
+    memory, _ = taken_over(fd)
+    async with served(create_provider_host(box), journal=memory) as client:
+        await client.open_legacy()
+        call = client.call(7, "s__held")
+        await client.send({**call, "params": {**call["params"], "task": {}}}, client.call(8, "s__held"))
+        await eventually_async(lambda: len(taken_over(fd)[1].under_way) == 2)
+        assert taken_over(fd)[1].under_way == {b"7": RequestKind.OTHER, b"8": RequestKind.CALL}
+        await client.leave()
+
+
 async def test_what_was_begun_and_not_whole_waits_for_the_next_process(fd):
     """A request whose line the old daemon had half read would be lost with it."""
     memory, _ = taken_over(fd)

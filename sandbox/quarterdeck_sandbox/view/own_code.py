@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
-_PACKAGES: Final = ("quarterdeck", "quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol")
+_PACKAGES: Final = (
+    *("quarterdeck", "quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol"),
+    "quarterdeck_pytest",  # its supervisor imports it beside the servers of a test run
+)
 
 _BENEATH_US: Final = (
     *("anyio", "click", "dotenv", "jsonschema", "keyring", "mcp", "msgspec", "platformdirs", "psutil"),

@@ -19,7 +19,7 @@ def test_our_packages_our_environment_and_its_interpreter_are_among_them() -> No
     for path in (quarterdeck_sandbox.__file__, sys.executable, os.__file__, f"{sys.prefix}/pyvenv.cfg"):
         assert path is not None
         assert is_within_any(path, code) or sys.prefix == sys.base_prefix
-    for name in ("quarterdeck", "quarterdeck_worker", "quarterdeck_protocol"):
+    for name in ("quarterdeck", "quarterdeck_worker", "quarterdeck_protocol", "quarterdeck_pytest"):
         assert any(os.path.basename(path) == name for path in code) or is_within_any(
             os.path.dirname(quarterdeck_sandbox.__file__), [sys.prefix]
         )

@@ -25,6 +25,7 @@ from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteC
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing, RawRequest
+from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_protocol.tools import Deliver, PendingCall
 from quarterdeck_pytest.messages import Explanation, ServerView, Wish, record_of
@@ -298,11 +299,13 @@ def _broken(message: str, code: str) -> FaultRecord:
 
 
 def _policy_of(config: ServerConfig) -> bytes:
-    """The keys of its policy that differ from a policy that says nothing, with the preset."""
+    """Its policy: the preset, and what differs from it."""
     if not isinstance(config, StdioServerConfig):
         return b""
-    said = config.sandbox.model_dump(mode="json", exclude_defaults=True)
-    return msgspec.json.encode({"preset": config.sandbox.preset.value, **said})
+    preset = config.sandbox.preset
+    usual = SandboxPolicy(preset=preset).model_dump(mode="json")
+    said = {key: value for key, value in config.sandbox.model_dump(mode="json").items() if value != usual[key]}
+    return msgspec.json.encode({"preset": preset.value, **said})
 
 
 def _name_of(process: psutil.Process) -> str:

@@ -16,6 +16,7 @@ from support.config.places import short_folder, use_places
 from support.processes.commands import DEADLINE_S, popen_forked, quarterdeck_forked
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
+from support.waiting import eventually
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "clients.md"
 
@@ -63,7 +64,8 @@ class Bench:
         wish = ["--trust", "open", "--network", "none", "--read", str(SERVERS)]
         argv = server_argv(server, *(["--legacy"] if self._cell.server is Era.OLD else []))
         words = ["run", *wish, "--", *argv]
-        self._client(f"first {server}", words, popen=popen_forked).pages("tools/list", "tools")
+        first = self._client(f"first {server}", words, popen=popen_forked)
+        eventually(lambda: first.pages("tools/list", "tools"))
         return self._client(f"ours {server}", words, popen=popen_forked)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ from support.clients.wire_http import ENVELOPE, call, wired
 from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.common.tool_names import NameBudget, public_names
-from quarterdeck.host.http import token_clients
+from quarterdeck.host.http import serve, token_clients
 from quarterdeck.host.http.grants import Grant, Rate
+from quarterdeck.host.http.token_clients import TokenClients
 from quarterdeck.host.http.token_file import add_grant, revoke
 
 pytestmark = pytest.mark.anyio
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 OWNER = "t" * 40
+HOUR_S = 3_600.0
 
 
 @pytest.fixture
@@ -144,11 +147,15 @@ async def test_a_rate_is_kept_past_the_sdk_too(path: Path, *, is_modern: bool) -
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 @ERAS
-async def test_what_a_client_has_open_ends_with_its_token(mode: str, path: Path, how: str) -> None:
+async def test_what_a_client_has_open_ends_with_its_token(
+    mode: str, path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A token that got lost could be used for as long as its finder stays connected."""
     box, ends = LiveBox(), list[object]()
     box.graft("s__t", hold)
-    token = token_of(path, expires_at=time.time() + 1.0 if how == "expired" else None)
+    token = token_of(path, expires_at=time.time() + HOUR_S if how == "expired" else None)
+    passed_s = 0.0
+    monkeypatch.setattr(serve, "TokenClients", partial(TokenClients, now=lambda: time.time() + passed_s))
 
     async def stay(url: str) -> None:
         # How a client learns of it is the client's affair.
@@ -165,6 +172,8 @@ async def test_what_a_client_has_open_ends_with_its_token(mode: str, path: Path,
         begun = await box.next_begun()
         if how == "revoked":
             revoke(path, "ci", time.time())
+        else:
+            passed_s = HOUR_S
         with anyio.fail_after(10):
             await begun.cancelled
         assert (await post(url, bearer(token))).status_code == 401

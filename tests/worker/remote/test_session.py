@@ -258,6 +258,27 @@ async def test_a_modern_server_is_told_who_asks_with_each_request() -> None:
         )
 
 
+async def test_a_request_about_a_task_says_in_a_header_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy before the server would send it to another instance, which has no such task."""
+    seen: list[tuple[str, object]] = []
+    original = module.RawDispatcher.send_raw_request
+
+    async def spy(self: Any, method: str, params: Any, options: Any = None) -> Any:
+        seen.append((method, (options or {}).get("headers", {}).get("mcp-name")))
+        return await original(self, method, params, options)
+
+    monkeypatch.setattr(module.RawDispatcher, "send_raw_request", spy)
+    state = {"result": {"resultType": "complete", "taskId": "1"}}
+    async with greeted({**NEWER, "tasks/get": state, "tasks/cancel": state}) as desk:
+        desk.server.forward(Forward(1, 5.0, "tasks/get"), b'{"taskId":"job-1"}', desk.done)
+        desk.server.forward(Forward(2, 5.0, "tasks/cancel"), '{"taskId":"ä"}'.encode(), desk.done)
+        await desk.until(lambda: len(desk.ended) == 2)
+    assert [each for each in seen if each[0].startswith("tasks/")] == [
+        ("tasks/get", "job-1"),
+        ("tasks/cancel", "=?base64?w6Q=?="),
+    ]
+
+
 async def test_what_clients_say_is_passed_on() -> None:
     """A server would work with the roots of yesterday."""
     async with greeted(OLDER) as desk:

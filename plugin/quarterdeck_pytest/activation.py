@@ -24,6 +24,14 @@ from typing import Final
 END_S: Final = 60.0
 """How long the supervisor may take to stop all servers before it is killed: several graces each, on a busy machine."""
 
+PREFIX: Final = "qd-run-"
+"""Of the folder's name; so many characters follow."""
+
+RANDOM_CHARS: Final = 8
+
+MAX_SOCKET_PATH_BYTES: Final = 103
+"""`sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL."""
+
 _BOOT: Final = """\
 import os, sys
 if sys.platform == "linux":
@@ -62,7 +70,7 @@ class Run:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         """Make the folder and listen; nothing is started yet."""
-        folder = tempfile.mkdtemp(prefix="qd-run-")
+        folder = tempfile.mkdtemp(prefix=PREFIX, dir=_parent())
         self.address: Final = RunAddress(folder, secrets.token_hex(16))
         self._environ = dict(environ)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -138,6 +146,13 @@ class Run:
         own = Path(self.address.folder)
         places = {"QUARTERDECK_STATE_DIR": str(own / "state"), "QUARTERDECK_RUNTIME_DIR": str(own / "run")}
         return self._environ | places
+
+
+def _parent() -> str:
+    """The usual place for temporary files; where a socket's path would be too long there, `/tmp`."""
+    usual = tempfile.gettempdir()
+    is_short = len(os.fsencode(usual)) + len(PREFIX) + RANDOM_CHARS + len("//s") <= MAX_SOCKET_PATH_BYTES
+    return usual if is_short else "/tmp"  # noqa: S108 - the folder in it is ours alone
 
 
 def _import_path() -> str:

@@ -23,6 +23,13 @@ STARTED: Final = 19
 """Where the time of its start stands in `/proc/PID/stat`, behind the name; the state stands first."""
 
 
+PYTHONS_FOLDER: Final = "pymp-"
+"""How `multiprocessing` names the folder that it removes when the interpreter ends."""
+
+PYTHONS_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+"""Children that it keeps until then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     """A process below this one; its start tells it from a later one of the same id."""
@@ -89,7 +96,7 @@ class Watch:
     def _left_children(self) -> Iterator[str]:
         there = set(children_of(os.getpid()))
         for child, test in self._children.items():
-            if child in there:
+            if child in there and not _is_pythons_own(child):
                 yield f"{test} left process {child.pid} ({child.name})"
 
     def _left_sockets(self) -> Iterator[str]:
@@ -101,7 +108,7 @@ class Watch:
 
     def _left_directories(self) -> Iterator[str]:
         for directory, test in self._directories.items():
-            if os.path.isdir(directory):
+            if os.path.isdir(directory) and not os.path.basename(directory).startswith(PYTHONS_FOLDER):
                 yield f"{test} left the temporary directory {directory}"
 
     def _left_locks(self) -> Iterator[str]:
@@ -131,6 +138,12 @@ def held_locks(pid: int) -> Iterator[tuple[int, int]]:
         if len(fields) > 5 and fields[1] in {"FLOCK", "POSIX"} and fields[4] == str(pid):
             major, minor, inode = fields[5].split(":")
             yield os.makedev(int(major, 16), int(minor, 16)), int(inode)
+
+
+def _is_pythons_own(child: Child) -> bool:
+    """Whether it is a helper of `multiprocessing`, which ends with the interpreter."""
+    command = _text(f"/proc/{child.pid}/cmdline")
+    return any(helper in command for helper in PYTHONS_HELPERS)
 
 
 def _listens(found: socket.socket) -> bool:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,8 @@ def test_what_is_put_away_or_was_there_before_is_no_leak(tmp_path: Path) -> None
     with (tmp_path / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
     subprocess.run([sys.executable, "-c", ""], check=True)
+    tempfile.mkdtemp(prefix="pymp-", dir=tmp_path)
+    resource_tracker.ensure_running()
     watch.end()
     tempfile.mkdtemp(dir=tmp_path)
     try:

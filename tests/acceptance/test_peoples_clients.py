@@ -39,9 +39,9 @@ TOLD: Final = {
 PYTHON: Final = """\
 import asyncio, json, sys
 from contextlib import AsyncExitStack
-target, name, calls = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+target, name, calls, clients = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
-async def main():
+async def be_served(name):
     async with AsyncExitStack() as stack:
         session = await connect(stack)
         listed = await session.list_tools()
@@ -50,6 +50,9 @@ async def main():
             text = f"{name} {number}"
             result = await session.call_tool("s__echo", {"text": text})
             assert [block.text for block in result.content] == [text]
+
+async def main():
+    await asyncio.gather(*(be_served(f"{name} {number}") for number in range(clients)))
     print("served")
 """
 
@@ -207,23 +210,26 @@ INSPECTED: Final = {
 """What the Inspector's command line can do of it: what it shows, and what it has to be told."""
 
 TYPESCRIPT: Final = """
-const [sdk, given, name, calls] = process.argv.slice(1);
+const [sdk, given, name, calls, clients] = process.argv.slice(1);
 const { Client } = await import(`${sdk}/dist/esm/client/index.js`);
 const { StdioClientTransport } = await import(`${sdk}/dist/esm/client/stdio.js`);
 const { StreamableHTTPClientTransport } = await import(`${sdk}/dist/esm/client/streamableHttp.js`);
 const target = JSON.parse(given);
-const client = new Client({ name: "typescript", version: "1" });
-await client.connect(target.url
-  ? new StreamableHTTPClientTransport(new URL(target.url), { requestInit: { headers: target.headers } })
-  : new StdioClientTransport(target));
-const { tools } = await client.listTools();
-if (!tools.some((tool) => tool.name === "s__echo")) throw new Error(JSON.stringify(tools));
-for (let number = 0; number < calls; number++) {
-  const text = `${name} ${number}`;
-  const result = await client.callTool({ name: "s__echo", arguments: { text } });
-  if (result.content.length !== 1 || result.content[0].text !== text) throw new Error(JSON.stringify(result));
+async function beServed(name) {
+  const client = new Client({ name: "typescript", version: "1" });
+  await client.connect(target.url
+    ? new StreamableHTTPClientTransport(new URL(target.url), { requestInit: { headers: target.headers } })
+    : new StdioClientTransport(target));
+  const { tools } = await client.listTools();
+  if (!tools.some((tool) => tool.name === "s__echo")) throw new Error(JSON.stringify(tools));
+  for (let number = 0; number < calls; number++) {
+    const text = `${name} ${number}`;
+    const result = await client.callTool({ name: "s__echo", arguments: { text } });
+    if (result.content.length !== 1 || result.content[0].text !== text) throw new Error(JSON.stringify(result));
+  }
+  await client.close();
 }
-await client.close();
+await Promise.all([...Array(Number(clients)).keys()].map((number) => beServed(`${name} ${number}`)));
 console.log("served");
 """
 
@@ -249,17 +255,23 @@ def targets(own_directories: Path) -> Iterator[dict[str, dict[str, object]]]:
             quarterdeck_forked("down")
 
 
-def argv(client: str, target: dict[str, object], name: str, basetemp: Path) -> tuple[list[str], str]:
-    """A client's command line, and what has to be in what it prints."""
-    words = [json.dumps(target), name, str(CALLS)]
+def argvs(client: str, target: dict[str, object], name: str, basetemp: Path) -> list[tuple[list[str], str]]:
+    """The command lines of so many clients at once, and what has to be in what each prints.
+
+    Those that are programs of ours have all of them in one process: most of what one costs is loading the client.
+    """
+    words = [json.dumps(target), name, str(CALLS), str(AT_ONCE)]
     if client in ("mcp", "fastmcp"):
         (python,) = found(install_python_client(client, basetemp))
-        return [python, "-W", "ignore", "-c", PYTHON + (MCP_1 if client == "mcp" else FASTMCP), *words], SERVED
+        return [([python, "-W", "ignore", "-c", PYTHON + (MCP_1 if client == "mcp" else FASTMCP), *words], SERVED)]
     node, sdk, inspector = found(install_npm_clients(basetemp))
     if client == "typescript":
-        return [node, "--input-type=module", "--eval", TYPESCRIPT, sdk, *words], SERVED
-    asked = ["--tool-name", "s__echo", "--tool-arg", f"text={name}"]
-    return inspect(node, inspector, target, "tools/call", *asked), f'"text": "{name}"'
+        return [([node, "--input-type=module", "--eval", TYPESCRIPT, sdk, *words], SERVED)]
+    texts = [f"{name} {number}" for number in range(AT_ONCE)]
+    asked = ("--tool-name", "s__echo", "--tool-arg")
+    return [
+        (inspect(node, inspector, target, "tools/call", *asked, f"text={text}"), f'"text": "{text}"') for text in texts
+    ]
 
 
 def inspect(node: str, inspector: str, target: dict[str, object], method: str, *asked: str) -> list[str]:
@@ -306,9 +318,8 @@ async def test_clients_of_others_are_served_through_doors_and_over_http(
     """What our own client reads, another maker's may not: its users would have no tools, or others' answers."""
     basetemp = tmp_path_factory.getbasetemp()
     for way, target in targets.items():
-        lines = [argv(client, target, f"{client} {way} {number}", basetemp) for number in range(AT_ONCE)]
         with anyio.fail_after(3 * DEADLINE_S):
-            await asyncio.gather(*(run(*line) for line in lines))
+            await asyncio.gather(*(run(*line) for line in argvs(client, target, f"{client} {way}", basetemp)))
     status = await asyncio.to_thread(ask_daemon, daemon_dir(), Order.STATUS)
     assert {(deck.servers, deck.ready) for deck in status.decks} == {(2, 2)}
     assert len(status.servers) == 2, "all share them"

@@ -1,7 +1,7 @@
 """What a server says unasked, bounded before it is passed on: progress, log lines, changes, questions.  Pure."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
@@ -18,6 +18,7 @@ from quarterdeck_protocol.link.frames import (
     Progress,
     Updated,
 )
+from quarterdeck_protocol.mcp.relay import events
 
 MAX_LOG_BYTES: Final = 64 * 1024
 """A log line's data beyond it becomes a text, cut; logs are for people."""
@@ -69,6 +70,21 @@ class Notifier:
         if self._may_tell(0):
             text = message[:MAX_NOTE_CHARS] if message is not None else None
             self._post(Progress(request_id, progress, total, text))
+
+    def said(self, note: events.Said) -> None:
+        """Pass on what the server said unasked, as its connection read it."""
+        match note:
+            case events.Logged(level, logger, data):
+                self.log(level, logger, data)
+            case events.Changed(kinds):
+                for kind in kinds:
+                    self.changed(kind)
+            case events.Updated(uri):
+                self.updated(uri)
+            case events.Noted(method, params):
+                self.note(method, params)
+            case _:
+                assert_never(note)
 
     def log(self, level: str, logger: str | None, data: bytes) -> None:
         """Pass a log line on; `data` is JSON."""

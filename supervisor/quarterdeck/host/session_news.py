@@ -24,6 +24,7 @@ from quarterdeck_protocol.offers import Listing, LogLine, News, OfferSource, Raw
 from quarterdeck_protocol.tools import Client
 
 from .calls import Drain
+from .client_sessions import TELL_S
 from .offer_handlers import end_of
 from .offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
 from .stream_bus import StreamBus, streaming_to
@@ -45,9 +46,6 @@ MAX_LISTENED: Final = 200
 
 SUBSCRIBE_S: Final = 10.0
 """How long servers may take to subscribe what a stream names, before it is acknowledged all the same."""
-
-TELL_S: Final = 5.0
-"""How long one client that does not read may hold its notification."""
 
 _EVENTS: Final[dict[Listing, ServerEvent]] = {
     Listing.PROMPTS: PromptsListChanged(),

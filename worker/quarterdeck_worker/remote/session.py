@@ -195,18 +195,8 @@ class RawDispatcher(JSONRPCDispatcher[Any]):
             note = read_note(method, Raw(as_json(params)) if params is not None else Raw(), lambda _: None)
         except (ValueError, RecursionError):
             return
-        match note:
-            case events.Logged(level, logger, data):
-                self._notifier.log(level, logger, data)
-            case events.Changed(kinds):
-                for kind in kinds:
-                    self._notifier.changed(kind)
-            case events.Updated(uri):
-                self._notifier.updated(uri)
-            case events.Noted(name, body):
-                self._notifier.note(name, body)
-            case _:
-                pass
+        if isinstance(note, events.Said):
+            self._notifier.said(note)
 
 
 class Session(ClientSession):

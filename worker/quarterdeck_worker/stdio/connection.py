@@ -173,15 +173,8 @@ class StdioConnection:
                     self._finish(request_id, SplitResult(items))
                 case events.Refused() | events.Spoiled() | events.ListingFailed():
                     self._finish(event.request_id, events.fault_of(event))
-                case events.Logged(level, logger, data):
-                    self._notifier.log(level, logger, data)
-                case events.Changed(kinds):
-                    for kind in kinds:
-                        self._notifier.changed(kind)
-                case events.Updated(uri):
-                    self._notifier.updated(uri)
-                case events.Noted(method, params):
-                    self._notifier.note(method, params)
+                case events.Logged() | events.Changed() | events.Updated() | events.Noted():
+                    self._notifier.said(event)
                 case events.Asked(ask_id, method, params):
                     if not self._notifier.asked(ask_id, method, params):
                         self._relay.refuse(ask_id, *UNASKABLE)

@@ -210,6 +210,9 @@ class AskEnded(_Event, frozen=True):
     why: EndOfAsk
 
 
+Said = Logged | Changed | Updated | Noted
+"""What a server says unasked, but for the progress of a request."""
+
 Event = (
     Greeted
     | GreetingFailed

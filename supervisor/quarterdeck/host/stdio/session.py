@@ -20,7 +20,7 @@ from quarterdeck.host.content import KnownTools
 from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
 from quarterdeck.host.raw_calls import ClientMessage, Key, read_cancellation
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, correlation_key
+from quarterdeck_protocol.mcp.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, correlation_key
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import Client
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 MAX_HELD: Final = 256
 """Messages that wait for the SDK; with more the client is not read."""
-
-INTERNAL_ERROR: Final = -32603
-"""JSON-RPC 2.0, section 5.1."""
 
 CHANGED: Final = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 

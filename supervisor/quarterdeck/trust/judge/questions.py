@@ -16,15 +16,13 @@ from msgspec import Raw
 from quarterdeck.trust.diff.values import quoted
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.secrets import is_secret_name
 
 SERVER_KEY: Final = "quarterdeck/server"
 """In `_meta` of a question: which server asks."""
-
-INVALID_PARAMS: Final = -32602
-METHOD_NOT_FOUND: Final = -32601
 
 _MAX_HOST_CHARS: Final = 253
 """Of any name that the DNS knows."""

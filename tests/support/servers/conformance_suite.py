@@ -42,7 +42,9 @@ async def run_suite(suite: Installed, url: str, revision: str, folder: Path, sce
         TimeoutError: it did not end.
     """
     place = Path(mkdtemp(dir=folder))
-    which = ["--scenario", scenario, "--spec-version", revision] if scenario else ["--requirements", revision]
+    which = (
+        ["--scenario", scenario, "--spec-version", revision, "--force"] if scenario else ["--requirements", revision]
+    )
     words = ["server", "--url", url, *which, "--output-dir", str(place)]
     with anyio.fail_after(SUITE_S):
         done = await anyio.run_process([*suite.argv, *words], check=False)

@@ -99,6 +99,8 @@ class Parking:
             return _refused(deliver, f"its inputResponses cannot be read: {error}")
         if resumption.state is None:
             # Answers to no question of ours: the server judges them, or asks for what is missing.
+            if any(not bytes(answer).startswith(b"{") for answer in responses.values()):
+                return _refused(deliver, "an answer of its inputResponses is no object")
             return self._fresh(key, capabilities, Passed(None, resumption.responses), begin, deliver)
         state = self._opened(resumption.state, key)
         if state is None:

@@ -119,8 +119,10 @@ async def test_answers_that_nobody_asked_for_go_to_the_server_with_a_call_of_the
     assert client.server.passed == [Passed(None, b'{"k":{"action":"accept"}}')]
     client.server.ask()
     assert set((await client.asked())["inputRequests"]) == {"1"}
-    client.call(Resumption(responses=b"[]"))
-    assert await client.refused() == "not_resumable"
+    for malformed in (b"[]", b'{"k":12}'):
+        client.call(Resumption(responses=malformed))
+        assert await client.refused() == "not_resumable"
+    assert len(client.server.passed) == 1
 
 
 async def test_questions_of_one_moment_are_asked_together_and_those_left_open_again(client: _Client) -> None:

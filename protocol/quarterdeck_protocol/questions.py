@@ -18,8 +18,14 @@ CAPABILITY_OF: Final = {
 """What a server may ask, and the capability of a client that can answer it."""
 
 
+MAX_CAPABILITIES_BYTES: Final = 64 * 1024
+"""Of what a client says it can; more is as good as nothing: it is read for each question."""
+
+
 def askable(capabilities: bytes) -> frozenset[str]:
     """What a client may be asked that has these capabilities, one JSON object."""
+    if len(capabilities) > MAX_CAPABILITIES_BYTES:
+        return frozenset()
     has = msgspec.json.decode(capabilities, type=dict[str, Raw])
     return frozenset(method for method, capability in CAPABILITY_OF.items() if capability in has)
 

@@ -85,6 +85,11 @@ class CallQueue:
         self._turns.be_exclusive()
 
     @property
+    def is_exclusive(self) -> bool:
+        """Whether it has calls of one client at a time."""
+        return self._turns.is_exclusive
+
+    @property
     def load(self) -> tuple[int, int]:
         """How many calls the server has, and how many wait for it."""
         return self._turns.given, self._turns.waiting

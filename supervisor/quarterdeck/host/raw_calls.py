@@ -6,6 +6,7 @@ Only a call that needs no judgement may; whatever is unusual goes to the session
 import hashlib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -23,6 +24,9 @@ from quarterdeck_protocol.mcp.jsonrpc import (
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """One line of a client; the same as one line of a server."""
+
+MAX_KEPT_INFO_BYTES: Final = 4096
+"""Of a client's word about itself whose digest is remembered."""
 
 _VERSION_KEY: Final = ENVELOPE_PREFIX + "protocolVersion"
 
@@ -79,7 +83,7 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
         method: one of `OWNED`; by the SDK's session also one about a task.
         capabilities: what a client of 2026-07-28 says with it that it can be asked; empty for an older one.
         log_level: from which on it wants log lines; empty for none, and for an older one.
-        caller: its client's own word about itself, see `caller_of`, where it wants log lines.
+        caller: its client's own word about itself, see `caller_of`, where it wants log lines or can be asked.
         resumption: what it brings when it is made again.
         task: of a call of 2025-11-25 that is to be a task, what it says of it, as JSON; empty for an ordinary call.
     """
@@ -160,11 +164,25 @@ def read_introduction(message: ClientMessage) -> ClientInfo | None:
 
 def caller_of(info: bytes) -> str:
     """What tells programs apart that share a token: their own words about themselves, JSON, as a short digest."""
+    return _known_caller(info) if len(info) <= MAX_KEPT_INFO_BYTES else _caller(info)
+
+
+@lru_cache(maxsize=64)
+def _known_caller(info: bytes) -> str:
+    return _caller(info)
+
+
+def _caller(info: bytes) -> str:
     try:
         words = msgspec.json.encode(msgspec.json.decode(info or b"null"), order="sorted")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         words = info
     return hashlib.sha256(words).hexdigest()[:16]
+
+
+def _is_told_apart(members: Mapping[str, Raw]) -> bool:
+    """Whether a request may have something come back that is for its program alone: log lines, or questions."""
+    return _LOG_LEVEL_KEY in members or bytes(members.get(_CAPABILITIES_KEY, b"{}")) != b"{}"
 
 
 class _Able(msgspec.Struct, gc=False):
@@ -225,7 +243,7 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
         method=str(message.method),
         capabilities=bytes(members.get(_CAPABILITIES_KEY, b"")),
         log_level=_text.decode(members[_LOG_LEVEL_KEY]) if _LOG_LEVEL_KEY in members else "",
-        caller=caller_of(bytes(members.get(_CLIENT_KEY, b""))) if _LOG_LEVEL_KEY in members else "",
+        caller=caller_of(bytes(members.get(_CLIENT_KEY, b""))) if _is_told_apart(members) else "",
         resumption=resumption,
     )
 

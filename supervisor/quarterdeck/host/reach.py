@@ -24,7 +24,7 @@ from .asks.states import CallKey, Passed
 from .offer_news import LogStreams
 from .raw_calls import WireRequest
 
-_NOTHING: Final = (b"", b"{}")
+NOTHING: Final = (b"", b"{}")
 """Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
 
 
@@ -49,7 +49,7 @@ class Reach:
     logs: LogStreams | None = None
 
     def asking(self, request: WireRequest) -> Client:
-        """Who makes a request; of several programs that share a token the one that is told log lines with it."""
+        """Who makes a request; of several programs that share a token, where something may come back for one alone."""
         return msgspec.structs.replace(self.client, part=request.caller) if request.caller else self.client
 
     def begin(self, request: WireRequest, on_progress: Report | None, deliver: Deliver) -> PendingCall | None:
@@ -59,7 +59,7 @@ class Reach:
             return begin(self.answerer, None, deliver)
         if request.method.startswith("tasks/"):
             return begin(_CapabilitiesOnly(request.capabilities), None, deliver)  # what is asked comes with a state
-        if self.parking is None or (request.resumption is None and request.capabilities in _NOTHING):
+        if self.parking is None or (request.resumption is None and request.capabilities in NOTHING):
             return begin(None, None, deliver) if request.resumption is None else None
         key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
         return self.parking.begin(key, request.capabilities, request.resumption, begin, deliver)

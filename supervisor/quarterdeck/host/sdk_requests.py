@@ -20,7 +20,7 @@ from .asks.sessions import SessionAnswerer
 from .calls import Tell
 from .content import Content
 from .raw_calls import Resumption, WireRequest, caller_of
-from .reach import Reach
+from .reach import NOTHING, Reach
 
 HOLD: Final = "quarterdeck.hold"
 """In the state of an HTTP request's scope: keeps a result for its client, see `refused_result`."""
@@ -86,6 +86,7 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
     """
     meta, params = raw_meta(context), context.params or {}
     level = _log_level(context)
+    able = json_bytes(meta.get(f"{ENVELOPE_PREFIX}clientCapabilities") or {}) if is_modern(context) else b""
     resumption = None
     if is_modern(context) and ("inputResponses" in params or "requestState" in params):
         state = params.get("requestState")
@@ -100,9 +101,9 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         progress_token=b"",
         is_modern=is_modern(context),
         method=context.method,
-        capabilities=json_bytes(meta.get(f"{ENVELOPE_PREFIX}clientCapabilities") or {}) if is_modern(context) else b"",
+        capabilities=able,
         log_level=level,
-        caller=caller(context) if level else "",
+        caller=caller(context) if level or able not in NOTHING else "",
         resumption=resumption,
         task=json_bytes(params["task"]) if name and not is_modern(context) and params.get("task") is not None else b"",
     )

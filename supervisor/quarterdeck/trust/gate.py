@@ -101,7 +101,9 @@ class GatedEndpoint(LiveEndpoint):
         limit_s = self._config.call_timeout_s
         if wish_s is not None:
             limit_s = min(limit_s, wish_s)
-        refused = call.queue.add(call.caller.key, call, size_bytes, call.asked_at + limit_s)
+        # A server that asks back, and does not say whom, has calls of one program at a time, not only of one token.
+        whose = call.caller.address if call.queue.is_exclusive else call.caller.key
+        refused = call.queue.add(whose, call, size_bytes, call.asked_at + limit_s)
         return refuse(call.tell, refused) if refused is not None else call
 
     def offers(self, listing: Listing) -> tuple[Offered, ...]:

@@ -161,3 +161,37 @@ async def test_clients_of_several_decks_take_turns_at_the_server_that_their_deck
         for call in calls:
             assert call is not None
             call.cancel()
+
+
+async def test_a_server_that_asks_back_has_calls_of_one_program_at_a_time() -> None:
+    """Programs that share a token would be under way there together, and no question be anybody's."""
+    async with bench() as at:
+        endpoint, gate = await silent(at)
+        one, two = (Client("ci", "token ci", part=part) for part in ("one", "two"))
+        for client in (one, two):
+            gate.begin(RawCall("a", b"{}", client=client), lambda _: None)
+        await turns()
+        assert len(endpoint.begun) == 2, "before it asks nothing is known of it"
+        queue = gate.queue_of(one)
+        queue.be_exclusive()
+        pending = [gate.begin(RawCall("a", b"{}", client=client), lambda _: None) for client in (one, two)]
+        await turns()
+        assert (len(endpoint.begun), queue.load) == (2, (2, 2))
+        assert queue.waiting_of("token ci") == 2
+        for each in pending:
+            each.cancel()
+
+
+async def test_of_two_programs_the_second_has_its_turn_when_the_first_has_no_call() -> None:
+    """It would wait for ever."""
+    async with bench() as at:
+        endpoint, gate = await silent(at)
+        one, two = (Client("ci", "token ci", part=part) for part in ("one", "two"))
+        gate.queue_of(one).be_exclusive()
+        first = gate.begin(RawCall("a", b"{}", client=one), lambda _: None)
+        gate.begin(RawCall("a", b"{}", client=two), lambda _: None)
+        await turns()
+        assert [call.client.part for call in endpoint.begun] == ["one"]
+        first.cancel()
+        await turns()
+        assert [call.client.part for call in endpoint.begun] == ["one", "two"]

@@ -138,7 +138,8 @@ class Turns(Generic[T]):
         self._places: dict[T, Hashable] = {}
         self._lines: dict[Hashable, _Line[T]] = {}
         self._round: deque[Hashable] = deque()
-        self._is_exclusive = False
+        self.is_exclusive = False
+        """Whether the server has calls of one client at a time."""
 
     @property
     def given(self) -> int:
@@ -151,9 +152,11 @@ class Turns(Generic[T]):
         return len(self._places)
 
     def waiting_of(self, client: Hashable) -> int:
-        """How many calls of this client wait."""
-        line = self._lines.get(client)
-        return len(line.waiting) if line is not None else 0
+        """How many calls of this client wait, in lines of its parts, too: see `Client.address`."""
+        parts = f"{client} "
+        return sum(
+            len(line.waiting) for whose, line in self._lines.items() if whose == client or str(whose).startswith(parts)
+        )
 
     def ask(self, client: Hashable, call: T, size_bytes: int = 0, until: float = inf) -> Place:
         """Where a new call of `client` goes; one that is refused is not known any more.
@@ -204,7 +207,7 @@ class Turns(Generic[T]):
 
     def give(self) -> list[T]:
         """The calls that are the server's from now on, in this order."""
-        if self._is_exclusive:
+        if self.is_exclusive:
             return self._give_to_one()
         given = [self._give_next(client) for client in tuple(self._round) if not self._lines[client].given]
         while self._round and len(self._given) < self._pace.width:
@@ -225,11 +228,11 @@ class Turns(Generic[T]):
 
     def be_exclusive(self) -> None:
         """From now on have calls of one client at a time: the server asks back, and nobody could tell whom."""
-        self._is_exclusive = True
+        self.is_exclusive = True
 
     def _has_room_for(self, line: _Line[T]) -> bool:
         """Whether a call of a client none of whose calls waits is given at once."""
-        if self._is_exclusive:
+        if self.is_exclusive:
             is_alone = line.given == len(self._given)
             return is_alone and not self._places and len(self._given) < self._pace.width
         # But for a client's only one, it goes behind all others that wait.

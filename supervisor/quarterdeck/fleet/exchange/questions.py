@@ -131,7 +131,7 @@ def _task_of(asker: Asker) -> str:
 
 
 def _under_way(askers: dict[int, Asker]) -> Iterator[UnderWay]:
-    return (UnderWay(key, asker.client.key, can_be_asked(asker)) for key, asker in askers.items())
+    return (UnderWay(key, asker.client.address, can_be_asked(asker)) for key, asker in askers.items())
 
 
 def _nothing() -> None:

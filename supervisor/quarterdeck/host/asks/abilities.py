@@ -6,13 +6,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
-from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.questions import MAX_CAPABILITIES_BYTES, Question, QuestionEnd
 
 NOTHING: Final = b"{}"
 """The capabilities of a client that can be asked nothing."""
-
-MAX_CAPABILITIES_BYTES: Final = 64 * 1024
-"""Of what a client says it can; more is as good as nothing."""
 
 
 class _Elicitation(msgspec.Struct, gc=False):

@@ -19,7 +19,7 @@ from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.link.frames import Answer, AskAnswer, Asked, AskEnded, Call, Forward, ServerCard
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Question, QuestionEnd
-from quarterdeck_protocol.tools import RawCall, WireResult
+from quarterdeck_protocol.tools import Client, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -126,6 +126,18 @@ async def test_a_question_that_may_be_of_two_clients_is_refused_and_remembered()
         code, words = await refusal(played)
         assert (code, "several clients" in words) == (CONFLICT, True)
         assert (mine.asked, theirs.asked, conflicts) == ([], [], [1])
+
+
+async def test_a_question_that_may_be_of_two_programs_that_share_a_token_is_refused_too() -> None:
+    """One program's user would be asked for the other's call."""
+    async with ready() as played:
+        mine, theirs = Answering(), Answering()
+        for part, asker in (("one", mine), ("two", theirs)):
+            await calls(played, asker, Client("ci", "token ci", part=part))
+        played.worker.says(Asked(1, "roots/list"), b"{}")
+        code, words = await refusal(played)
+        assert (code, "several clients" in words) == (CONFLICT, True)
+        assert (mine.asked, theirs.asked) == ([], [])
 
 
 @pytest.mark.parametrize("end", ["answered", "cancelled", "asked no more", "lost", "closed"])

@@ -135,9 +135,12 @@ async def test_a_thousand_questions_at_once_are_a_few() -> None:
 async def test_questions_that_follow_one_another_end_too() -> None:
     """A call would never end, each question being answered."""
     async with opened(hostile("asks_again_and_again")) as endpoint:
-        for _ in range(2):
-            person = Patient()
-            assert int(text_of(await called(endpoint, person))) == len(person.asked) == MAX_ASKED
+        person = Patient()
+        assert int(text_of(await called(endpoint, person))) == len(person.asked) == MAX_ASKED
+        # Another call may be asked again; its worker passes on so many questions at once, and then some each second.
+        person = Patient()
+        assert int(text_of(await called(endpoint, person))) == len(person.asked)
+        assert 0 < len(person.asked) <= MAX_ASKED
         await adds(endpoint)
 
 

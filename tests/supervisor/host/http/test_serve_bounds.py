@@ -96,8 +96,9 @@ async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
     monkeypatch: pytest.MonkeyPatch, *, is_modern: bool, has_sdk: bool
 ) -> None:
     """Forty unread resources of 8 MB would take what forty unread results of tools may not."""
-    monkeypatch.setattr(serve, "MAX_HELD_EACH", 12 * MIB)
-    server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 8 * MIB))
+    # One and a half; the other half is more than the kernel takes off us.
+    monkeypatch.setattr(serve, "MAX_HELD_EACH", 36 * MIB)
+    server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 24 * MIB))
     async with (
         listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
         wired(url) as wire,
@@ -115,7 +116,7 @@ async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
         refused = await reader.read(2)
         assert code_of(refused) == "busy"
         assert "read the answers that are there" in refused["error"]["message"]
-        assert len((await silent.read()).body) > 8 * MIB
+        assert len((await silent.read()).body) > 24 * MIB
 
 
 async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:

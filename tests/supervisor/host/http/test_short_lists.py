@@ -8,7 +8,7 @@ import pytest
 from support.clients.http_clients import listening
 from support.clients.wire_http import ENVELOPE, META, Reply, WireHttp, wired
 from support.tools.tool_boxes import LiveBox, answer
-from support.waiting import PATIENCE_S, POLL_S
+from support.waiting import PATIENCE_S, POLL_S, eventually_async
 
 from quarterdeck.host.http import serve
 from quarterdeck.host.publish import Catalog
@@ -136,6 +136,8 @@ async def test_a_list_that_is_not_read_counts_as_open(monkeypatch):
         await client.ask(listing())
         async with wired(url, client) as other:
             client.writer.write(client.request(listing(2)))
+            # Before that the other's could come first, and this one be refused.
+            await eventually_async(lambda: client.reader._buffer)
             await eventually_status(other, 429)
             assert names_in(await client.read()) == ["s__a"]
             await eventually_status(other, 200)

@@ -22,13 +22,14 @@ pytestmark = pytest.mark.anyio
 
 MIB = 1024 * 1024
 ERAS = pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])
-LARGE = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * 8 * MIB)
+LARGE_BYTES = 24 * MIB
+LARGE = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * LARGE_BYTES)
 
 
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for one large answer and a half."""
-    monkeypatch.setattr(serve, "MAX_HELD_EACH", 12 * MIB)
+    """Room for one large answer and a half; the other half is more than the kernel takes off us."""
+    monkeypatch.setattr(serve, "MAX_HELD_EACH", LARGE_BYTES * 3 // 2)
 
 
 def large_box() -> LiveBox:
@@ -67,8 +68,8 @@ async def test_answers_that_a_client_does_not_read_are_bounded_and_it_is_told(is
         assert result["isError"]
         assert result["_meta"]["quarterdeck/fault"] == {"kind": "tool_error", "code": "busy", "delivery": "answered"}
         assert "read the answers that are there" in result["content"][0]["text"]
-        assert len((await silent.read()).body) > 8 * MIB
-        assert len((await other.ask(call(3, meta=meta))).body) > 8 * MIB
+        assert len((await silent.read()).body) > LARGE_BYTES
+        assert len((await other.ask(call(3, meta=meta))).body) > LARGE_BYTES
 
 
 async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
@@ -81,7 +82,7 @@ async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
                 await eventually_async(lambda reader=silent.reader: reader._buffer)  # type: ignore[attr-defined, misc]
         for _ in range(50):
             with contextlib.suppress(KeyError):
-                if len((await client.ask(call("last"))).body) > 8 * MIB:
+                if len((await client.ask(call("last"))).body) > LARGE_BYTES:
                     break
             await anyio.sleep(0.05)
         else:
@@ -109,8 +110,9 @@ async def test_a_result_larger_than_its_token_allows_is_a_fault(mode: str, tmp_p
             assert not (await call_raw(owner, "s__t", {})).get("isError")
 
 
-async def test_large_requests_under_way_are_bounded_with_429() -> None:
+async def test_large_requests_under_way_are_bounded_with_429(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends much, at many connections at once, would fill the memory with what waits."""
+    monkeypatch.setattr(serve, "MAX_HELD_EACH", 12 * MIB)
     text = "x" * 7 * MIB
     box = large_box()
     async with listening(box) as url, ready(url, is_modern=False) as client, wired(url) as other:

@@ -34,6 +34,7 @@ def telling(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool) -> None:
 def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A log of a CI run would be full of escape sequences."""
     telling(monkeypatch, is_kept=True)
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(["demo"]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out

@@ -1,7 +1,8 @@
 """Decide whose a question is that a server of an older era asks, and how many it may ask.  Pure.
 
 Such a question names no request.  It can only be of a client that has one under way, and where several have, nobody
-can tell whose.
+can tell whose.  Of programs that share a token, those that were asked and have not answered are left out: their
+requests wait for that answer, for minutes where a program is gone, and every question of the others would be in doubt.
 """
 
 from collections import Counter
@@ -32,11 +33,18 @@ class Refused(Enum):
 
 
 class UnderWay(Struct, frozen=True):
-    """A request: its number, whose it is, and what that client can be asked meanwhile."""
+    """A request.
+
+    Attributes:
+        client: whose it is.
+        askable: what that client can be asked meanwhile.
+        part: which of its programs, where several share a token.
+    """
 
     request_id: int
     client: str
     askable: frozenset[str]
+    part: str = ""
 
 
 class Asks:
@@ -63,6 +71,10 @@ class Asks:
             return Refused.NOBODY
         if len({each.client for each in requests}) > 1:
             return Refused.SEVERAL
+        parts = {each.part for each in requests if not self._open[each.request_id]} or {each.part for each in requests}
+        if len(parts) > 1:
+            return Refused.SEVERAL
+        requests = tuple(each for each in requests if each.part in parts)
         able = [each.request_id for each in requests if method in each.askable]
         if not able:
             return Refused.UNABLE

@@ -131,7 +131,8 @@ def _task_of(asker: Asker) -> str:
 
 
 def _under_way(askers: dict[int, Asker]) -> Iterator[UnderWay]:
-    return (UnderWay(key, asker.client.address, can_be_asked(asker)) for key, asker in askers.items())
+    for key, asker in askers.items():
+        yield UnderWay(key, asker.client.key, can_be_asked(asker), asker.client.part)
 
 
 def _nothing() -> None:

@@ -10,9 +10,9 @@ ROOTS = "roots/list"
 ALL = frozenset({ROOTS, "elicitation/create"})
 
 
-def of(request_id: int, client: str = "a", askable: frozenset[str] = ALL) -> UnderWay:
+def of(request_id: int, client: str = "a", askable: frozenset[str] = ALL, part: str = "") -> UnderWay:
     """A request under way."""
-    return UnderWay(request_id, client, askable)
+    return UnderWay(request_id, client, askable, part)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,8 @@ def of(request_id: int, client: str = "a", askable: frozenset[str] = ALL) -> Und
         ([of(1, "a", frozenset())], Refused.UNABLE),
         ([of(1, "a", frozenset({"elicitation/create"}))], Refused.UNABLE),
         ([of(1, "a", frozenset()), of(2, "a")], 2),
+        ([of(1, part="one"), of(2, part="two")], Refused.SEVERAL),
+        ([of(1, part="one"), of(2, part="one")], 1),
     ],
 )
 def test_a_question_is_of_the_one_client_that_has_a_request_under_way(
@@ -39,6 +41,18 @@ def test_questions_at_once_are_of_different_requests_where_there_are_some() -> N
     """All would be put to one call, and the other's would look like nobody's."""
     asks = Asks()
     assert [asks.begin(ask_id, ROOTS, [of(1), of(2)]) for ask_id in (1, 2, 3)] == [1, 2, 1]
+
+
+def test_a_program_that_was_asked_and_does_not_answer_leaves_no_doubt_whose_the_next_question_is() -> None:
+    """One that has gone would have every question of the others that share its token refused, for minutes."""
+    asks, gone, here = Asks(), of(1, part="gone"), of(2, part="here")
+    assert asks.begin(1, ROOTS, [gone]) == 1
+    assert asks.begin(2, ROOTS, [gone, here]) == 2
+    # Both have one open: it may be a second one of either.
+    assert asks.begin(3, ROOTS, [gone, here]) == Refused.SEVERAL
+    asks.end(2)
+    assert asks.begin(4, ROOTS, [gone, here]) == 2
+    assert asks.begin(5, ROOTS, [gone, of(3, "another")]) == Refused.SEVERAL
 
 
 def test_a_request_is_asked_so_much_at_once_and_so_much_in_its_life() -> None:

@@ -8,20 +8,19 @@ is looked at when the session has ended.  Nothing of the product is imported; Li
 import os
 import socket
 import sys
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 MAX_NOTES: Final = 10_000
 """Of each kind; a suite that makes more is told of the first."""
 
-
 STARTED: Final = 19
 """Where the time of its start stands in `/proc/PID/stat`, behind the name; the state stands first."""
-
 
 PYTHONS_FOLDER: Final = "pymp-"
 """How `multiprocessing` names the folder that it removes when the interpreter ends."""
@@ -29,14 +28,19 @@ PYTHONS_FOLDER: Final = "pymp-"
 PYTHONS_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Children that it keeps until then."""
 
+STARTING_S: Final = 2.0
+"""How long a program may be without a command line that was executed just now, on a busy machine."""
+
+POLL_S: Final = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process below this one; its start tells it from a later one of the same id."""
+    """A process below this one; its start tells it from a later one of the same id.  Its name changes when it executes."""
 
     pid: int
     started: str
-    name: str
+    name: str = field(compare=False)
 
 
 class Watch:
@@ -142,7 +146,12 @@ def held_locks(pid: int) -> Iterator[tuple[int, int]]:
 
 def _is_pythons_own(child: Child) -> bool:
     """Whether it is a helper of `multiprocessing`, which ends with the interpreter."""
-    command = _text(f"/proc/{child.pid}/cmdline")
+    until = time.monotonic() + STARTING_S
+    # One that has just been executed has no command line yet.
+    while not (command := _text(f"/proc/{child.pid}/cmdline")) and child in children_of(os.getpid()):
+        if time.monotonic() > until:
+            break
+        time.sleep(POLL_S)
     return any(helper in command for helper in PYTHONS_HELPERS)
 
 

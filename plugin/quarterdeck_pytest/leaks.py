@@ -36,7 +36,7 @@ POLL_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process below this one; its start tells it from a later one of the same id.  Its name changes when it executes."""
+    """A process below this one; its start tells it from a later one of the same id; its name may change."""
 
     pid: int
     started: str

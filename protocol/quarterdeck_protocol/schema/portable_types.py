@@ -45,7 +45,7 @@ def remarks(node: Schema) -> Schema:
 
 def types_within(node: Schema, within: str | None) -> tuple[str, ...]:
     """The types to which `type`, else `const` or `enum`, confine values that are `within` one; empty for all types."""
-    kinds = _declared_types(node) or tuple(dict.fromkeys(map(_type_of, _listed(node))))
+    kinds = _declared_types(node) or tuple(dict.fromkeys(map(type_of, _listed(node))))
     if "number" in kinds:
         kinds = tuple(kind for kind in kinds if kind != "integer")
     if within is None:
@@ -107,11 +107,12 @@ def _listed(node: Schema) -> list[JsonValue]:
 def _is_of(value: JsonValue, kind: str) -> bool:
     if kind == "integer" and isinstance(value, float):
         return value.is_integer()
-    actual = _type_of(value)
+    actual = type_of(value)
     return actual == kind or (actual, kind) == ("integer", "number")
 
 
-def _type_of(value: JsonValue) -> str:
+def type_of(value: JsonValue) -> str:
+    """The one of `DISJOINT_TYPES` or `integer` that a JSON value has as it stands."""
     match value:
         case None:
             return "null"

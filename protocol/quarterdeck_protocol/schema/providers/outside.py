@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
+from quarterdeck_protocol.schema.portable_types import type_of
 
 from .shapes import misshapen
 from .subsets import SUBSETS, Provider, Subset
@@ -191,7 +192,7 @@ class _Visit:
         if isinstance(form, str) and not subset.takes_format(form, kinds):
             yield Rule.FORMAT
         choices = listed if isinstance(listed := node.get("enum"), list) else []
-        if subset.enum_kinds is not None and not {*map(_kind, choices)} <= subset.enum_kinds:
+        if subset.enum_kinds is not None and not {*map(type_of, choices)} <= subset.enum_kinds:
             yield Rule.CHOICE
         if not subset.enum_empty and "" in choices:
             yield Rule.CHOICE
@@ -233,19 +234,3 @@ _HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchem
 def _is_object(node: Schema) -> bool:
     kind = node.get("type")
     return kind == "object" or (isinstance(kind, list) and "object" in kind) or (kind is None and "properties" in node)
-
-
-def _kind(value: JsonValue) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case _:
-            return "object" if isinstance(value, dict) else "array"

@@ -288,17 +288,7 @@ def record_of(fault: ProtocolFault) -> FaultRecord:
 
 def fault_of(failed: Failed) -> ProtocolFault:
     """The fault that crossed, to be raised."""
-    record = failed.fault
-    fault = ProtocolFault(
-        record.kind,
-        record.message,
-        record.cause,
-        code=record.code,
-        delivery=record.delivery,
-        dossier=record.dossier,
-        remedy=failed.remedy or None,
-        reply=record.reply,
-    )
+    fault = ProtocolFault.from_record(failed.fault, failed.remedy or None)
     fault.server = failed.server or None
     return fault
 

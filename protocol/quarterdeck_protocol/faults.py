@@ -272,8 +272,8 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         return cls(kind, message, cause, code=code, delivery=Delivery.NOT_SENT)
 
     @classmethod
-    def from_record(cls, record: FaultRecord) -> Self:
-        """The fault that `record` describes."""
+    def from_record(cls, record: FaultRecord, remedy: str | None = None) -> Self:
+        """The fault that `record` describes; without `remedy` it has its code's."""
         return cls(
             record.kind,
             record.message,
@@ -281,6 +281,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
             code=record.code,
             delivery=record.delivery,
             dossier=record.dossier,
+            remedy=remedy,
             reply=record.reply,
         )
 

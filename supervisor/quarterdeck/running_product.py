@@ -44,7 +44,7 @@ from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 if TYPE_CHECKING:
-    from quarterdeck.host.decks import Decks
+    from quarterdeck.host.offers.decks import Decks
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.tools.session import DeckSession
 
@@ -289,7 +289,7 @@ class Product:
     def _make_decks(self) -> "Decks | None":
         if self.settings.native is None:
             return None
-        from quarterdeck.host.decks import Decks
+        from quarterdeck.host.offers.decks import Decks
 
         @asynccontextmanager
         async def open_session() -> AsyncIterator["DeckSession"]:

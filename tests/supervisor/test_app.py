@@ -387,5 +387,5 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
 def test_a_start_loads_no_tool() -> None:
     """A client would wait longer for its first answer."""
     heavy = {"quarterdeck.tools.session", "quarterdeck.tools.catalogue", "quarterdeck.tools.tools", "httpx2", "mcp"}
-    code = "import quarterdeck.app, quarterdeck.config.settings, quarterdeck.host.decks"
+    code = "import quarterdeck.app, quarterdeck.config.settings, quarterdeck.host.offers.decks"
     assert not loaded_by(code) & heavy

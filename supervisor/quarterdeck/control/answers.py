@@ -14,7 +14,7 @@ import psutil
 
 from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import ConfinedServer
-from quarterdeck.host.publish import native_form
+from quarterdeck.host.offers.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.running_product import Product

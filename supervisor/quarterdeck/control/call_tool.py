@@ -17,7 +17,7 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, WireRe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from quarterdeck.host.decks import Decks
+    from quarterdeck.host.offers.decks import Decks
     from quarterdeck.running_product import Product
 
 OWN_DECK: Final = "commands"

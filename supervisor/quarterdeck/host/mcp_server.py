@@ -30,11 +30,11 @@ from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, run_call
-from .client_sessions import Sessions, connection_of, tell_one
-from .content import Content, KnownTools
 from .in_flight import InFlight
 from .offer_handlers import WHOLE, OfferHandlers, error_for
-from .publish import knows_structures, mirroring_names
+from .offers.client_sessions import Sessions, connection_of, tell_one
+from .offers.content import Content, KnownTools
+from .offers.publish import knows_structures, mirroring_names
 from .raw_call_gate import GREETED_ALREADY
 from .results import fault_result, under_envelope
 from .sdk_requests import (

@@ -22,8 +22,8 @@ from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
 
 from .calls import Drain, relay_notes, shut_down
-from .content import Content
 from .in_flight import InFlight
+from .offers.content import Content
 from .raw_calls import WireRequest
 from .results import FAULT_META_KEY, bad_result, error_of, refused_result, whole_result
 from .sdk_requests import Context, hold_of, is_modern, log_lines_told, reach_of, teller, wire_request

@@ -19,9 +19,9 @@ from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import Client, ToolBox, as_source
 
 from .calls import Drain, alone
-from .content import Content, KnownTools
-from .decks import Decks
-from .sources import RenamedSource
+from .offers.content import Content, KnownTools
+from .offers.decks import Decks
+from .offers.sources import RenamedSource
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream

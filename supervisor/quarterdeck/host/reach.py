@@ -21,7 +21,7 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, 
 
 from .asks.parked import Parking
 from .asks.states import CallKey, Passed
-from .offer_news import LogStreams
+from .offers.offer_news import LogStreams
 from .raw_calls import WireRequest
 
 NOTHING: Final = (b"", b"{}")

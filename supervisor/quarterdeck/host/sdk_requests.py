@@ -18,7 +18,7 @@ from quarterdeck_protocol.tools import Client, ProgressNote, ToolDescriptor
 
 from .asks.sessions import SessionAnswerer
 from .calls import Tell
-from .content import Content
+from .offers.content import Content
 from .raw_calls import Resumption, WireRequest, caller_of
 from .reach import NOTHING, Reach
 

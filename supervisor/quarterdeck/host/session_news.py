@@ -24,10 +24,10 @@ from quarterdeck_protocol.offers import Listing, LogLine, News, OfferSource, Raw
 from quarterdeck_protocol.tools import Client
 
 from .calls import Drain
-from .client_sessions import TELL_S
 from .offer_handlers import end_of
-from .offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
-from .stream_bus import StreamBus, streaming_to
+from .offers.client_sessions import TELL_S
+from .offers.offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
+from .offers.stream_bus import StreamBus, streaming_to
 
 MAX_WAITING: Final = 1024
 """News that clients wait to be told of; more is dropped: none of it is lost with a server."""

@@ -11,7 +11,7 @@ NEEDED: Final = (
     "quarterdeck.control.server",
     "quarterdeck.cli.run.serve_watch",
     "quarterdeck.host.provider",
-    "quarterdeck.host.publish",
+    "quarterdeck.host.offers.publish",
     "quarterdeck.host.stdio.serve",
 )
 

@@ -32,7 +32,7 @@ from quarterdeck.control.protocol import (
     ToolList,
     Tools,
 )
-from quarterdeck.host.decks import Decks
+from quarterdeck.host.offers.decks import Decks
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey

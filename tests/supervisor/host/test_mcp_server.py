@@ -9,7 +9,7 @@ from support.tools.native_decks import DeckMaker
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 from support.waiting import eventually_async
 
-from quarterdeck.host.decks import Decks
+from quarterdeck.host.offers.decks import Decks
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome, WireResult

@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.host import sdk_requests as module
 from quarterdeck.host.asks.sessions import SessionAnswerer
-from quarterdeck.host.content import Content
+from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import Resumption
 from quarterdeck.host.sdk_requests import caller, is_modern, json_bytes, log_lines_told, reach_of, teller, wire_request
 from quarterdeck.tools.offerings import Offerings

@@ -12,8 +12,8 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import turns, until
 
 from quarterdeck.host import session_news
+from quarterdeck.host.offers.stream_bus import StreamBus
 from quarterdeck.host.session_news import MAX_WAITING_EACH, MAX_WAITING_EACH_BYTES, SessionNews
-from quarterdeck.host.stream_bus import StreamBus
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import Listing, LogLine
 from quarterdeck_protocol.tools import Client

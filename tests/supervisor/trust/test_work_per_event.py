@@ -11,7 +11,7 @@ from support.trust.approvals import Bench, ToldEndpoint, bench, row, stdio
 from support.waiting import turns
 
 from quarterdeck.common.tool_names import NameBudget
-from quarterdeck.host.sources import RenamedSource
+from quarterdeck.host.offers.sources import RenamedSource
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust import list_review, list_scanner
 from quarterdeck.trust.approvals import Approvals

@@ -22,10 +22,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from quarterdeck.common.shielding import told_to_end
 from quarterdeck.host.asks.sessions import SessionAnswerer
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
-from quarterdeck.host.client_sessions import connection_of
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.in_flight import InFlight
+from quarterdeck.host.offers.client_sessions import connection_of
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_calls import ClientInfo
 from quarterdeck_protocol.tools import Client

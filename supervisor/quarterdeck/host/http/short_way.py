@@ -25,7 +25,7 @@ from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
-from quarterdeck.host.offer_news import LogStreams
+from quarterdeck.host.offers.offer_news import LogStreams
 from quarterdeck.host.raw_calls import (
     OWNED,
     ClientMessage,

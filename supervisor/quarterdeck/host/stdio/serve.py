@@ -19,7 +19,7 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.asks.requests import Asking, ClientRequests
 from quarterdeck.host.calls import ANSWER_S, GRACE_S
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
-from quarterdeck.host.offer_news import OfferNews
+from quarterdeck.host.offers.offer_news import OfferNews
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_call_gate import GREETED_ALREADY, RawCallGate
 from quarterdeck.host.raw_calls import (

@@ -16,7 +16,7 @@ import msgspec
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import Drain
-from quarterdeck.host.content import KnownTools
+from quarterdeck.host.offers.content import KnownTools
 from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
 from quarterdeck.host.raw_calls import ClientMessage, Key, read_cancellation
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

@@ -14,10 +14,10 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.common.tool_names import NameBudget, public_names
-from quarterdeck.host.decks import Decks
 from quarterdeck.host.http.admission import PATH
 from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import serve_http
+from quarterdeck.host.offers.decks import Decks
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 

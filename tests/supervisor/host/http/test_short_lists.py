@@ -11,7 +11,7 @@ from support.tools.tool_boxes import LiveBox, answer
 from support.waiting import PATIENCE_S, POLL_S, eventually_async
 
 from quarterdeck.host.http import serve
-from quarterdeck.host.publish import Catalog
+from quarterdeck.host.offers.publish import Catalog
 from quarterdeck_protocol.tools import ToolDescriptor
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import pytest
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, echo
 
 from quarterdeck.common.tool_names import NameBudget, public_names
-from quarterdeck.host import sources
-from quarterdeck.host.sources import RenamedSource, SessionSource, source_without_native
+from quarterdeck.host.offers import sources
+from quarterdeck.host.offers.sources import RenamedSource, SessionSource, source_without_native
 from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio

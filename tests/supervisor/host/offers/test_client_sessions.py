@@ -6,9 +6,9 @@ import anyio
 import pytest
 from support.tools.tool_boxes import LiveBox, answer
 
-from quarterdeck.host import client_sessions, content
-from quarterdeck.host.client_sessions import Sessions
-from quarterdeck.host.content import KnownTools
+from quarterdeck.host.offers import client_sessions, content
+from quarterdeck.host.offers.client_sessions import Sessions
+from quarterdeck.host.offers.content import KnownTools
 
 pytestmark = pytest.mark.anyio
 

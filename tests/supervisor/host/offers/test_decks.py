@@ -9,8 +9,8 @@ from support.tools.native_decks import DeckMaker, PlayedDeck
 from support.tools.tool_boxes import LiveBox
 from support.waiting import eventually_async, turns
 
-from quarterdeck.host import decks as module
-from quarterdeck.host.decks import Decks
+from quarterdeck.host.offers import decks as module
+from quarterdeck.host.offers.decks import Decks
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import until
 
-from quarterdeck.host import offer_news as module
-from quarterdeck.host.offer_news import OfferNews, concerns, notification_of
+from quarterdeck.host.offers import offer_news as module
+from quarterdeck.host.offers.offer_news import OfferNews, concerns, notification_of
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client

@@ -5,8 +5,8 @@ from mcp.server.subscriptions import ResourceUpdated, ServerEvent, ToolsListChan
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
 from quarterdeck.host.calls import Drain
+from quarterdeck.host.offers.stream_bus import StreamBus
 from quarterdeck.host.session_news import subscribed
-from quarterdeck.host.stream_bus import StreamBus
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.tools import Client
 

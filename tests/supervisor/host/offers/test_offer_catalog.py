@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.host.offer_catalog import OfferCatalog
+from quarterdeck.host.offers.offer_catalog import OfferCatalog
 from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 

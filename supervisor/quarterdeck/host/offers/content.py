@@ -8,15 +8,15 @@ from itertools import compress, starmap
 from operator import is_not
 from typing import Final
 
+from quarterdeck.host.asks.parked import Parking
+from quarterdeck.host.stdio.early_reply import EVERYTHING, TOOLS_ONLY
 from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
 
-from .asks.parked import Parking
 from .decks import Decks
 from .offer_catalog import OfferCatalog
 from .offer_news import LogStreams
 from .publish import Catalog
-from .stdio.early_reply import EVERYTHING, TOOLS_ONLY
 
 DEBOUNCE_S: Final = 0.1
 """After a change was told, those of so long are told together: a fleet that starts changes once per server."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from quarterdeck.host.publish import Catalog, forms, is_valid
+from quarterdeck.host.offers.publish import Catalog, forms, is_valid
 from quarterdeck_protocol.tools import ToolDescriptor, ToolHints
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"

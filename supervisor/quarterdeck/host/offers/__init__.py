@@ -1,0 +1,1 @@
+"""What clients are shown of tools, prompts and resources, and how they are told that it changed."""

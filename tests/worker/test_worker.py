@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import anyio
 import msgspec
 import pytest
 from support.fleet.workers import CARD
@@ -12,6 +13,7 @@ from quarterdeck_protocol.link.events import Arrived, Expired
 from quarterdeck_protocol.link.frames import (
     Answer,
     AskAnswer,
+    Authorize,
     Call,
     Cancel,
     Failed,
@@ -20,9 +22,11 @@ from quarterdeck_protocol.link.frames import (
     ListChanged,
     Listen,
     Open,
+    RemoteServer,
     Reply,
     Request,
     Tell,
+    Unauthorized,
 )
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
@@ -296,3 +300,35 @@ async def test_deadlines_wait_from_the_first_open_question_to_the_last() -> None
         notifier.ask_ended(2)
         await played.hears(AskAnswer(2), b"{}")
         assert played.pauses == ["pause", "pause", "resume"]
+
+
+async def test_a_refused_token_is_asked_for_anew_and_no_message_repeats_either() -> None:
+    """A remote server that quotes what it refused would put a live token into logs and the ledger."""
+    async with stage() as played:
+        order = msgspec.structs.replace(
+            ORDER, server=RemoteServer("https://a.example", bearer="tok-first-1"), secrets=("tok-first-1",)
+        )
+        await played.hears(Open(1, 60.0), msgspec.json.encode(order))
+        access = played.server.run.access
+        assert access.token == "tok-first-1"
+        renewed: list[str] = []
+
+        async def refused() -> None:
+            renewed.append(await access.renewed("tok-first-1"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(refused)
+            await turns()
+            assert played.posted == [Unauthorized()]
+            await played.hears(Authorize(), b"tok-second-2")
+        assert renewed == ["tok-second-2"]
+        await played.hears(Call(2, 30.0, "echo"), b"{}")
+        played.server.answers(2, replace(NO_COMMAND, message="I know tok-first-1 and tok-second-2"))
+        assert "tok-" not in played.fault(2).message
+
+
+async def test_a_token_for_a_worker_that_was_asked_nothing_is_dropped() -> None:
+    """A renewal that comes too late must not end the worker of another start."""
+    async with stage() as played:
+        await played.hears(Authorize(), b"late")
+        assert not played.worker.finished.is_set()

@@ -10,6 +10,7 @@ from quarterdeck_protocol.faults import Dossier, FaultRecord
 from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, OpenOrder, ServerCard, ServerStart
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
+from .access import Access
 from .notifications import Notifier
 
 Done = Callable[[SplitResult | FaultRecord], None]
@@ -72,6 +73,7 @@ class ServerRun:
         stop: set it to end the run in good order.
         diagnose: what is known so far, for a deadline that passes outside.
         condemn: kill its process because of a limit, named as in the policy, and a sentence with the numbers.
+        access: the token of our login at a remote server.
     """
 
     notifier: Notifier
@@ -81,6 +83,7 @@ class ServerRun:
     stop: anyio.Event = field(default_factory=anyio.Event)
     diagnose: Callable[[], Dossier | None] = lambda: None
     condemn: Callable[[str, str], None] = lambda _limit, _detail: None
+    access: Access = field(default_factory=Access)
 
 
 RunServer = Callable[[OpenOrder, ServerRun], Awaitable[None]]

@@ -4,6 +4,7 @@ Knows no socket and no process: it is given a driver and a function that runs a 
 the same code in its own process for a session that somebody else made.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol, assert_never
@@ -18,12 +19,16 @@ from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.mcp.relay.paging import noun
 from quarterdeck_protocol.secrets import Redactor
 
+from .access import Access
 from .notifications import Notifier
 from .server import Done, RunServer, Server, ServerFault, ServerRun
 
 NOT_CONNECTED: Final = FaultRecord(
     FaultKind.NOT_CONNECTED, "the server is not ready", "not_connected", Delivery.NOT_SENT
 )
+
+MAX_TOKENS: Final = 8
+"""Access tokens, the last ones, that no message repeats: a server may still speak of one that was renewed."""
 
 CLOSED: Final = FaultRecord(FaultKind.NOT_CONNECTED, "the server was closed meanwhile", "closed")
 
@@ -57,6 +62,8 @@ class Worker:
         self._run_scope = anyio.CancelScope()
         self._server: Server | None = None
         self._requests: dict[int, frames.Request] = {}
+        self._secrets: tuple[str, ...] = ()
+        self._tokens: deque[str] = deque(maxlen=MAX_TOKENS)
         self._redactor = Redactor(())
         self._asks: set[int] = set()
         self.finished = anyio.Event()
@@ -83,6 +90,8 @@ class Worker:
                     _tell(self._server, told, body)
                 if isinstance(told, frames.AskAnswer):
                     self._ask_over(told.ask_id)
+            case events.Arrived(frame=frames.Authorize(), body=body):
+                self._authorize(body)
             case events.Arrived(frame=frames.Open() as request, body=body):
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._serve, request, body)
@@ -180,8 +189,11 @@ class Worker:
 
     async def _serve(self, request: frames.Open, body: bytes) -> None:
         order = msgspec.json.decode(body, type=frames.OpenOrder)
-        self._redactor = Redactor(order.secrets)
+        self._secrets = order.secrets
+        self._redactor = Redactor(self._secrets)
         notifier = Notifier(self._post, self._clock)
+        bearer = order.server.bearer if isinstance(order.server, frames.RemoteServer) else ""
+        access = Access(bearer, lambda: self._post(frames.Unauthorized()))
 
         def on_open(server: Server) -> None:
             self._server = server
@@ -190,7 +202,7 @@ class Worker:
         def on_started(started: frames.ServerStart) -> None:
             self._end.post(frames.Started(), msgspec.json.encode(started))
 
-        self._run = ServerRun(notifier, on_open, self._lose, on_started)
+        self._run = ServerRun(notifier, on_open, self._lose, on_started, access=access)
         with self._run_scope:
             try:
                 await self._run_server(order, self._run)
@@ -218,6 +230,15 @@ class Worker:
         for request in list(self._requests.values()):
             if not isinstance(request, frames.Close):
                 self._fail(request.request_id, fault if isinstance(request, frames.Open) else at_call)
+
+    def _authorize(self, token: bytes) -> None:
+        """Use this token from now on; an empty one says that there is none."""
+        if self._run is None:
+            return
+        if token:
+            self._tokens.append(token.decode("ascii", "replace"))
+            self._redactor = Redactor((*self._secrets, *self._tokens))
+        self._run.access.give(token)
 
     def _close(self, request: frames.Close) -> None:
         self._requests[request.request_id] = request

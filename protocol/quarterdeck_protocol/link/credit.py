@@ -9,7 +9,19 @@ from math import inf
 from typing import Final
 
 from .frame_bytes import WireError, WireLimits, encode
-from .frames import AskAnswer, AskEnded, Condemn, Frame, ListChanged, Listen, Lost, Request, Started
+from .frames import (
+    AskAnswer,
+    AskEnded,
+    Authorize,
+    Condemn,
+    Frame,
+    ListChanged,
+    Listen,
+    Lost,
+    Request,
+    Started,
+    Unauthorized,
+)
 
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""
@@ -20,9 +32,9 @@ MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
 BEATS_AHEAD: Final = 16
 """Beats that may come sooner than twice as often as agreed: they pile up while this end's loop is busy."""
 
-ALWAYS_TOLD: Final = (Lost, Started, Condemn, AskAnswer, AskEnded, Listen)
+ALWAYS_TOLD: Final = (Lost, Started, Condemn, AskAnswer, AskEnded, Listen, Authorize, Unauthorized)
 """What they say must not be missed, and they are few: the first come once in a server's life, the next once for each of
-the server's questions, the last at most once in a while."""
+the server's questions, the last at most once in a while, and once for each access token."""
 
 
 def units(body_bytes: int) -> int:

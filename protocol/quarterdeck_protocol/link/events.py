@@ -167,6 +167,7 @@ CARRIERS: Final = frozenset(
         frames.AskAnswer,
         frames.Tell,
         frames.Listen,
+        frames.Authorize,
         frames.Answer,
         frames.Started,
         frames.Log,

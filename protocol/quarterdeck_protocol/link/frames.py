@@ -11,12 +11,15 @@ import msgspec
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.policy_values import PolicyValues
 
-LINK_VERSION: Final = 3
+LINK_VERSION: Final = 4
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
 
 
 CLOSE_GRACE_S: Final = 2.0
 """Each of the three steps of a stop: stdin closed, TERM, KILL."""
+
+MAX_BEARER_BYTES: Final = 16 * 1024
+"""An access token: proxies and servers take some 8 to 16 KiB of headers (nginx, Apache, uvicorn)."""
 
 MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
 """One line of a server, so one result, where its row says nothing; more ends the server with `result_too_large`."""
@@ -153,6 +156,10 @@ class Listen(_Frame, frozen=True, tag=19):
     """
 
 
+class Authorize(_Frame, frozen=True, tag=32):
+    """Use another access token from now on.  Body: the token; empty where there is none.  Unanswered."""
+
+
 # Replies and news, worker to supervisor.
 
 
@@ -238,11 +245,15 @@ class Listening(_Frame, frozen=True, tag=31):
     count: int
 
 
+class Unauthorized(_Frame, frozen=True, tag=33):
+    """A remote server refused the access token.  Answered with `Authorize`."""
+
+
 Request = Open | List | Call | Forward | Close
 Reply = Answer | Failed
-Told = Condemn | AskAnswer | Tell | Listen
+Told = Condemn | AskAnswer | Tell | Listen | Authorize
 """What a worker is told, without a reply."""
-News = Progress | Log | ListChanged | Lost | Started | Asked | AskEnded | Note | Updated | Listening
+News = Progress | Log | ListChanged | Lost | Started | Asked | AskEnded | Note | Updated | Listening | Unauthorized
 Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Told | Reply | News
 
 
@@ -264,11 +275,13 @@ class RemoteServer(msgspec.Struct, frozen=True, tag="remote"):
     Attributes:
         headers: go to that URL's origin only.
         transports: those that are tried, in this order.
+        bearer: the access token of our login there, sent as a header likewise; empty without one.
     """
 
     url: str
     headers: dict[str, str] = {}
     transports: tuple[Literal["streamable_http", "sse"], ...] = ("streamable_http",)
+    bearer: str = ""
 
 
 class OpenOrder(msgspec.Struct, frozen=True):

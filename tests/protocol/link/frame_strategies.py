@@ -70,6 +70,7 @@ TOLD = (
     | st.builds(frames.AskAnswer, ask_id=INTS, code=INTS, message=TEXT)
     | st.builds(frames.Tell, method=TEXT)
     | st.just(frames.Listen())
+    | st.just(frames.Authorize())
 )
 REPLIES = st.builds(frames.Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans()) | st.builds(
     frames.Failed, request_id=INTS, fault=FAULTS
@@ -89,6 +90,7 @@ NEWS = (
     | st.builds(frames.Note, method=TEXT)
     | st.builds(frames.Updated, uri=TEXT)
     | st.builds(frames.Listening, count=st.integers(0, 1_000))
+    | st.just(frames.Unauthorized())
     | st.builds(frames.Lost, fault=FAULTS)
     | st.just(frames.Started())
 )

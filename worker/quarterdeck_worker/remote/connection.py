@@ -10,7 +10,9 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from quarterdeck_protocol.link.frames import RemoteServer
+from quarterdeck_worker.access import Access
 
+from .authorization import BearerAuth
 from .handshake import is_modern
 
 CONNECT_S: Final = 15.0
@@ -86,7 +88,7 @@ class BoundedBody(httpx2.AsyncByteStream):
 
 @asynccontextmanager
 async def dial(
-    server: RemoteServer, max_bytes: int, recorder: StatusRecorder, *, legacy: bool
+    server: RemoteServer, max_bytes: int, recorder: StatusRecorder, access: Access | None = None, *, legacy: bool
 ) -> AsyncIterator[tuple[Any, Any]]:
     """The stream pair of a connection to `server.url`; nothing was sent yet on streamable HTTP.
 
@@ -94,6 +96,7 @@ async def dial(
         server: its headers go to its origin only (the SDK follows no other redirect).
         max_bytes: of one body, and of one event of a stream.
         recorder: learns of bad statuses.
+        access: the token of our login there; None without one.
         legacy: dial the SSE transport of 2024-11-05.
 
     Raises:
@@ -101,7 +104,8 @@ async def dial(
     """
 
     async def bound(response: httpx2.Response) -> None:
-        if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        if is_stream and response.is_success:
             return  # without an end; each event is bounded
         is_plain = response.headers.get("content-encoding", "identity").lower() == "identity"
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -110,13 +114,13 @@ async def dial(
     def client(
         headers: dict[str, str] | None = None,
         timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the factory's shape; ours is longer
-        auth: httpx2.Auth | None = None,
+        auth: httpx2.Auth | None = None,  # noqa: ARG001
     ) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             headers={"Accept-Encoding": "identity", **server.headers, **(headers or {})},
             timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
-            auth=auth,
-            event_hooks={"response": [recorder.listen, bound]},
+            auth=BearerAuth(server.url, access or Access(), recorder.listen),
+            event_hooks={"response": [bound]},
         )
 
     if legacy:

@@ -37,7 +37,7 @@ async def run_server(order: OpenOrder, run: ServerRun) -> None:
         recorder.status = None
         legacy = transport == "sse"
         try:
-            async with dial(server, order.max_result_bytes, recorder, legacy=legacy) as (read, write):
+            async with dial(server, order.max_result_bytes, recorder, run.access, legacy=legacy) as (read, write):
                 watched = EndNotice(read)
                 async with Session(watched, write, run.notifier, order.capabilities.encode()) as session:
                     card = await greet(session, order.era, order.protocol)

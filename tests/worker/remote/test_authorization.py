@@ -1,0 +1,96 @@
+"""An access token goes to its server's origin alone, and a refused request is sent once more with another."""
+
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from quarterdeck_worker.access import Access
+from quarterdeck_worker.remote.authorization import BearerAuth
+
+pytestmark = pytest.mark.anyio
+
+URL = "https://mcp.example/mcp"
+
+
+class Sent:
+    """A server that takes these tokens; what it was sent, and what its client was told of."""
+
+    def __init__(self, *good: str) -> None:
+        self.good = {f"Bearer {token}" for token in good}
+        self.tokens: list[str | None] = []
+        self.heard: list[int] = []
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        """By the token alone."""
+        token = request.headers.get("Authorization")
+        self.tokens.append(token)
+        return httpx2.Response(200 if token in self.good else 401)
+
+    async def listen(self, response: httpx2.Response) -> None:
+        """What the client is told of."""
+        self.heard.append(response.status_code)
+
+    async def post(self, access: Access, url: str = URL, *, of: str = URL) -> int:
+        """The status of a request to `url`, by the access to `of`."""
+        auth = BearerAuth(of, access, self.listen)
+        async with httpx2.AsyncClient(auth=auth, transport=httpx2.MockTransport(self.answer)) as client:
+            return (await client.post(url, json={})).status_code
+
+
+def renewing(old: str, new: bytes) -> Access:
+    """Access by a token that is renewed when it is refused."""
+
+    def ask() -> None:
+        access.give(new)
+
+    access = Access(old, ask)
+    return access
+
+
+async def test_a_refused_request_is_sent_once_more_with_another_token() -> None:
+    """A token that was revoked early would end the server, and every call with it."""
+    sent = Sent("new")
+    assert await sent.post(renewing("old", b"new")) == 200
+    assert sent.tokens == ["Bearer old", "Bearer new"]
+    assert sent.heard == [200], "the refusal was mended: nobody is to take it for the session's end"
+
+
+async def test_a_server_that_refuses_the_other_token_too_is_believed() -> None:
+    """One that refuses everything, as one that wants a token for another resource, would be asked for ever."""
+    sent = Sent()
+    assert await sent.post(renewing("old", b"new")) == 401
+    assert sent.tokens == ["Bearer old", "Bearer new"]
+    assert sent.heard == [401]
+
+
+@pytest.mark.parametrize("access", [Access, lambda: renewing("old", b"")], ids=["no login", "it is over"])
+async def test_without_another_token_the_refusal_is_passed_on(access: Callable[[], Access]) -> None:
+    """Nobody would learn that the server wants a login."""
+    sent = Sent("new")
+    assert await sent.post(access()) == 401
+    assert len(sent.tokens) == 1
+    assert sent.heard == [401]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://mcp.example/mcp",
+        "https://mcp.example:8443/mcp",
+        "https://other.example/mcp",
+        "https://mcp.example.evil/",
+    ],
+)
+async def test_another_origin_gets_no_token(url: str) -> None:
+    """A server could send us elsewhere, and whoever is there would act as us."""
+    sent = Sent("good")
+    assert await sent.post(Access("good"), url) == 401
+    assert sent.tokens == [None]
+
+
+@pytest.mark.parametrize("of", ["https://mcp.example:443/mcp", "https://MCP.example/else"])
+async def test_an_origin_is_the_same_however_it_is_written(of: str) -> None:
+    """A row that names the port of its scheme would be refused for want of the token that it has."""
+    sent = Sent("good")
+    assert await sent.post(Access("good"), of=of) == 200

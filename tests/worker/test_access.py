@@ -1,0 +1,54 @@
+"""An access token is given by the supervisor, and asked for anew once when it is refused."""
+
+import anyio
+import pytest
+
+from quarterdeck_protocol.link.frames import MAX_BEARER_BYTES
+from quarterdeck_worker.access import Access
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_requests_that_are_refused_together_ask_once() -> None:
+    """Each call of a busy server would have the authorization server asked once more, and the last one would win."""
+    asked: list[str] = []
+    access = Access("old", lambda: asked.append("asked"))
+    found: list[str] = []
+
+    async def refused() -> None:
+        found.append(await access.renewed("old"))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(refused)
+        await anyio.wait_all_tasks_blocked()
+        assert asked == ["asked"]
+        access.give(b"new")
+    assert found == ["new"] * 3
+
+
+async def test_a_request_that_was_sent_with_an_older_token_gets_the_present_one() -> None:
+    """A call that was under way while the token was renewed would have it renewed again."""
+    access = Access("old", lambda: pytest.fail("there is a newer one already"))
+    access.give(b"new")
+    assert await access.renewed("old") == "new"
+
+
+async def test_no_other_token_is_an_answer_too() -> None:
+    """A call would wait for its deadline although the login is over, and the next one again."""
+    access = Access("old", lambda: access.give(b""))
+    assert await access.renewed("old") == ""
+    assert access.token == "old"
+
+
+async def test_a_server_without_a_login_is_asked_for_nothing() -> None:
+    """A server that refuses everybody would have us look for a login that nobody made."""
+    access = Access("", lambda: pytest.fail("there is no login"))
+    assert await access.renewed("") == ""
+
+
+async def test_a_token_that_no_header_can_hold_is_not_used() -> None:
+    """A megabyte would be sent with every request."""
+    access = Access("old")
+    access.give(b"x" * (MAX_BEARER_BYTES + 1))
+    assert access.token == "old"

@@ -8,10 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 
 
 def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -27,7 +24,7 @@ def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list
     @cache
     def homes() -> dict[str, tuple[str, str]]:
         spec = sys.modules[barrel].__spec__
-        source = cast("InspectLoader", spec.loader).get_source(barrel) if spec else None
+        source = _source_of(spec) if spec else None
         if source is None:
             raise ImportError(f"the source of {barrel} is not installed, and its names are listed there", name=barrel)
         return _homes(source, spec.parent if spec else None)
@@ -47,6 +44,14 @@ def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list
         return sorted({*vars(sys.modules[barrel]), *homes()})
 
     return resolve, names
+
+
+def _source_of(spec: ModuleSpec) -> str | None:
+    """The source of a module; None where it is not installed."""
+    # pytest's loader, through which it imports every package that brings a plugin of its, gives none.
+    read = getattr(spec.loader, "get_source", None) or SourceFileLoader(spec.name, spec.origin or "").get_source
+    source: str | None = read(spec.name)
+    return source
 
 
 def _homes(source: str, package: str | None) -> dict[str, tuple[str, str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 BARREL = '''"""A barrel."""
 
@@ -97,6 +98,13 @@ def test_a_submodule_of_a_barrel_can_be_imported_from_it(barrel: ModuleType) -> 
     found: dict[str, ModuleType] = {}
     exec("from a_barrel import inner", found)
     assert found["inner"].NUMBER == 7
+
+
+def test_the_source_is_found_where_the_loader_gives_none(barrel: ModuleType, pytestconfig: pytest.Config) -> None:
+    """An installed quarterdeck would have no names within pytest, which loads its packages by a loader of its own."""
+    assert barrel.__spec__ is not None
+    barrel.__spec__.loader = AssertionRewritingHook(pytestconfig)
+    assert barrel.sqrt(9) == 3
 
 
 def test_a_barrel_without_its_source_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,9 @@ from support.waiting import eventually_async
 
 from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
 
+collect_ignore = ["sample_project"]
+"""It is run by `test_sample_project`, in an environment of its own."""
+
 NEIGHBOUR_CALL_S = 30.0
 """What a neighbour's call may take on a busy machine; a server that disturbs it makes it wait for ever."""
 

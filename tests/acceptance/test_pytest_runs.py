@@ -14,6 +14,9 @@ from support.processes.leftovers import assert_gone, no_leftovers
 
 SECRET = "sk-not-to-be-shown-4711"
 
+ALONE = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly")
+"""Without the plugins that `test_sample_project` is about, of which one warns, and one shuffles."""
+
 CONFTEST = """
 import sys
 import pytest
@@ -86,7 +89,7 @@ class Project:
         (self.root / "test_sample.py").write_text(tests.replace("SECRET", SECRET))
         with no_leftovers(DEADLINE_S):
             return subprocess.run(
-                [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", *options, "test_sample.py"],
+                [sys.executable, "-m", "pytest", *ALONE, "-W", "error", *options, "test_sample.py"],
                 cwd=self.root,
                 env={**_environment(), "TMPDIR": str(self.temporary), **environ},
                 capture_output=True,

@@ -24,6 +24,9 @@ WORKERS: Final = 4
 FEW_REPEATS: Final = 2
 """What `--quick` asks for."""
 
+ALONE: Final = [word for name in ("cacheprovider", "asyncio", "pytest_cov", "randomly") for word in ("-p", f"no:{name}")]
+"""Without what happens to be installed beside us."""
+
 SERVER: Final = """
 from mcp.server import MCPServer
 
@@ -83,7 +86,7 @@ async def _run(folder: Path, name: str, tests: int) -> float:
     """Seconds of one run."""
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(WORKERS), f"test_{name}.py"),
+        *(sys.executable, "-m", "pytest", "-q", *ALONE, "-n", str(WORKERS), f"test_{name}.py"),
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": ""},

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,15 +58,15 @@ def mcp_server(
 @pytest.fixture
 def mcp_client(mcp_server: "Callable[..., McpServer]") -> "McpClient":
     """A client of the marker's server, or of the configuration's only one, for tests without a loop."""
-    __tracebackhide__ = True
-    return mcp_server().client()
+    with _without_traceback():
+        return mcp_server().client()
 
 
 @pytest.fixture
 def mcp_async_client(mcp_server: "Callable[..., McpServer]") -> "AsyncMcpClient":
     """The same for coroutines, under every plugin that runs them on asyncio."""
-    __tracebackhide__ = True
-    return mcp_server().async_client()
+    with _without_traceback():
+        return mcp_server().async_client()
 
 
 @pytest.fixture
@@ -73,7 +74,8 @@ def mcp_deck(request: pytest.FixtureRequest, mcp_config: Config, mcp_era: str) -
     """All servers of the configuration."""
     marked = _mark_of(request)
     scopes = _Scopes(request)
-    deck = scopes.of(marked).deck(_asked(request, marked, mcp_era, mcp_config))
+    with _without_traceback():
+        deck = scopes.of(marked).deck(_asked(request, marked, mcp_era, mcp_config))
     request.node.stash.setdefault(SERVERS, []).extend(deck.servers.values())
     yield deck
     scopes.close()
@@ -135,6 +137,17 @@ def _close(config: pytest.Config, scope: "Scope", whose: str) -> None:
         pytest.fail("\n".join(left), pytrace=False)
     elif left and gate == "warn":
         warnings.warn(McpLeakWarning("; ".join(left)), stacklevel=2)
+
+
+@contextmanager
+def _without_traceback() -> Iterator[None]:
+    """Within the block, where no line is the user's, what is wrong with a test is told in its one sentence."""
+    from .client.connection import McpTestError
+
+    try:
+        yield
+    except (McpTestError, pytest.UsageError) as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 def _mark_of(request: pytest.FixtureRequest) -> Mark:

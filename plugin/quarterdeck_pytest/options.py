@@ -79,6 +79,7 @@ class Mark:
         Raises:
             pytest.UsageError: a value that means nothing.
         """
+        __tracebackhide__ = True
         if self.scope is not None and self.scope not in SCOPES:
             raise pytest.UsageError(f"mcp: scope={self.scope!r} is none of {', '.join(SCOPES)}")
         if self.era is not None and self.era not in (*ERAS, "both"):
@@ -145,6 +146,7 @@ def read_mark(marks: Iterable[Said]) -> Mark:
     Raises:
         pytest.UsageError: an argument that there is not, or a value that means nothing.
     """
+    __tracebackhide__ = True
     known = ("server", "scope", "policy", "era", "timeout")
     found = Mark()
     for args, kwargs in marks:

@@ -77,7 +77,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each era that is wanted, of those that use a server."""
     if not FIXTURES & set(metafunc.fixturenames):
         return
-    marked = read_mark((mark.args, mark.kwargs) for mark in metafunc.definition.iter_markers("mcp"))
+    try:
+        marked = read_mark((mark.args, mark.kwargs) for mark in metafunc.definition.iter_markers("mcp"))
+    except pytest.UsageError as error:
+        raise pytest.fail.Exception(f"{metafunc.definition.nodeid}: {error}", pytrace=False) from None
     era = marked.era or metafunc.config.stash[SESSION].options.era
     if era == "both":
         metafunc.parametrize("mcp_era", ERAS, indirect=True)

@@ -3,7 +3,8 @@
 The sections belong to the report's text, so that the terminal, JUnit's XML and xdist's controller all have them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -18,13 +19,43 @@ EXPLAIN_S: Final = 30.0
 MAX_SERVERS: Final = 4
 """A test of more says so much of the first."""
 
+STDERR_LINES: Final = 100
+"""Of its end."""
+
+LONGER: Final = "raise timeout= of the marker mcp, or --mcp-timeout"
+
+IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "auth_needed": "get a token from the server, and have its row name it in headers",
+        "bad_output": "look at the end of its stderr; to see it without pytest: quarterdeck check -- COMMAND",
+        "call_timeout": f"{LONGER}, or ask for less",
+        "closed": "ask mcp_server for it again",
+        "crash_loop": "look at how it died; --mcp-keep keeps its whole log",
+        "exited": "look at the end of its stderr; --mcp-keep keeps its whole log",
+        "exited_at_handshake": "look at the end of its stderr; if it lacks a file, have policy= of the marker mcp "
+        'name it: {"read": ["FOLDER"]}',
+        "handshake_failed": "look at the end of its stderr; quarterdeck check -- COMMAND says what is wrong with it",
+        "handshake_timeout": f"is it an MCP server, with the arguments that it needs? If it is slow: {LONGER}",
+        "limit_hit": 'raise that limit by policy= of the marker mcp: {"limits": {…}}',
+        "list_timeout": LONGER,
+        "not_connected": "see how it is below; after a crash assert_recovers_within waits for it",
+        "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema",
+        "sandbox_refused": "change policy= of the marker mcp, or what the machine gives: quarterdeck doctor says what "
+        'that is; "trusted" runs it unconfined',
+        "spawn_failed": "run the command by hand",
+        "unknown_tool": "list_tools has the names of its tools",
+    }
+)
+"""Remedies that hold for a server of a test, by the fault's code, in place of those for one that a user runs."""
+
 
 def add_sections(report: Any, servers: "Sequence[McpServer]", error: BaseException | None) -> None:
     """Add a section for each server that the test used, and one for the fault that it ended with."""
     sections = []
-    if error is not None and type(error).__name__ == "ProtocolFault":
-        sections.append(("MCP fault", "\n".join(_fault_lines(error))))
     used = dict.fromkeys(servers[:MAX_SERVERS])
+    if error is not None and type(error).__name__ == "ProtocolFault":
+        has_section = any(server.id == getattr(error, "server", None) for server in used)
+        sections.append(("MCP fault", "\n".join(_fault_lines(error, with_stderr=not has_section))))
     sections += [(f"MCP server {server.id}", _of_server(server)) for server in used]
     for name, text in sections:
         if hasattr(report.longrepr, "addsection"):
@@ -59,9 +90,7 @@ def _lines(found: "Explanation", left_out: int) -> Iterator[str]:
     if view.tier:
         yield f"confined by: {view.tier}; network: {view.network}"
         yield from (f"  weaker than wanted: {gap}" for gap in view.gaps)
-    if found.stderr.strip():
-        yield "stderr, its end:"
-        yield from (f"  {line}" for line in found.stderr.strip().splitlines())
+    yield from _stderr_lines(found.stderr)
     if found.texts:
         yield "the last messages of this test" + (f" ({left_out} earlier ones are left out):" if left_out else ":")
         yield from (f"  {text}" for text in found.texts)
@@ -69,18 +98,29 @@ def _lines(found: "Explanation", left_out: int) -> Iterator[str]:
 
 def _record_lines(fault: "FaultRecord", remedy: str) -> Iterator[str]:
     yield f"fault: {fault.kind}, {fault.code or 'without a code'}: {fault.message}"
-    if remedy:
-        yield f"remedy: {remedy}"
+    yield from _remedy_lines(fault.code, remedy)
     if fault.dossier is not None:
         yield from _dossier_lines(fault.dossier)
 
 
-def _fault_lines(fault: Any) -> Iterator[str]:
+def _fault_lines(fault: Any, *, with_stderr: bool) -> Iterator[str]:
     yield f"{fault.kind}, {fault.code or 'without a code'} ({fault.delivery}): {fault.message}"
-    if fault.remedy:
-        yield f"remedy: {fault.remedy}"
+    yield from _remedy_lines(fault.code, fault.remedy)
     if fault.dossier is not None:
         yield from _dossier_lines(fault.dossier)
+        if with_stderr:
+            yield from _stderr_lines(fault.dossier.stderr_tail)
+
+
+def _remedy_lines(code: str | None, usual: str | None) -> Iterator[str]:
+    if remedy := IN_TESTS.get(code or "", usual):
+        yield f"remedy: {remedy}"
+
+
+def _stderr_lines(text: str) -> Iterator[str]:
+    if lines := text.strip().splitlines()[-STDERR_LINES:]:
+        yield "stderr, its end:"
+        yield from (f"  {line}" for line in lines)
 
 
 def _dossier_lines(dossier: "Dossier") -> Iterator[str]:

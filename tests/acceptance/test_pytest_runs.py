@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 import pytest
 from support.config.places import row, short_folder
 from support.processes.commands import DEADLINE_S
+from support.processes.lacking import COMMAND as KERNEL
 from support.processes.leftovers import assert_gone, no_leftovers
+from support.sandbox.machine_facts import LINUX_ONLY
 
 SECRET = "sk-not-to-be-shown-4711"
 
@@ -70,26 +72,65 @@ def test_leaves(mcp_client):  # of the only server that there is
     tempfile.mkdtemp(prefix="left-by-a-test-")
 """
 
+MISTYPED = """
+import pytest
+
+@pytest.mark.mcp("echo", polcy="strict")
+def test_mistyped(mcp_client): ...
+"""
+
+MISTAKES = """
+import pytest
+
+@pytest.mark.mcp("eco")
+def test_unknown(mcp_client): ...
+
+@pytest.mark.mcp(["python", "-c", "import sys; sys.exit('usage: server FILE')"])
+def test_does_not_start(mcp_client): ...
+"""
+
+UNCONFINED = """
+import pytest
+
+@pytest.mark.mcp("echo", policy={"minimum": "landlock"})
+def test_refused(mcp_client): ...
+
+@pytest.mark.mcp("echo", policy="trusted")
+def test_trusted(mcp_client):
+    assert mcp_client.call_tool("echo", {"text": "x"}).text == "x"
+"""
+
 
 class Project:
     """A project that tests a server, with modules whose names other packages have."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, folder: Path) -> None:
+        root = self.root = folder / "project"
+        root.mkdir()
         self.pids = root / "pids"
-        self.temporary = root / "tmp"
+        self.temporary = folder / "tmp"  # not in the project, which servers may read
         self.temporary.mkdir()
         config = {"mcpServers": {"echo": row("echo", "--stderr", "good morning", env={"API_KEY": SECRET})}}
         (root / "conftest.py").write_text(CONFTEST.format(config=config, pids=str(self.pids)))
         for name in ("supervisor", "worker", "protocol", "messages", "plugin"):
             (root / f"{name}.py").write_text("raise RuntimeError('a module of the user was imported')\n")
 
-    def run(self, tests: str, *options: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-        """A run of pytest over these tests; nothing of it is left when it ends."""
+    def run(self, tests: str, *options: str, lacking: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
+        """A run of pytest over these tests, on a kernel that lacks something; nothing of it is left when it ends."""
         (self.root / "test_sample.py").write_text(tests.replace("SECRET", SECRET))
         with no_leftovers(DEADLINE_S):
             return subprocess.run(
-                [sys.executable, "-m", "pytest", *ALONE, "-W", "error", *options, "test_sample.py"],
+                [
+                    *((*KERNEL, lacking) if lacking else ()),
+                    sys.executable,
+                    "-m",
+                    "pytest",
+                    *ALONE,
+                    "-W",
+                    "error",
+                    *options,
+                    "test_sample.py",
+                ],
                 cwd=self.root,
                 env={**_environment(), "TMPDIR": str(self.temporary), **environ},
                 capture_output=True,
@@ -108,7 +149,7 @@ def _environment() -> dict[str, str]:
 
 @pytest.fixture
 def project() -> Iterator[Project]:
-    with short_folder() as folder:
+    with short_folder(0o755) as folder:  # as root, servers are another user
         yield Project(folder)
 
 
@@ -151,3 +192,42 @@ def test_what_a_test_leaves_fails_the_run_by_its_name(project: Project) -> None:
 
     ended = project.run(LEAVES, "-n", "1", "--mcp-leaks=warn")
     assert (ended.returncode, "left behind" in ended.stdout) == (0, True), ended.stdout + ended.stderr
+
+
+def test_what_a_test_asks_for_that_there_is_not_is_one_sentence(project: Project) -> None:
+    """Whoever mistyped something would have to read code of ours."""
+    ended = project.run(MISTYPED, "-p", "no:xdist")
+    assert "\ntest_sample.py::test_mistyped: mcp: there is no argument 'polcy': did you mean policy=?\n" in ended.stdout
+    ended = project.run(MISTAKES, "-p", "no:xdist")
+    for told in (
+        "has no server 'eco': did you mean 'echo'?",
+        "exited with status 1 before it answered",
+        "stderr, its end:\n  usage: server FILE\n",
+        "remedy: look at the end of its stderr",
+    ):
+        assert told in ended.stdout, ended.stdout + ended.stderr
+    assert "During handling" not in ended.stdout
+
+
+@LINUX_ONLY
+def test_without_a_sandbox_no_server_starts_unless_it_is_trusted(project: Project) -> None:
+    """It would run unconfined without anybody's word, or nobody would know what to do."""
+    ended = project.run(UNCONFINED, lacking="landlock,seccomp")
+    assert "1 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
+    assert "spawn_failed, sandbox_refused (not_sent): the policy needs landlock" in ended.stdout
+    assert '"trusted" runs it unconfined' in ended.stdout
+
+
+def test_options_stand_under_one_heading_and_in_the_ini_file(project: Project) -> None:
+    """Nobody would find them, or everybody would have to type them."""
+    ended = project.run("", "--help")
+    heading = ended.stdout.partition("MCP servers under test (pytest-quarterdeck):\n")[2].partition("\n\n")[0]
+    names = {"config", "network", "era", "timeout", "keep", "leaks"}
+    assert (
+        {*re.findall(r"--mcp-(\w+)", heading)} == names == {*re.findall(r"^ +mcp_(\w+) \(", ended.stdout, re.MULTILINE)}
+    )
+    assert ended.stdout.count("--mcp-network=") == 1
+    (project.root / "pytest.ini").write_text("[pytest]\nmcp_network = nowhere\n")
+    ended = project.run("def test_it(): ...", "-p", "no:xdist")
+    assert "mcp_network = nowhere: it is none of none, internet, full" in ended.stderr
+    assert ended.returncode == pytest.ExitCode.USAGE_ERROR

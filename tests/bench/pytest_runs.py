@@ -24,7 +24,9 @@ WORKERS: Final = 4
 FEW_REPEATS: Final = 2
 """What `--quick` asks for."""
 
-ALONE: Final = [word for name in ("cacheprovider", "asyncio", "pytest_cov", "randomly") for word in ("-p", f"no:{name}")]
+ALONE: Final = [
+    word for name in ("cacheprovider", "asyncio", "pytest_cov", "randomly") for word in ("-p", f"no:{name}")
+]
 """Without what happens to be installed beside us."""
 
 SERVER: Final = """

@@ -1,10 +1,12 @@
 """What a failed test's report says of a server."""
 
+import re
+
 import pytest
 
-from quarterdeck_protocol.faults import Dossier, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.faults import REMEDIES, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_pytest.messages import Explanation, ServerView
-from quarterdeck_pytest.report import add_sections, render
+from quarterdeck_pytest.report import IN_TESTS, add_sections, render
 
 
 def test_a_report_has_fault_remedy_dossier_receipt_stderr_and_messages() -> None:
@@ -15,7 +17,13 @@ def test_a_report_has_fault_remedy_dossier_receipt_stderr_and_messages() -> None
     )
     confined = ServerView("echo", "ready", pid=7, tier="bubblewrap", network="none", gaps=("no cgroup",))
     text = render(Explanation(view, ("-> tools/call x {}", "<- {}"), "last words\n"), left_out=3)
-    for part in ("restarted 2 times", "transport, exited: it exited", "remedy: restart it", "exit status 3", "a hint"):
+    for part in (
+        "restarted 2 times",
+        "transport, exited: it exited",
+        "remedy: look at the end of its stderr",
+        "exit status 3",
+        "a hint",
+    ):
         assert part in text
     for part in ('policy: {"preset":"strict"}', "last words", "-> tools/call x {}", "3 earlier ones"):
         assert part in text
@@ -43,6 +51,27 @@ def test_a_report_without_a_traceback_has_sections_of_its_own() -> None:
     assert name == "MCP fault"
     assert "command_not_found" in text
     assert "remedy: install it" in text
+
+
+def test_a_server_that_did_not_start_is_shown_with_its_last_words() -> None:
+    """It has no section of its own: nobody would see why it does not start."""
+    report = Report()
+    dossier = Dossier(exit_status=2, stderr_tail="usage: server --port N\n")
+    fault = ProtocolFault(FaultKind.SPAWN_FAILED, "it exited", code="exited_at_handshake", dossier=dossier)
+    add_sections(report, (), fault)
+    [(_, text)] = report.sections
+    assert "stderr, its end:\n  usage: server --port N" in text
+    assert "remedy: look at the end of its stderr; if it lacks a file" in text
+
+
+def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> None:
+    """Whoever types it is told of other servers, or of none."""
+    # It has no approvals and no tokens.
+    possible = {code for code in REMEDIES if not code.endswith(("_held", "_blocked"))} - {"not_granted"}
+    said = {code: IN_TESTS.get(code, REMEDIES[code]) for code in possible}
+    anywhere = re.compile(r"quarterdeck (doctor|check -- COMMAND)")
+    assert {code for code, text in said.items() if "quarterdeck " in anywhere.sub("", text)} == set()
+    assert IN_TESTS.keys() <= REMEDIES.keys()
 
 
 @pytest.mark.parametrize("error", [None, ValueError("x")])

@@ -116,6 +116,7 @@ class Scope:
         return value_of(list[ServerView], reply)
 
     def _object(self, what: object, asked: Asked) -> McpServer:
+        __tracebackhide__ = True
         if self._name == "run":
             raise McpTestError('scope="run" shares a process, and this server is an object: give its command')
 
@@ -171,6 +172,7 @@ class Pool:
         Raises:
             McpTestError: there is none.
         """
+        __tracebackhide__ = True
         match asked.config:
             case None:
                 raise McpTestError(
@@ -194,6 +196,7 @@ class Pool:
         Raises:
             McpTestError: it is nothing that can be started.
         """
+        __tracebackhide__ = True
         policy = asked.mark.policy
         common = Wish(
             policy=msgspec.json.encode({"preset": policy} if isinstance(policy, str) else dict(policy))
@@ -237,6 +240,7 @@ def _only_server(file: Path) -> str:
     from quarterdeck.config.load.file import ConfigFileError
     from quarterdeck.config.settings import Settings
 
+    __tracebackhide__ = True
     try:
         ids = Settings.load([file]).ids
     except ConfigFileError as error:

@@ -5,6 +5,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -169,8 +170,17 @@ class Instance:
             self._view(status),
             tuple(map(self._redactor.clean_text, texts)),
             self._redactor.clean_text(stderr),
-            record_of(last) if last is not None else None,
+            self.record(last) if last is not None else None,
         )
+
+    def record(self, fault: ProtocolFault) -> FaultRecord:
+        """A fault as it crosses, without secrets."""
+        clean = self._redactor.clean_text
+        found = record_of(fault)
+        if (dossier := found.dossier) is not None:
+            hints = tuple(map(clean, dossier.hints))
+            dossier = replace(dossier, stderr_tail=clean(dossier.stderr_tail), hints=hints)
+        return replace(found, message=clean(found.message), dossier=dossier)
 
     def compare(self, lock: Path) -> list[str]:
         """How what the servers offer differs from a lock, a line each.  Blocking: a file is read.
@@ -215,7 +225,7 @@ class Instance:
             id=status.server,
             phase=status.phase,
             tools=status.tool_count,
-            fault=record_of(fault) if fault is not None else None,
+            fault=self.record(fault) if fault is not None else None,
             remedy=(fault.remedy_for(status.server) or "") if fault is not None else "",
             pid=status.pid,
             worker_pid=status.worker_pid,

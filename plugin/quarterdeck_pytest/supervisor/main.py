@@ -42,7 +42,6 @@ from quarterdeck_pytest.messages import (
     decode_request,
     encode,
     length_of,
-    record_of,
 )
 
 from .instances import Instances, open_instances
@@ -149,10 +148,7 @@ class Connection:
     async def _run(self, request: Numbered) -> None:
         answer: Answer
         try:
-            answer = await self._answer(request)
-        except ProtocolFault as fault:
-            server = getattr(request, "server", "")
-            answer = Failed(request.id, record_of(fault), fault.remedy_for(server) or "", server)
+            answer = await self._result_or_fault(request)
         except WishError as error:
             answer = Wrong(request.id, str(error))
         except Exception as error:
@@ -161,6 +157,14 @@ class Connection:
         self._writer.write(encode(answer))
         with suppress(OSError):
             await self._writer.drain()
+
+    async def _result_or_fault(self, request: Numbered) -> Reply | Failed:
+        try:
+            return await self._answer(request)
+        except ProtocolFault as fault:
+            server = getattr(request, "server", "")
+            record = self._instances[request.key].record(fault)
+            return Failed(request.id, record, fault.remedy_for(server) or "", server)
 
     async def _answer(self, request: Numbered) -> Reply:
         match request:

@@ -14,11 +14,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
+
+import msgspec
 
 if sys.platform == "darwin":
     import fcntl
@@ -46,8 +47,7 @@ _REMOVE_AT_END: Final = 'read -r _; chmod -R u+rwX -- "$FOLDER"; exec rm -rf -- 
 """Its stdin is a pipe from us, which the kernel closes when we end, however we do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(msgspec.Struct, frozen=True):
     """Where a path leads.
 
     Attributes:

@@ -1,10 +1,10 @@
 """What `SECURITY.md` promises is what the code promises, and what it names as a test is one."""
 
 import re
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier

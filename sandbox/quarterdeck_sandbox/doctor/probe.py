@@ -14,10 +14,11 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.inside import compiled, kernel

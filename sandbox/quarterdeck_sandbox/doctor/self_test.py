@@ -12,11 +12,11 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
 
 from quarterdeck_protocol.policy_values import Property
 from quarterdeck_sandbox.hostile_files import temporary_folder
@@ -78,8 +78,7 @@ async def self_test(machine: Machine, starter: Starter = start, place: str | Non
         return SelfTest(why=f"no directory could be made for the attacks: {error}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
+class _Scene(msgspec.Struct, frozen=True):
     """Something to steal, and servers to reach."""
 
     folder: Path

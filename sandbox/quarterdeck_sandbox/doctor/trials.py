@@ -7,10 +7,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.hostile_files import temporary_folder
@@ -44,16 +46,14 @@ _VIEW: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TrialEnd:
+class TrialEnd(msgspec.Struct, frozen=True):
     """How a trial's program ended: `why` is empty when it did with status 0 in time, else what it said, on one line."""
 
     why: str
     stdout: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
+class Hierarchy(msgspec.Struct, frozen=True):
     """One mounted hierarchy, and where we are in it.
 
     Attributes:

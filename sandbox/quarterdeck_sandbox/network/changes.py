@@ -5,17 +5,17 @@ compiled gate sends.  Where there is none, a shell and `ip` carry out the comman
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, Literal, assert_never
+
+import msgspec
 
 from quarterdeck_protocol.addresses import Address
 
 LOOPBACK: Final = "lo"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """A file below `/proc/sys` gets a value; where it is not `needed`, a kernel may refuse it."""
 
     path: str
@@ -23,38 +23,33 @@ class Setting:
     needed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SetMtu:
+class SetMtu(msgspec.Struct, frozen=True):
     """An interface passes packets of so many bytes, and gives itself no address of IPv6."""
 
     device: str
     mtu: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddAddress:
+class AddAddress(msgspec.Struct, frozen=True):
     """An interface gets an address, and no network around it."""
 
     device: str
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Raise:
+class Raise(msgspec.Struct, frozen=True):
     """An interface begins to work."""
 
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class AskNobody:
+class AskNobody(msgspec.Struct, frozen=True):
     """An interface asks no neighbour for its hardware address: it knows those that it is told."""
 
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class AddNeighbour:
+class AddNeighbour(msgspec.Struct, frozen=True):
     """An interface has a neighbour at these addresses, for good; `hardware` are six bytes."""
 
     device: str
@@ -62,8 +57,7 @@ class AddNeighbour:
     hardware: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AddRoute:
+class AddRoute(msgspec.Struct, frozen=True):
     """What goes to a network leaves by an interface, to its neighbours or by way of a `gateway`, from `source`."""
 
     network: IPv4Network
@@ -72,15 +66,13 @@ class AddRoute:
     gateway: IPv4Address | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """What goes to a network goes nowhere, and its sender is told."""
 
     network: IPv4Network
 
 
-@dataclass(frozen=True, slots=True)
-class AddPolicy:
+class AddPolicy(msgspec.Struct, frozen=True):
     """A policy of the kernel's IPsec for what goes to a network, the lower `priority` first.
 
     It holds for a socket that is bound to an interface, too, whatever its route.

@@ -66,8 +66,7 @@ class NetworkChanges:
         return ip_batch(self.changes)
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkNamespace:
+class NetworkNamespace(msgspec.Struct, frozen=True):
     """Descriptors that name a network namespace; `owner_fd` is -1 where the user namespace that owns it is our own."""
 
     fd: int

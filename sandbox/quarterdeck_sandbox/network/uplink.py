@@ -20,12 +20,12 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 import anyio
+import msgspec
 
 from quarterdeck_protocol.addresses import Address, closed_networks
 from quarterdeck_protocol.moments import REST_S, last_moment
@@ -99,8 +99,7 @@ _ANNOUNCE: Final = Setting("/proc/sys/net/ipv4/conf/all/arp_notify", "1", needed
 """An interface that announces itself: slirp would otherwise lose the first answers while it asks who is there."""
 
 
-@dataclass(slots=True)
-class Uplink:
+class Uplink(msgspec.Struct):
     """A running helper; `close` ends it.  `fd` is a descriptor of its process, -1 before it is ready."""
 
     name: str

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from quarterdeck_protocol.policy_values import LimitValues, Network, NetworkMode, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 
@@ -24,8 +26,7 @@ FIRST_UID: Final = 61184
 LAST_UID: Final = 65519
 
 
-@dataclass(frozen=True, slots=True)
-class UnixUser:
+class UnixUser(msgspec.Struct, frozen=True):
     """A user and its group.  `dedicated` says that nobody else runs as it."""
 
     uid: int
@@ -46,8 +47,7 @@ class UnixUser:
 ROOT: Final = UnixUser(0, 0, dedicated=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(msgspec.Struct, frozen=True):
     """A process that is to be started, with all that confines it.
 
     Attributes:

@@ -5,9 +5,10 @@ commands, chosen by what was found.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError
@@ -26,8 +27,7 @@ class AttackOutcome(StrEnum):
     """It did not get as far as trying."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attack:
+class Attack(msgspec.Struct, frozen=True):
     """One attack of the self-test: its name, the property that it was against, and what became of it."""
 
     name: str
@@ -36,8 +36,7 @@ class Attack:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTest:
+class SelfTest(msgspec.Struct, frozen=True):
     """What came of attacking a sandbox, under its `receipt`; `why` there was no sandbox to attack, else empty."""
 
     attacks: tuple[Attack, ...] = ()
@@ -55,8 +54,7 @@ class LineState(StrEnum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True)
-class DiagnosisLine:
+class DiagnosisLine(msgspec.Struct, frozen=True):
     """What was found of a mechanism, a property or an attack.
 
     `remedy` may be of several lines; it is empty when nothing needs doing or can be done.
@@ -68,8 +66,7 @@ class DiagnosisLine:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(msgspec.Struct, frozen=True):
     """What this machine's sandboxes are worth.
 
     Attributes:

@@ -5,10 +5,11 @@ A listed address stands for itself: inside, the loopback interface has it.  A li
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from quarterdeck_protocol.addresses import AddressKind, Destination, kind_of_address, parse_address, parse_destination
 from quarterdeck_protocol.policy_values import Network
@@ -28,8 +29,7 @@ NO_RESOLVER: Final = "# No name is resolved here but those in /etc/hosts.\n"
 """An /etc/resolv.conf without a server: libraries then ask their own loopback, where nobody answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """`host:port` as dialled from outside, and the address that stands for `host` inside."""
 
     host: str

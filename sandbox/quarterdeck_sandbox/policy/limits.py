@@ -4,7 +4,6 @@ A `UsageMeter` follows one tree from look to look; it keeps the peaks, and the p
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Self
 
 import msgspec
@@ -38,8 +37,7 @@ class Process(msgspec.Struct, frozen=True, gc=False):
     unseen_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTree:
+class ProcessTree(msgspec.Struct, frozen=True):
     """A tree of processes to watch; process ids as we see them.
 
     Attributes:
@@ -59,8 +57,7 @@ class ProcessTree:
     enforced: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DiskUse:
+class DiskUse(msgspec.Struct, frozen=True):
     """The room that files take.
 
     Attributes:
@@ -78,8 +75,7 @@ class DiskUse:
         return type(self)(self.size_bytes + other.size_bytes, self.files + other.files, both)
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
+class Pages(msgspec.Struct, frozen=True):
     """Memory of several processes, each shared page counted once; pages of files, which the kernel can drop, not.
 
     Attributes:
@@ -114,16 +110,14 @@ class Usage(msgspec.Struct, frozen=True):
         return Usage(*map(max, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
+class Excess(msgspec.Struct, frozen=True):
     """A limit that is exceeded: its policy's name, and a sentence with the numbers."""
 
     limit: str
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
+class Suspicion(msgspec.Struct, frozen=True):
     """The tree seems to hold too much memory: to be confirmed by an exact look at these processes."""
 
     pids: tuple[int, ...]

@@ -1,8 +1,10 @@
 """What one machine can enforce, as found by trying it: plain facts, which `doctor.probe` finds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import Property, Tier
 
@@ -19,8 +21,7 @@ NOT_USED: Final = "not used: a weaker tier was asked for"
 """Why a machine that is `capped` has no bubblewrap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
+class Bubblewrap(msgspec.Struct, frozen=True):
     """What was found of the system's `bwrap` by trying it.
 
     Attributes:
@@ -41,8 +42,7 @@ class Bubblewrap:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroups:
+class Cgroups(msgspec.Struct, frozen=True):
     """Control groups that we may write to.
 
     Attributes:
@@ -52,7 +52,7 @@ class Cgroups:
     """
 
     unified: str = ""
-    controllers: dict[str, str] = field(default_factory=dict)
+    controllers: dict[str, str] = msgspec.field(default_factory=dict)
     legacy: frozenset[str] = frozenset()
 
     @property
@@ -61,8 +61,7 @@ class Cgroups:
         return not self.legacy.issuperset(self.controllers)
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """Facts of one machine, seen from one user.
 
     Attributes:
@@ -100,7 +99,7 @@ class Machine:
     ip: str = ""
     setpriv: str = ""
     uplink_why: str = ""
-    sysctls: dict[str, str] = field(default_factory=dict)
+    sysctls: dict[str, str] = msgspec.field(default_factory=dict)
     container: str = ""
 
     @property

@@ -1,10 +1,12 @@
 """What a confined process sees of the filesystem, as values: its mounts in order; and how paths lie to each other."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
 
 ALWAYS_SHOWN: Final = ("/proc", "/dev")
 """Of these every sandbox has its own."""
@@ -38,8 +40,7 @@ class MountKind(StrEnum):
     """Nothing: an empty file where `source` is `file`, else an empty directory, over what is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(msgspec.Struct, frozen=True):
     """One mount.  `target` is where the process sees it: absolute and normalised; `source` is by kind."""
 
     kind: MountKind
@@ -47,8 +48,7 @@ class Mount:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Directories that a process gets of its own, and those that none may ever see.
 
     Attributes:
@@ -67,8 +67,7 @@ class Places:
     protected: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """What a process sees.  A view without mounts changes nothing: everything is seen as it is.
 
     Attributes:
@@ -79,7 +78,7 @@ class View:
     """
 
     mounts: tuple[Mount, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     shown: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
 

@@ -16,13 +16,13 @@ with libseccomp's.  What an architecture lacks is absent from its table.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+
+class Filter(msgspec.Struct, frozen=True):
     """What a filter leaves open.
 
     Attributes:
@@ -43,8 +43,7 @@ class Filter:
     sets_ids: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """Whether one argument, masked, is among `values`; not among them if `negated`.
 
     Only the low 32 bits count.  Every argument judged here is an `int`, a `pid_t` or an `unsigned int` to the kernel

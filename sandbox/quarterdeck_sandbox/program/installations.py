@@ -13,8 +13,9 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import ancestors, is_within, is_within_any
@@ -51,8 +52,7 @@ _EXECUTES: Final = re.compile(
 _PLUGIN: Final = re.compile(r"^# asdf-plugin: (\S{1,100})", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(msgspec.Struct, frozen=True):
     """A path that a program needs to see.
 
     Attributes:
@@ -168,8 +168,7 @@ def _lines(path: str) -> list[str]:
     return [line for line in lines if line and "\0" not in line and not line.startswith(("#", "import ", "import\t"))]
 
 
-@dataclass(frozen=True, slots=True)
-class ShimContext:
+class ShimContext(msgspec.Struct, frozen=True):
     """Where a shim is called: its settings are looked for from there."""
 
     cwd: str

@@ -8,8 +8,9 @@ A sandbox turns one plan into another that confines it.  Nothing is started here
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
 
@@ -30,8 +31,7 @@ def words_of(error: OSError) -> str:
     return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
+class LaunchPlan(msgspec.Struct, frozen=True):
     """A process that is to be started: an absolute path, all its arguments from the zeroth, its whole environment."""
 
     program: str

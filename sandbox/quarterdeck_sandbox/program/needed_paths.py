@@ -11,8 +11,9 @@ Only looks.  A folder that nobody should give away whole (the home, the root, `/
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import ancestors, is_within
@@ -38,8 +39,7 @@ MAX_ARGUMENT: Final = 4096 * 8
 """Characters of an argument that is searched for paths; a longer one is a program's text."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredPath:
+class RequiredPath(msgspec.Struct, frozen=True):
     """A path to add to a policy.
 
     Attributes:
@@ -58,8 +58,7 @@ class RequiredPath:
         return f'"{self.key}": ["{self.path}"]'
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPath:
+class NamedPath(msgspec.Struct, frozen=True):
     """A path that a command names; `label` is its option or variable, empty without one."""
 
     path: str

@@ -11,9 +11,11 @@ import os
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NoReturn
+
+import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import is_within, is_within_any
@@ -42,8 +44,7 @@ _RUN_BY_SHELL: Final = re.compile(rb"\A[^\n]{0,256}\n(?:'''|\"true\" ''')exec' \
 line of Python's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """How to execute a plan's program, and what it needs.
 
     Attributes:
@@ -56,11 +57,10 @@ class Program:
     path: str
     prefixes: tuple[Prefix, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class FileHead:
+class FileHead(msgspec.Struct, frozen=True):
     """What the first bytes of a file say of how it is executed.
 
     Attributes:

@@ -16,9 +16,11 @@ import resource
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, PolicyValues, Tier
 from quarterdeck_sandbox import observed_files as observed
@@ -61,8 +63,7 @@ _OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
 """What root may read by its mode, and no other user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requester:
+class Requester(msgspec.Struct, frozen=True):
     """Who wants something confined, and where; `environ` is our own, for grants.  The last two are for `choose`."""
 
     places: Places

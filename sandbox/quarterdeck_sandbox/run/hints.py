@@ -8,8 +8,9 @@ more than what is so outside: a path that exists, a host that is not reachable.
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues
 from quarterdeck_sandbox.policy.confinement import Confinement
@@ -94,8 +95,7 @@ _LIMITS: Final = (
 """What programs say at a limit, and the policy's name of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(msgspec.Struct, frozen=True):
     """What is known outside of the sandbox, where the process could not look.
 
     Attributes:

@@ -14,11 +14,11 @@ files, nor what was read within two seconds of its last change (`observed_files`
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import PolicyValues
 from quarterdeck_sandbox.observed_files import Memory, Observations
@@ -46,8 +46,7 @@ class Prepared(msgspec.Struct, frozen=True):
         return replace(self.confinement, plan=plan)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """What was laid out for the first server, in these places."""
 
     confinement: Confinement

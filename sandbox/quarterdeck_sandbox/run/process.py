@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.network.relay import Relay
@@ -54,8 +54,7 @@ _PROC_BYTES: Final = 16 * 1024
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
-@dataclass(slots=True)
-class SandboxResources:
+class SandboxResources(msgspec.Struct):
     """What one sandbox holds beside its process: what ends its whole tree, its control group, its network.
 
     Both descriptors are owned.  `kill` ends everything inside; `release` gives all back when nothing runs any more.

@@ -11,10 +11,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 import psutil
+from msgspec.structs import replace
 
 from quarterdeck_sandbox.policy.limits import DiskUse, Pages, Process
 

@@ -15,12 +15,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from msgspec.structs import replace
 
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier

@@ -13,9 +13,10 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, UnixUser
@@ -191,12 +192,11 @@ def _allows(identity: UnixUser, path: str, needed: int) -> bool:
     return status.st_mode & needed << shift == needed << shift
 
 
-@dataclass(slots=True)
-class _InUse:
+class _InUse(msgspec.Struct):
     """The users that run something, or have a home beside this one; and those that were chosen here, by their homes."""
 
-    uids: set[int] = field(default_factory=set)
-    given: dict[str, tuple[int, float]] = field(default_factory=dict)
+    uids: set[int] = msgspec.field(default_factory=set)
+    given: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
     folder: str = ""
     at: float = -IN_USE_S
 

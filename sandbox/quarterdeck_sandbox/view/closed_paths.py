@@ -16,8 +16,9 @@ too, after they have read it.
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, ancestors, is_within, is_within_any
@@ -51,8 +52,7 @@ MAX_NAMED: Final = 3
 _SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(msgspec.Struct, frozen=True):
     """What is closed to a process within what it may write: existing paths without links, parents first, none within
     another; the receipt's lines; one line for each that cannot be closed.
     """
@@ -62,8 +62,7 @@ class Closing:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True):
     """A hook; one that `is_there` exists and is no link, another one can only be told of."""
 
     path: str

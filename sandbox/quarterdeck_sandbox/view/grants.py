@@ -7,8 +7,9 @@ all of it: what a grant gives can be used, not changed.
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from quarterdeck_protocol.policy_values import Grant
 from quarterdeck_sandbox import observed_files as observed
@@ -18,17 +19,15 @@ BROWSERS: Final = ("/opt/google", "/opt/microsoft/msedge", "/opt/brave.com", "/o
 BROWSER_PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome", "firefox")
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(msgspec.Struct, frozen=True):
     """What one grant gives: paths to read, variables that point there, and its line in the receipt."""
 
     paths: tuple[str, ...]
     shown: str
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Owner:
+class _Owner(msgspec.Struct, frozen=True):
     """The user whose environment is granted from."""
 
     home: str

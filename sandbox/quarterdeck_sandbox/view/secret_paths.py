@@ -6,9 +6,10 @@ Judged path by path before anything starts; every refusal is `LaunchError("sandb
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Self
+
+import msgspec
 
 from quarterdeck_protocol.policy_values import Grant, PolicyValues
 from quarterdeck_sandbox import observed_files as observed
@@ -121,8 +122,7 @@ _SHARED: Final = {
 """What cannot be named itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """A path that holds secrets, as people know it; `real` has no symbolic links, `what` says what it holds."""
 
     path: str
@@ -130,8 +130,7 @@ class Credential:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class PathRules:
+class PathRules(msgspec.Struct, frozen=True):
     """Which paths may be shown to one process.
 
     Attributes:

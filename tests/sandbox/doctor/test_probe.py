@@ -8,11 +8,11 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from support.processes.running import python_child, run
 from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, ROOT_ONLY, USER_ONLY
 from support.waiting import eventually

@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
 from support.waiting import PATIENCE_S
 

@@ -319,7 +319,7 @@ async def lose_the_helper(helper: str) -> dict[str, Any]:
 
 async def fail(helper: str) -> dict[str, Any]:
     """What is said of helpers that cannot, and what they leave."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from quarterdeck_sandbox.network import uplink
     from quarterdeck_sandbox.program.launch import LaunchError
@@ -337,7 +337,7 @@ async def fail(helper: str) -> dict[str, Any]:
 
 async def ask(helper: str) -> dict[str, Any]:
     """What the self-test says of a helper that works and of one that does not."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from quarterdeck_sandbox.network import uplink
 

@@ -6,12 +6,13 @@ import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from subprocess import PIPE, Popen
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.processes.running import output, run
 from support.sandbox.gates import compiled_gate
 from support.sandbox.machine_facts import installed_only

@@ -1,10 +1,9 @@
 """Any policy on any machine: refused with a remedy, or enforced as far as is said."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.sandbox.policies import MACHINES, POLICIES
 from support.sandbox.preset_table import to_markdown
 

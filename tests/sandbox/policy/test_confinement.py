@@ -1,11 +1,11 @@
 """From promises and observations to a receipt: what disagrees is worth nothing, what is required is there."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Property, Tier
 from quarterdeck_sandbox.policy.confinement import (

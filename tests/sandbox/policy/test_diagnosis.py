@@ -1,8 +1,7 @@
 """The diagnosis: what is said of a machine, and what to do about it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.policy.diagnosis import (

@@ -1,8 +1,7 @@
 """What each tier promises, property by property, and what it is worth."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Property, Tier

@@ -1,12 +1,12 @@
 """The tiers as arguments of `bwrap`, each pitfall of mounts with its test; and as what the gate does to itself."""
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Tier
 from quarterdeck_sandbox.policy import tiers

@@ -3,11 +3,12 @@
 import os
 import resource
 import shutil
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
+from msgspec.structs import replace
 from support.sandbox.confinements import BUBBLEWRAP_ONLY, PATH, TierHome, run, this_machine
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
 
@@ -25,13 +26,12 @@ pytestmark = pytest.mark.anyio
 PATIENCE_S = 30.0
 
 
-@dataclass
-class Yard:
+class Yard(msgspec.Struct):
     """A user with a home, and a server's private places."""
 
     tier_home: TierHome
     places: Places
-    machine: Machine = field(default_factory=this_machine)
+    machine: Machine = msgspec.field(default_factory=this_machine)
 
     def confine(self, *words: str, **policy: Any) -> Confinement:
         """Confine a command; without a network unless the policy says otherwise."""

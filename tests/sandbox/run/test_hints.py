@@ -1,11 +1,11 @@
 """Hints from the last words of a process: true, few, and found in bounded time."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.policy.mounts import is_within_any

@@ -5,12 +5,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.sandbox.confinements import PATH, this_machine
 
 from quarterdeck_protocol.policy import SandboxPolicy

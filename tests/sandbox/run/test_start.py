@@ -4,11 +4,11 @@ import os
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.sandbox.confinements import (
     BUBBLEWRAP_ONLY,
     GRACE_S,

@@ -1,11 +1,11 @@
 """Running one confined command to its end, with our own streams."""
 
 import signal
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.processes.leftovers import is_running
 from support.sandbox.confinements import TierHome
 from support.waiting import eventually_async

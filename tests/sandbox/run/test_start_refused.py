@@ -4,12 +4,12 @@ import os
 import signal
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.sandbox.confinements import BUBBLEWRAP_ONLY, GRACE_S, PATIENCE_S, TierHome, leaves_nothing, required, run
 
 from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Property, Tier

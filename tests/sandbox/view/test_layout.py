@@ -2,12 +2,12 @@
 
 import os
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sandbox.homes import Home, make_home
 from support.sandbox.machine_facts import ROOT_ONLY
 

@@ -1,9 +1,10 @@
 """What each preset does on four kinds of machine: the README's table, as `choose` decides it.  Pure."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Final
+
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Preset

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
 from quarterdeck_protocol.policy_values import LimitValues, PolicyValues

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
@@ -44,8 +45,15 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
     code = max(diagnosis.exit_code, int(any(server.outlook != "starts" for server in servers)))
     if json:
         previews = [dataclasses.asdict(server) for server in servers]
-        document = dataclasses.asdict(diagnosis)
-        print_json({"exit_code": code, **document, "servers": previews, "machine": _facts(machine)})
+        document = msgspec.to_builtins(diagnosis)
+        print_json(
+            {
+                "exit_code": code,
+                **document,
+                "servers": previews,
+                "machine": msgspec.to_builtins(machine, order="deterministic"),
+            }
+        )
     else:
         print_diagnosis(diagnosis)
         print_servers(servers, config or ())
@@ -149,9 +157,3 @@ def _by_remedy(lines: "Sequence[DiagnosisLine]") -> "dict[str, list[DiagnosisLin
         if line.remedy:
             found.setdefault(line.remedy, []).append(line)
     return found
-
-
-def _facts(machine: "Machine") -> dict[str, object]:
-    facts = dataclasses.asdict(machine)
-    facts["cgroups"]["legacy"] = sorted(machine.cgroups.legacy)
-    return facts

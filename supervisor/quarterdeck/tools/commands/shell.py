@@ -9,12 +9,13 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Self
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from quarterdeck.common.shielding import cancelled_by
 from quarterdeck.config.places.kept_state import warn_of_gaps

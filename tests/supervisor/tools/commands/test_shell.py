@@ -2,10 +2,10 @@
 
 import asyncio
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.processes.leftovers import is_running, running_with
 from support.sandbox.machine_facts import bubblewrap_missing
 from support.waiting import eventually_async

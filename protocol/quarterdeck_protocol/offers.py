@@ -150,6 +150,13 @@ class OfferSource(Protocol):
         """What servers have of tasks that a client may use; with `tool`, as `RawCall` has it, what its server has."""
         ...
 
+    def may_hold(self, tool: str) -> bool:
+        """Whether a call of this tool, named as in `RawCall`, is one for `begin` though its client takes no task.
+
+        Its server may make a task of it all the same, which is then waited for in its client's place.
+        """
+        ...
+
     def leave(self, client: Client) -> None:
         """A client's session has ended: its subscriptions, its log level and its tasks end with it."""
         ...

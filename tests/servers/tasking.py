@@ -19,6 +19,7 @@ PREFIX: Final = "io.modelcontextprotocol/"
 MODERN: Final = "2026-07-28"
 LEGACY: Final = "2025-11-25"
 MISSING_CAPABILITY: Final = -32021
+UNDER_WAY: Final = "It is under way."
 MOMENT: Final = "2026-11-23T10:00:00Z"
 ENDED: Final = ("completed", "failed", "cancelled")
 
@@ -127,10 +128,10 @@ class Server:
         ttl, poll = ("ttlMs", "pollIntervalMs") if self.is_modern else ("ttl", "pollInterval")
         state = "input_required" if name == "asks" else "working"
         times = {"createdAt": MOMENT, "lastUpdatedAt": MOMENT, ttl: wish.get("ttl", 60_000), poll: 10}
-        self.tasks[task] = {"taskId": task, "status": state, **times}
+        self.tasks[task] = {"taskId": task, "status": state, "statusMessage": UNDER_WAY, **times}
         self.ways[task] = way
         self.results[task] = _result(f"did {given.get('text')}")
-        meta = {"_meta": {f"{PREFIX}model-immediate-response": "It is under way."}}
+        meta = {"_meta": {f"{PREFIX}model-immediate-response": UNDER_WAY}}
         if self.is_modern:
             self.answer(request_id, self.tasks[task], "task")
         else:

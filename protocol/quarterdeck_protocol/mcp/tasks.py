@@ -72,14 +72,24 @@ class TaskSupport(msgspec.Struct, frozen=True):
             self.extends and other.extends,
         )
 
+    @property
+    def is_any(self) -> bool:
+        """Whether calls may become tasks; those of one era are tasks of the other for its clients."""
+        return self.calls or self.extends
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether an older client may list its tasks; of servers of 2026-07-28, which have no lists, we know them."""
+        return self.lists or self.extends
+
     def declared(self, *, is_modern: bool) -> dict[str, object]:
         """The same as capabilities, before a client of one era."""
-        if is_modern:
-            return {"extensions": {EXTENSION: {}}} if self.extends else {}
-        if not self.calls:
+        if not self.is_any:
             return {}
-        flags: dict[str, object] = {"list": {}} if self.lists else {}
-        flags |= {"cancel": {}} if self.cancels else {}
+        if is_modern:
+            return {"extensions": {EXTENSION: {}}}
+        flags: dict[str, object] = {"list": {}} if self.is_listed else {}
+        flags |= {"cancel": {}} if self.cancels or self.extends else {}
         return {"tasks": {**flags, "requests": {"tools": {"call": {}}}}}
 
     def declared_with(self, others: bytes, *, is_modern: bool) -> bytes:
@@ -120,6 +130,20 @@ def takes_tasks(capabilities: bytes) -> bool:
         return _able.decode(capabilities).extensions.get(EXTENSION, _NULL) != _NULL
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
+
+
+def taking_tasks(capabilities: bytes) -> bytes:
+    """The same capabilities, one JSON object, of a client of 2026-07-28 that takes a task for a result.
+
+    Raises:
+        BodyError: they cannot be read.
+    """
+    try:
+        members = _object.decode(capabilities or b"{}")
+        extensions = _object.decode(members.get("extensions", _EMPTY))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BodyError("no capabilities", error) from None
+    return msgspec.json.encode({**members, "extensions": {**extensions, EXTENSION: _EMPTY}})
 
 
 def id_problem(task: str) -> str:
@@ -252,3 +276,4 @@ _RELATED: Final = RELATED.encode()
 _TASK: Final = b'"task"'
 _NONE: Final = Raw()
 _NULL: Final = Raw(b"null")
+_EMPTY: Final = Raw(b"{}")

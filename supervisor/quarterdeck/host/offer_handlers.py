@@ -17,6 +17,7 @@ from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND, BodyError
+from quarterdeck_protocol.mcp.task_eras import MISSING_CAPABILITY
 from quarterdeck_protocol.mcp.tasks import EXTENSION, LIST, METHODS, TaskSupport, takes_tasks
 from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
@@ -47,10 +48,6 @@ OF_TASKS: Final = frozenset({LIST, *METHODS[False], *METHODS[True]})
 
 WHOLE: Final = frozenset({*LISTS, *ANSWERS, *OF_TASKS})
 """All whose results are put under the envelope past the SDK's models."""
-
-
-MISSING_CAPABILITY: Final = -32021
-"""The error of 2026-07-28 for what a client would have to be able to do."""
 
 
 class OfferHandlers:
@@ -130,7 +127,7 @@ class OfferHandlers:
             context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
         except MCPError as error:
             # Where no server has tasks, nobody has the method; but a task that was lost is said to be.
-            if _is_unknown(error) and not (support.extends if request.is_modern else support.calls):
+            if _is_unknown(error) and not support.is_any:
                 raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method) from error
             raise
         return types.EmptyResult()
@@ -203,9 +200,9 @@ def task_refusal(request: WireRequest, support: TaskSupport, named: str | None) 
     """
     method = request.method
     has_method = method in METHODS[request.is_modern] or (method == LIST and not request.is_modern)
-    if not has_method or (method == LIST and not support.lists):
+    if not has_method or (method == LIST and not support.is_listed):
         return MCPError(METHOD_NOT_FOUND, "Method not found", method)
-    if request.is_modern and support.extends and not takes_tasks(request.capabilities):
+    if request.is_modern and support.is_any and not takes_tasks(request.capabilities):
         needed: dict[str, object] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         return MCPError(MISSING_CAPABILITY, "Missing required client capability", needed)
     if named is not None and named != msgspec.json.decode(request.arguments).get("taskId"):

@@ -115,13 +115,13 @@ class Reach:
         return msgspec.json.encode(members)
 
     def may_become_task(self, request: WireRequest) -> bool:
-        """Whether a call may end in a task: its client takes one, and its server has what makes one of it."""
-        if self.offers is None or not (request.task or takes_tasks(request.capabilities)):
+        """Whether a call may end in a task: its client takes one, or its server may make one that we wait for."""
+        if self.offers is None or request.name in self.box.native_names:
             return False
-        if request.name in self.box.native_names:
-            return False
-        support = self.offers.task_support(self.client, self.box.own(request.name))
-        return support.extends if request.is_modern else support.calls
+        own = self.box.own(request.name)
+        if request.task or takes_tasks(request.capabilities):
+            return self.offers.task_support(self.client, own).is_any
+        return self.offers.may_hold(own)
 
 
 class _CapabilitiesOnly(Answerer):

@@ -30,7 +30,7 @@ from quarterdeck_protocol.offers import (
 )
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall
 
-from .tasks.client_tasks import ClientTasks, renamed
+from .tasks.client_tasks import ClientTasks, tools_for_tasks_alone
 from .uri_routes import fits, has_scheme, prefixed, scheme_of, split_prefixed
 
 MAX_PARAMS_BYTES: Final = 64 * 1024 * 1024
@@ -68,7 +68,9 @@ class Offerings(OfferSource):
         self._owners: dict[Listing, dict[str, Offered]] = {listing: {} for listing in _MERGED}
         self._schemes: dict[str, frozenset[str]] = {}
         self._said: set[tuple[str, str]] = set()
-        self._tasks = ClientTasks()
+        self._tasks = ClientTasks(self._tell)
+        self._held: dict[str, frozenset[str] | None] = {}
+        self._listeners: dict[object, Callable[[News], None]] = {}
         self._watchers: dict[object, Callable[[Listing], None]] = {}
         self._unwatch = fleet.watch_each(self._hear)
 
@@ -91,9 +93,9 @@ class Offerings(OfferSource):
             return refuse(deliver, found)
         endpoint, own, key = found
         if request.method == "tools/call":
-            deliver = self._tasks.watched(request, endpoint.config.id, key, deliver)
-        elif own is not request and request.method.startswith("tasks/"):
-            own, deliver = renamed(own, key, deliver)
+            return self._tasks.call(own, endpoint, key, deliver)
+        if request.method.startswith("tasks/"):
+            return self._tasks.begin(own, key, endpoint, deliver)
         return endpoint.forward(own, deliver)
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
@@ -119,6 +121,18 @@ class Offerings(OfferSource):
         server = self._alone or tool.partition(QUALIFIER)[0]
         endpoint = self._fleet.endpoint(server)
         return endpoint.task_support() if endpoint is not None else NO_TASKS
+
+    def may_hold(self, tool: str) -> bool:
+        """See `OfferSource`; of most fleets it is known at once."""
+        if self._changed:
+            self._refresh()
+        if not self._held:
+            return False
+        server, _, own = (self._alone, "", tool) if self._alone else tool.partition(QUALIFIER)
+        if server not in self._held:
+            return False
+        names = self._held[server]
+        return names is None or own in names
 
     def leave(self, client: Client) -> None:
         """See `OfferSource`."""
@@ -158,10 +172,26 @@ class Offerings(OfferSource):
             if isinstance(news, ResourceUpdated):
                 news = msgspec.structs.replace(news, uri=self._public_uri(news.server, news.uri))
             elif isinstance(news, ServerNote) and news.method in NOTES:
-                news = self._tasks.under_public_id(news)
+                note = self._tasks.for_client(news)
+                if note is None:
+                    return
+                news = note
             callback(news)
 
-        return self._fleet.watch_news(hear)
+        key = object()
+        self._listeners[key] = callback
+        unwatch = self._fleet.watch_news(hear)
+
+        def forget() -> None:
+            self._listeners.pop(key, None)
+            unwatch()
+
+        return forget
+
+    def _tell(self, news: News) -> None:
+        """Tell what no server said: how a task is that a client knows by another era's words."""
+        for callback in tuple(self._listeners.values()):
+            callback(news)
 
     # What is offered
 
@@ -179,9 +209,21 @@ class Offerings(OfferSource):
         if not self._changed and not is_other:
             return
         changed, self._changed = self._changed, set()
+        self._look_for_tasks(changed)
         for listing in _MERGED:
             if self._look(listing, changed) or (is_other and self._own[listing]):
                 self._merge(listing)
+
+    def _look_for_tasks(self, changed: set[str]) -> None:
+        """Note whose calls may have to be held, for a client that takes no task."""
+        for server in changed:
+            endpoint = self._fleet.endpoint(server)
+            support = endpoint.task_support() if endpoint is not None else NO_TASKS
+            names = tools_for_tasks_alone(endpoint, support) if endpoint is not None and support.is_any else frozenset()
+            if names is None or names:
+                self._held[server] = names
+            else:
+                self._held.pop(server, None)
 
     def _look(self, listing: Listing, changed: set[str]) -> bool:
         """Take what these servers offer; whether that is something else than before."""

@@ -23,6 +23,7 @@ from quarterdeck_protocol.mcp.tasks import (
     under_id,
 )
 
+ALL = {"list": {}, "cancel": {}}
 CALL = {"requests": {"tools": {"call": {}}}}
 
 
@@ -46,10 +47,13 @@ def test_what_a_server_says_of_tasks_is_read(capabilities: object, support: Task
 
 
 def test_clients_of_each_era_are_told_exactly_what_servers_have() -> None:
-    """A client would ask for what nobody answers."""
-    both = support_of_all([TaskSupport(calls=True, cancels=True), TaskSupport(extends=True)])
-    assert both.declared(is_modern=False) == {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
-    assert both.declared(is_modern=True) == {"extensions": {EXTENSION: {}}}
+    """A client would ask for what nobody answers, or not for what one of the other era answers by us."""
+    older, newer = TaskSupport(calls=True, cancels=True), TaskSupport(extends=True)
+    both = support_of_all([older, newer])
+    assert older.declared(is_modern=False) == {"tasks": {"cancel": {}, **CALL}}
+    assert newer.declared(is_modern=False) == both.declared(is_modern=False) == {"tasks": {**ALL, **CALL}}
+    for each in (older, newer, both):
+        assert each.declared(is_modern=True) == {"extensions": {EXTENSION: {}}}
     assert support_of_all([]).declared(is_modern=True) == {} == NO_TASKS.declared(is_modern=False)
     told = json.loads(both.declared_with(b'{"tools":{}}', is_modern=True))
     assert told == {"tools": {}, "extensions": {EXTENSION: {}}}

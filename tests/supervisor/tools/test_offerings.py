@@ -10,6 +10,7 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.tools.offerings import MAX_URI_CHARS, Offerings
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import TaskSupport
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 
@@ -186,7 +187,8 @@ def test_where_one_server_alone_has_resources_every_uri_is_its_own() -> None:
 
 
 def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -> None:
-    server = OfferServer("one", result=b'{"task":{"taskId":"t1","status":"working"}}')
+    made = b'{"task":{"taskId":"t1","status":"working"}}'
+    server = OfferServer("one", result=made, tasks=TaskSupport(calls=True))
     offerings = Offerings(OfferFleet(server))
     _end(offerings, "tools/call", {"name": "one__slow", "arguments": {}, "task": {}}, client="me")
     assert _params(server)["name"] == "slow"

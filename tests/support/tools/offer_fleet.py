@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport
+from quarterdeck_protocol.names import RemoteToolRef
 from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.questions import Question
-from quarterdeck_protocol.tools import Client, Deliver, PendingCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, ToolDescriptor, WireResult
 
 ERA = "2025-11-25"
 
@@ -22,11 +24,16 @@ def definition_of(listing: Listing, key: str) -> bytes:
     return msgspec.json.encode({"name": "it", members[listing]: key})
 
 
+@dataclass
 class Pending:
-    """A request that has ended already."""
+    """A request, which may have ended already; `cancelled` has its method when it is given up."""
+
+    method: str
+    cancelled: list[str]
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
+        self.cancelled.append(self.method)
         return Delivery.UNKNOWN
 
 
@@ -35,7 +42,7 @@ class OfferServer:
     """A server whose offers a test writes.
 
     It answers every request with `result` or that of its method in `answers`, or `fault`, or `end`, or asks its
-    `question` first and answers with what it is told, or not at all.
+    `question` first and answers with what it is told, or not at all, or not requests of `silent_to`.
     """
 
     id: str
@@ -49,8 +56,11 @@ class OfferServer:
     question: Question | None = None
     is_silent: bool = False
     tasks: TaskSupport = NO_TASKS
-    answers: dict[str, bytes] = field(default_factory=dict)
+    tools: dict[str, bytes] = field(default_factory=dict)
+    answers: dict[str, bytes | CallEnd] = field(default_factory=dict)
     asked: list[RawRequest] = field(default_factory=list)
+    silent_to: frozenset[str] = frozenset()
+    cancelled: list[str] = field(default_factory=list)
     told: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -73,6 +83,13 @@ class OfferServer:
         """See `LiveEndpoint`."""
         return uri in self.links
 
+    def offered(self) -> tuple[RemoteTool, ...]:
+        """See `LiveEndpoint`: `tools`, by their names the definitions."""
+        return tuple(
+            RemoteTool(RemoteToolRef(self.id, name), ToolDescriptor(f"{self.id}__{name}", "", {}, definition))
+            for name, definition in self.tools.items()
+        )
+
     def task_support(self) -> TaskSupport:
         """See `LiveEndpoint`."""
         return self.tasks
@@ -84,10 +101,11 @@ class OfferServer:
         if self.question is not None and request.answerer is not None:
             # What was answered is the result.
             request.answerer.ask(self.question, lambda end: deliver(WireResult(end.result or b'{"refused":1}', ERA)))
-        elif not self.is_silent:
-            result = self.answers.get(request.method, self.result)
-            loop.call_soon(deliver, self.fault or self.end or WireResult(result, ERA))
-        return Pending()
+        elif not self.is_silent and request.method not in self.silent_to:
+            answer = self.answers.get(request.method, self.result)
+            end = WireResult(answer, ERA) if isinstance(answer, bytes) else answer
+            loop.call_soon(deliver, self.fault or self.end or end)
+        return Pending(request.method, self.cancelled)
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""

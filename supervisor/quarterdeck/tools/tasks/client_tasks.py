@@ -12,14 +12,29 @@ from typing import Final
 import msgspec
 
 from quarterdeck.fleet.requests import refuse
+from quarterdeck_protocol.configs import Revision
+from quarterdeck_protocol.contract import LiveEndpoint
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
+from quarterdeck_protocol.mcp.task_eras import (
+    Support,
+    TaskState,
+    asking_for_none,
+    asking_for_task,
+    newer_state,
+    older_created,
+    read_created,
+    read_state,
+    support_in,
+)
 from quarterdeck_protocol.mcp.tasks import (
     CREATED,
     RESULT,
+    TaskSupport,
     asks_for_task,
     created_under,
     related_to,
+    takes_tasks,
     task_created,
     task_named,
     under_id,
@@ -29,8 +44,13 @@ from quarterdeck_protocol.offers import RawRequest, ServerNote
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 
+from .taking import Taking
+from .chain import Pace, broken
+from .held_call import HeldCall
+from .newer_server import NewerTask
+from .older_server import OlderTask, Waits
 from .page import ANSWER_S, PAGE, TaskPage
-from .routes import TaskRoute, TaskRoutes
+from .routes import Bridge, TaskRoute, TaskRoutes
 
 MAX_SHOWN_CHARS: Final = 80
 """Of an id that a client made up, in a message."""
@@ -45,9 +65,12 @@ Begin = Callable[[RawRequest, Deliver], PendingCall]
 class ClientTasks:
     """See the module."""
 
-    def __init__(self) -> None:
-        """Nobody has a task."""
+    def __init__(self, tell: Callable[[ServerNote], None]) -> None:
+        """Nobody has a task; `tell` tells clients of what they know by their own ids."""
         self._routes = TaskRoutes()
+        self._tell = tell
+        self._pace = Pace()
+        self._waits = Waits()
 
     def leave(self, client: Client) -> None:
         """A client has left: nobody asks for its tasks any more; a part of one has none of its own."""
@@ -66,32 +89,96 @@ class ClientTasks:
 
     # Calls that become tasks
 
-    def watched(self, call: RawRequest, server: str, tool: str, deliver: Deliver) -> Deliver:
-        """Takes the end of a call, which may have become a task."""
-        return partial(self._ended, call, server, tool, deliver)
+    def call(self, call: RawRequest, endpoint: LiveEndpoint, tool: str, deliver: Deliver) -> PendingCall:
+        """Begin a call, by its server's own names, of a client that may take a task for a result, or none."""
+        support, server = endpoint.task_support(), endpoint.config.id
+        wants = asks_for_task(call.params)
+        takes = call.answerer is not None and not call.answerer.bridges and takes_tasks(call.answerer.capabilities)
+        if (wants and support.calls) or (takes and support.extends):
+            return endpoint.forward(call, partial(self._ended, call, server, tool, deliver))
+        if wants and support.extends:
+            params, answerer = asking_for_none(call.params), Taking.of(call.answerer)
+            asked = msgspec.structs.replace(call, params=params, answerer=answerer)
+            return endpoint.forward(asked, partial(self._begun_by_newer, call.client, server, tool, deliver))
+        how = tool_support(endpoint, tool) if support.calls else Support.FORBIDDEN
+        if takes and how is not Support.FORBIDDEN:
+            asked = msgspec.structs.replace(call, params=asking_for_task(call.params))
+            return endpoint.forward(asked, partial(self._begun_by_older, call.client, server, tool, deliver))
+        if support.extends or how is Support.REQUIRED:
+            held = HeldCall(call, endpoint.forward, deliver, config=endpoint.config, pace=self._pace)
+            return held.begin(is_newer=support.extends)
+        return endpoint.forward(call, deliver)
 
     def _ended(self, call: RawRequest, server: str, tool: str, deliver: Deliver, end: CallEnd) -> None:
+        """A call has ended whose client and server speak one era."""
         if isinstance(end, WireResult) and (end.result_type == CREATED or asks_for_task(call.params)):
             own = _task_of(end)
             end = self._noted(call.client, server, tool, own, end) if own else end
         deliver(end)
 
+    def _begun_by_newer(self, client: Client, server: str, tool: str, deliver: Deliver, end: CallEnd) -> None:
+        """A call has ended, of an older client that wants a task."""
+        if isinstance(end, WireResult) and end.result_type == CREATED:
+            end = self._bridged(client, server, tool, end, is_newer=True)
+        deliver(end)
+
+    def _begun_by_older(self, client: Client, server: str, tool: str, deliver: Deliver, end: CallEnd) -> None:
+        """The same of a client of 2026-07-28, which we asked to be a task."""
+        if isinstance(end, WireResult) and _task_of(end):
+            end = self._bridged(client, server, tool, end, is_newer=False)
+        deliver(end)
+
+    def _bridged(self, client: Client, server: str, tool: str, end: WireResult, *, is_newer: bool) -> CallEnd:
+        try:
+            state = read_state(end.body) if is_newer else read_created(end.body)
+        except BodyError as error:
+            return broken(error)
+        own = _task_of(end)
+        public = self._routes.note(client.key, server, own, tool)
+        if not public:
+            return _taken_id(server)
+        self._routes.attach(client.key, public, self._bridge(server, own, public, state, is_newer=is_newer))
+        if is_newer:
+            return WireResult(older_created(state, public), Revision.R2025_11_25)
+        return WireResult(newer_state(state, public), Revision.R2026_07_28, result_type=CREATED)
+
+    def _bridge(self, server: str, own: str, public: str, state: TaskState, *, is_newer: bool) -> Bridge:
+        if is_newer:
+            return NewerTask(server, own, public, state, pace=self._pace, tell=self._tell)
+        return OlderTask(server, own, public, self._waits)
+
     def _noted(self, client: Client, server: str, tool: str, own: str, end: WireResult) -> CallEnd:
         public = self._routes.note(client.key, server, own, tool)
         if not public:
-            why = f"the task of {server} has an id that is another task's"
-            return ProtocolFault(FaultKind.TOOL_ERROR, why, code="bad_result", delivery=Delivery.ANSWERED)
+            return _taken_id(server)
         if public == own:
             return end
         return _with_body(end, created_under(end.body, public, is_modern=end.result_type == CREATED))
 
     # Requests about tasks
 
-    def under_public_id(self, note: ServerNote) -> ServerNote:
-        """News of a task, as the client knows it that it is for."""
+    def begin(self, request: RawRequest, public: str, endpoint: LiveEndpoint, deliver: Deliver) -> PendingCall:
+        """Begin a request, by its server's own id, about the task that its client calls `public`."""
+        route = self._routes.find(request.client.key, public)
+        if route is not None and route.bridge is not None:
+            limit_s = _limit_s(request, endpoint)
+            return route.bridge.begin(request, endpoint.forward, limit_s, deliver)
+        if route is not None and route.own != public:
+            request, deliver = renamed(request, public, deliver)
+        return endpoint.forward(request, deliver)
+
+    def for_client(self, note: ServerNote) -> ServerNote | None:
+        """News of a task, as the client knows it that it is for; None of one that it does not know, or is told not."""
         own = task_named(note.params)
-        public = next((self._routes.public(client, note.server, own) for client in note.clients), own)
-        return note if public == own else msgspec.structs.replace(note, params=under_id(note.params, public))
+        for client in note.clients:
+            public = self._routes.public(client, note.server, own)
+            route = self._routes.find(client, public)
+            if route is None or (route.server, route.own) != (note.server, own):
+                continue
+            if route.bridge is not None:
+                return _noted_by(route.bridge, note)
+            return note if public == own else msgspec.structs.replace(note, params=under_id(note.params, public))
+        return None
 
     def list_page(self, request: RawRequest, begin: Begin, deliver: Deliver) -> PendingCall:
         """Answer `tasks/list`, with what `begin` says of each task."""
@@ -146,6 +233,39 @@ class _RenamingAnswerer(Answerer):
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         params = related_to(question.params, self._public)
         return self._answerer.ask(msgspec.structs.replace(question, params=params), answer)
+
+
+def tool_support(endpoint: LiveEndpoint, tool: str) -> Support:
+    """Whether a tool of a server of 2025-11-25 is called as a task, by its server's own name."""
+    found = next((each for each in endpoint.offered() if each.ref.name == tool), None)
+    return support_in(found.descriptor.definition or b"") if found is not None else Support.FORBIDDEN
+
+
+def tools_for_tasks_alone(endpoint: LiveEndpoint, support: TaskSupport) -> frozenset[str] | None:
+    """The tools that are called as tasks alone; None where any may be: its server says so when it is called."""
+    if support.extends:
+        return None
+    offered = endpoint.offered() if support.calls else ()
+    return frozenset(
+        each.ref.name for each in offered if support_in(each.descriptor.definition or b"") is Support.REQUIRED
+    )
+
+
+def _limit_s(request: RawRequest, endpoint: LiveEndpoint) -> float:
+    limit_s = endpoint.config.call_timeout_s
+    return limit_s if request.timeout_s is None else min(limit_s, request.timeout_s)
+
+
+def _noted_by(bridge: Bridge, note: ServerNote) -> ServerNote | None:
+    try:
+        return bridge.noted(note)
+    except BodyError:
+        return None  # of a server that says what nobody could read
+
+
+def _taken_id(server: str) -> ProtocolFault:
+    why = f"the task of {server} has an id that is another task's"
+    return ProtocolFault(FaultKind.TOOL_ERROR, why, code="bad_result", delivery=Delivery.ANSWERED)
 
 
 def _task_of(end: WireResult) -> str:

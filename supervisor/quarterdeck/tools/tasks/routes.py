@@ -5,16 +5,46 @@ called `SERVER:ID`.  Of a client that has too many, or of all, the oldest are fo
 """
 
 import itertools
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
+import msgspec
 from msgspec import Struct
+
+from quarterdeck_protocol.offers import RawRequest, ServerNote
+from quarterdeck_protocol.tools import Deliver, PendingCall
 
 MAX_EACH: Final = 1_000
 """Tasks of one client that it can ask for."""
 
 MAX_TOGETHER: Final = 10_000
 """Of all clients."""
+
+
+class Bridge(Protocol):
+    """A task whose client speaks another era than its server."""
+
+    def begin(
+        self,
+        request: RawRequest,
+        forward: "Callable[[RawRequest, Deliver], PendingCall]",
+        limit_s: float,
+        deliver: Deliver,
+    ) -> PendingCall:
+        """Start a request of its client about it, by requests of its server; what waits, waits so long."""
+        ...
+
+    def noted(self, note: ServerNote) -> ServerNote | None:
+        """What its server says of it unasked, as its client is told; None where it is told nothing.
+
+        Raises:
+            BodyError: it cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Nobody asks for it any more."""
+        ...
 
 
 class TaskRoute(Struct, frozen=True):
@@ -26,6 +56,7 @@ class TaskRoute(Struct, frozen=True):
         server: who works on it.
         own: what that server calls it.
         tool: the server's own name of what was called.
+        bridge: where its client speaks another era than its server.
     """
 
     number: int
@@ -33,6 +64,7 @@ class TaskRoute(Struct, frozen=True):
     server: str
     own: str
     tool: str
+    bridge: Bridge | None = None
 
 
 class TaskRoutes:
@@ -67,6 +99,11 @@ class TaskRoutes:
             self._drop(most, next(iter(self._of[most])))
         return public
 
+    def attach(self, client: str, public: str, bridge: Bridge) -> None:
+        """A client's task is between eras; it is closed when the task is forgotten."""
+        routes = self._of[client]
+        routes[public] = msgspec.structs.replace(routes[public], bridge=bridge)
+
     def find(self, client: str, public: str) -> TaskRoute | None:
         """The task of a client that it calls so."""
         return self._of.get(client, {}).get(public)
@@ -95,3 +132,5 @@ class TaskRoutes:
         self._count -= 1
         if not self._of[client]:
             del self._of[client]
+        if route.bridge is not None:
+            route.bridge.close()

@@ -95,11 +95,11 @@ async def test_a_client_is_told_of_tasks_where_a_server_has_them() -> None:
         async with wire(OfferServer("a", tasks=support)) as connection:
             del connection.headers["Mcp-Session-Id"], connection.headers["Mcp-Protocol-Version"]
             said = (await asked(connection, "initialize", **greeting))["result"]["capabilities"]
-            expected = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}} if support.calls else None
+            expected = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
             assert (said.get("tasks"), said.get("extensions")) == (expected, None)
             await connection.introduce()
             said = (await asked(connection, "server/discover", ENVELOPE))["result"]["capabilities"]
-            assert (said.get("tasks"), said.get("extensions")) == (None, {EXTENSION: {}} if support.extends else None)
+            assert (said.get("tasks"), said.get("extensions")) == (None, {EXTENSION: {}})
 
 
 async def test_a_newer_client_has_to_take_tasks_and_to_name_them_in_its_header() -> None:

@@ -14,6 +14,7 @@ from quarterdeck.host.raw_calls import Resumption, WireRequest
 from quarterdeck.host.reach import Reach
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, ProgressNote, RawCall, WireResult
 
@@ -195,3 +196,27 @@ def test_where_nobody_can_be_asked_nothing_is_made_again() -> None:
     box = Box()
     assert Reach(box, None, ADA).begin(request(resumption=Resumption("x", b"")), None, lambda _: None) is None
     assert box.calls == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "options", "is_for_offers"),
+    [
+        (TaskSupport(extends=True), {}, True),
+        (TaskSupport(extends=True), {"task": b"{}", "is_modern": False}, True),
+        (TaskSupport(calls=True), {"capabilities": taking_tasks(b"{}")}, True),
+        (TaskSupport(calls=True), {}, False),
+        (NO_TASKS, {"task": b"{}", "is_modern": False}, False),
+        (NO_TASKS, {"capabilities": taking_tasks(b"{}")}, False),
+        (NO_TASKS, {}, False),
+    ],
+)
+async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
+    tasks: TaskSupport, options: Any, *, is_for_offers: bool
+) -> None:
+    """A client's task would be nobody's; or every plain call go the longer way."""
+    server, box = OfferServer("fs", tasks=tasks), Box()
+    reach = Reach(box, Offerings(OfferFleet(server)), ADA, None, Parking())
+    reach.begin(request(**options), None, lambda _: None)
+    assert (len(server.asked), len(box.calls)) == ((1, 0) if is_for_offers else (0, 1))
+    reach.begin(request(name="native", **options), None, lambda _: None)
+    assert len(server.asked) == is_for_offers

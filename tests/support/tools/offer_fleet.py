@@ -28,8 +28,8 @@ def definition_of(listing: Listing, key: str) -> bytes:
 class Pending:
     """A request, which may have ended already; `cancelled` has its method when it is given up."""
 
-    method: str
-    cancelled: list[str]
+    method: str = ""
+    cancelled: list[str] = field(default_factory=list)
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""

@@ -44,13 +44,13 @@ from quarterdeck_protocol.offers import RawRequest, ServerNote
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 
-from .taking import Taking
 from .chain import Pace, broken
 from .held_call import HeldCall
 from .newer_server import NewerTask
 from .older_server import OlderTask, Waits
 from .page import ANSWER_S, PAGE, TaskPage
 from .routes import Bridge, TaskRoute, TaskRoutes
+from .taking import Taking
 
 MAX_SHOWN_CHARS: Final = 80
 """Of an id that a client made up, in a message."""

@@ -26,9 +26,9 @@ from quarterdeck_protocol.mcp.tasks import CREATED, task_created
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Deliver, ProgressNote, WireResult
 
-from .taking import Taking
 from .chain import AskedKeys, Chain, Forward, Pace, Watch
 from .newer_server import newer_result
+from .taking import Taking
 
 TOLD_S: Final = 5.0
 """Between two notes of progress of a task of 2025-11-25: clients take what says nothing for minutes for lost."""

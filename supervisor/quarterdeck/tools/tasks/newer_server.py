@@ -26,8 +26,8 @@ from quarterdeck_protocol.offers import RawRequest, ServerNote
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
-from .taking import Taking
 from .chain import AskedKeys, Chain, Forward, Pace, Watch
+from .taking import Taking
 
 
 class NewerTask:

@@ -214,8 +214,8 @@ async def test_a_client_of_the_newer_era_is_told_log_lines_with_the_request_that
 async def test_other_notifications_pass_as_they_are() -> None:
     async with client_of(OfferServer("a")) as (client, fleet):
         await client.ask(1, "ping")
-        fleet.news(ServerNote("a", "notifications/tasks/status", b'{"taskId":"1"}'))
-        assert (await client.receive())["params"] == {"taskId": "1"}
+        fleet.news(ServerNote("a", "notifications/elicitation/complete", b'{"elicitationId":"1"}'))
+        assert (await client.receive())["params"] == {"elicitationId": "1"}
 
 
 @WAYS

@@ -124,7 +124,7 @@ class Offerings(OfferSource):
 
     def may_hold(self, tool: str) -> bool:
         """See `OfferSource`; of most fleets it is known at once."""
-        if self._changed:
+        if self._changed or not self._endpoints:
             self._refresh()
         if not self._held:
             return False

@@ -22,7 +22,7 @@ from support.waiting import turns
 from quarterdeck.tools.tasks import held_call
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp import task_eras
-from quarterdeck_protocol.mcp.tasks import RELATED, takes_tasks
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, RELATED, takes_tasks
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, ProgressNote, WireResult
 
@@ -204,11 +204,21 @@ async def test_progress_goes_on_while_a_call_is_held(monkeypatch: pytest.MonkeyP
 async def test_calls_that_may_be_held_are_known_by_their_tools() -> None:
     """All calls would take the way of those few."""
     client = TaskClient(older_server("a"), newer_server("b"), OfferServer("c"), era=OLD)
-    held = [name for name in ("a__only", "a__work", "a__plain", "b__any", "c__any", "x", "a") if _may(client, name)]
-    assert held == ["a__only", "b__any"]
-    assert not _may(TaskClient(OfferServer("c"), era=OLD), "c__any")
+    names = ("a__only", "a__work", "a__plain", "b__any", "c__any", "x", "a")
+    assert list(filter(client.offerings.may_hold, names)) == ["a__only", "b__any"]
+    assert not TaskClient(OfferServer("c"), era=OLD).offerings.may_hold("c__any")
 
 
-def _may(client: TaskClient, tool: str) -> bool:
-    client.offerings._changed.update(each.config.id for each in client.offerings._fleet.endpoints())
-    return client.offerings.may_hold(tool)
+async def test_a_tool_that_comes_to_be_for_tasks_alone_is_called_so() -> None:
+    """A server that starts late, or is approved later, would refuse what it could do."""
+    server = OfferServer("a")
+    client = TaskClient(server, era=OLD)
+    assert not client.offerings.may_hold("a__only")
+    known = older_server("a")
+    server.tasks, server.tools = known.tasks, known.tools
+    fleet: Any = client.offerings._fleet
+    fleet.changed("a")
+    assert client.offerings.may_hold("a__only")
+    server.tasks = NO_TASKS
+    fleet.changed("a")
+    assert not client.offerings.may_hold("a__only")

@@ -93,28 +93,28 @@ static void join_groups(void)
     }
 }
 
-static void close_listed(long control)
+static void close_listed(long kept)
 {
     struct listing open;
     if (!open_listing(&open, "/proc/self/fd"))
         return;
     for (long fd; (fd = next_listed(&open)) >= 0;)
-        if (fd >= FIRST_FD && fd != control && fd != open.folder)
+        if (fd >= FIRST_FD && fd != kept && fd != open.folder)
             CALL(SYS_close, fd);
 }
 
-static void close_others(long control)
+void close_others(long kept)
 {
-    long result = CALL(SYS_close_range, control + 1, UINT32_MAX, 0);
-    if (result >= 0 && control > FIRST_FD)
-        result = CALL(SYS_close_range, FIRST_FD, control - 1, 0);
+    long result = CALL(SYS_close_range, kept + 1, UINT32_MAX, 0);
+    if (result >= 0 && kept > FIRST_FD)
+        result = CALL(SYS_close_range, FIRST_FD, kept - 1, 0);
     if (result >= 0)
         return;
     /* Before Linux 5.9, or in a container that forbids it. */
     for (long fd = FIRST_FD; fd < LAST_FD_TRIED; fd++)
-        if (fd != control)
+        if (fd != kept)
             CALL(SYS_close, fd);
-    close_listed(control);
+    close_listed(kept);
 }
 
 static void report_to(long control, const struct order *order)

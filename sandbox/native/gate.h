@@ -15,4 +15,7 @@ enum {
    Of descriptors, those that `streams` name become the first of the program's standard streams. */
 _Noreturn void gate(long control, char *const *streams, int stream_count);
 
+/* Close every descriptor but the standard streams and one more. */
+void close_others(long kept);
+
 #endif

@@ -37,6 +37,7 @@ enum {
     SYS_getdents64 = BY_ARCHITECTURE(217, 61),
     SYS_getegid = BY_ARCHITECTURE(108, 177),
     SYS_geteuid = BY_ARCHITECTURE(107, 175),
+    SYS_getpgid = BY_ARCHITECTURE(121, 155),
     SYS_getpid = BY_ARCHITECTURE(39, 172),
     SYS_getppid = BY_ARCHITECTURE(110, 173),
     SYS_ioctl = BY_ARCHITECTURE(16, 29),

@@ -60,7 +60,7 @@ def main(control: "str | int", *streams: str) -> None:
     owner = _socket.socket(fileno=control_fd)
     order, entrances = _read_order(owner)
     joined = [_join(fd) for fd in entrances]
-    _close_others(control_fd)
+    close_others(control_fd)
     step = ""
     try:
         for step in _prepare(order, owner):  # noqa: B007 - the last one is what failed
@@ -126,15 +126,16 @@ def _read(control: "_socket.socket", size: int) -> bytes:
     return data
 
 
-def _close_others(control_fd: int) -> None:
-    os.closerange(3, control_fd)
-    os.closerange(control_fd + 1, 4096)
+def close_others(kept: int) -> None:
+    """Close every descriptor but the standard streams and one more."""
+    os.closerange(3, kept)
+    os.closerange(kept + 1, 4096)
     try:
         left = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         return  # no /proc, as on macOS: few processes have had more
     for fd in left:
-        if fd > 2 and fd != control_fd:
+        if fd > 2 and fd != kept:
             try:
                 os.close(fd)
             except OSError:

@@ -6,6 +6,7 @@ What is not obvious of bubblewrap, each with its regression test:
 - the root itself and /dev are writable temporary filesystems of half the memory unless they are remounted read-only,
   the root as the very last step;
 - a directory that bwrap makes for a mount to stand on is its maker's alone, who for root is not the program;
+- no `--new-session`: the gate begins one, and the first process of the sandbox stays in the group that the guard kills;
 - root gets no user namespace: root makes the mounts, so that a private home can be shown, and the gate then becomes
   another user, whom pid 1 of the sandbox does not fear;
 - `--disable-userns` needs the explicit `--unshare-user`.
@@ -105,7 +106,7 @@ def temporary(confinement: Confinement) -> tuple[str, ...]:
 
 def _namespaces(confinement: Confinement) -> list[str]:
     words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", HOSTNAME]
-    words += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    words += ["--die-with-parent", "--clearenv", "--cap-drop", "ALL"]
     if confinement.has_own_network:
         words.append("--unshare-net")
     if confinement.identity is None:

@@ -61,7 +61,8 @@ class SandboxResources(msgspec.Struct):
 
     Attributes:
         init_fd: a pidfd of the first process of its PID namespace: killed, the kernel kills all the others.
-        leash_fd: the reaper's leash: dropped, it kills all that it has adopted.
+        leash_fd: the reaper's leash: dropped, it kills all that it has adopted; or that of the guard beside bwrap, as
+            long as there is one.
         init_pid: the process that `init_fd` names, or the reaper.
     """
 
@@ -84,6 +85,13 @@ class SandboxResources(msgspec.Struct):
         if self.leash_fd >= 0:
             os.close(self.leash_fd)
             self.leash_fd = -1
+
+    def dismiss_guard(self) -> None:
+        """Have bwrap's guard end without killing anything: from here on the sandbox dies with bwrap."""
+        with suppress(BrokenPipeError):  # somebody has killed it
+            os.write(self.leash_fd, b"g")
+        os.close(self.leash_fd)
+        self.leash_fd = -1
 
     async def network_lost(self) -> str:
         """Wait until what carries its network does so no more; what happened.  Without such a thing, for ever."""

@@ -14,8 +14,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from functools import partial
 from io import FileIO
@@ -49,6 +49,9 @@ REPORT_BYTES: Final = 64 * 1024
 GATE_S: Final = 15.0
 """From spawn to report; a machine under heavy load takes a second."""
 
+_STAT_BYTES: Final = 1024
+"""Longer than any line of `/proc/PID/stat`."""
+
 _CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _CREDENTIALS: Final = struct.Struct("3i")
 
@@ -65,10 +68,11 @@ class Stdio(Enum):
 
 def spawn_bubblewrap(
     confinement: Confinement, control_fd: int, stdio: Stdio, pipes: ExitStack
-) -> tuple[subprocess.Popen[bytes], FileIO, FileIO]:
-    """Spawn bwrap: the child, the pipe in which it tells its child's pid, and the one that it waits for.
+) -> tuple[subprocess.Popen[bytes], int, FileIO, FileIO]:
+    """Spawn bwrap: the child, its guard's leash, the pipe in which it tells its child's pid, and that it waits for.
 
-    `control_fd` is the gate's end of its conversation; `pipes` owns both pipes.
+    When the leash is dropped before `spare` was called, all in bwrap's process group is killed.  `control_fd` is the
+    gate's end of its conversation; `pipes` owns both pipes, the caller the leash.
     """
     info, info_w = _pipe(pipes)
     blocked, block = _pipe(pipes)
@@ -93,32 +97,62 @@ def spawn_bubblewrap(
         gate = gate_command(compiled, "gate", *gate_fds, shown_at=tiers.INSIDE)
         argv = [confinement.machine.bubblewrap.path, *flags, "--", *gate]
         fds += [info_w.fileno(), blocked.fileno()]
-        devices = tiers.fixed_devices(confinement)
-        child = _popen(_closed_first(confinement, argv, put, devices), fds, subprocess.DEVNULL if ends else None)
+        argv = _closed_first(confinement, argv, put, tiers.fixed_devices(confinement))
+        with _leash() as (leash, ours):
+            argv = gate_command(compiled, "guard", leash, *argv)
+            child = _popen(argv, [*fds, leash], subprocess.DEVNULL if ends else None)
         if ends:
             child.stdin, child.stdout = (FileIO(os.dup(end.fileno()), end.mode) for end in ends)
     info_w.close()
     blocked.close()
-    return child, info, block
+    return child, ours, info, block
 
 
 def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tuple[subprocess.Popen[bytes], int]:
     """Spawn a reaper: the child, and its leash; when that is closed, it kills all that it has adopted."""
+    with ExitStack() as cleanup, _leash() as (leash, ours):
+        fds = [control_fd, leash]
+        numbers = [*fds, int(confinement.tier is Tier.LANDLOCK)]
+        if (score := oom_score_of_confined()) is not None:
+            numbers.append(score)
+        argv = gate_command(confinement.machine.gate, "reaper", *numbers)
+        argv = _closed_first(confinement, argv, partial(put_in_descriptor, cleanup, fds))
+        return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
+
+
+@contextmanager
+def _leash() -> Iterator[tuple[int, int]]:
+    """The end for a child, which is closed at the end, and ours, which is the caller's unless there was an error."""
     leash, ours = os.pipe()
     try:
-        with ExitStack() as cleanup:
-            fds = [control_fd, leash]
-            numbers = [*fds, int(confinement.tier is Tier.LANDLOCK)]
-            if (score := oom_score_of_confined()) is not None:
-                numbers.append(score)
-            argv = gate_command(confinement.machine.gate, "reaper", *numbers)
-            argv = _closed_first(confinement, argv, partial(put_in_descriptor, cleanup, fds))
-            return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
+        yield leash, ours
     except BaseException:
         os.close(ours)
         raise
     finally:
         os.close(leash)
+
+
+def is_bound_to_bubblewrap(init_pid: int) -> bool:
+    """Whether the first process of a sandbox, whose gate has reported, is sure to be killed when its bwrap ends.
+
+    It asks for that after it has started the gate, just before it begins to wait for it, and sleeps nowhere between.
+    """
+    try:
+        with open(f"/proc/{init_pid}/stat", "rb", buffering=0) as file:
+            return file.read(_STAT_BYTES).rpartition(b")")[2].split()[0] == b"S"
+    except (OSError, IndexError):
+        return False
+
+
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child that leads a session, with all in its process group: of bwrap, the first process of its sandbox too.
+
+    That one outlives a bwrap that is killed before it has been told to go on, and nobody else may know it yet.
+    """
+    if child.returncode is None:  # not reaped: the group is still its own
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 def _closed_first(

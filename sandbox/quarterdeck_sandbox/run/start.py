@@ -1,6 +1,7 @@
 """Start a confinement: spawn it by its tier, prepare it from outside while it is blocked, judge, let it go.
 
-    bubblewrap   bwrap makes the namespaces and blocks · uplink · mounts · gate, which joins a control group · program
+    bubblewrap   guard · bwrap makes the namespaces and blocks · uplink · mounts · gate, which joins a control group ·
+                 program, without the guard
     the others   reaper · gate, which joins a control group and confines itself · program
 
 Whatever fails on the way leaves nothing behind.  Must be called from a thread that lives as long as the process
@@ -42,7 +43,16 @@ from .hints import infer_hints
 from .monitor import TreeMonitor
 from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
-from .spawn import GATE_FOLDER, GATE_S, GateChannel, Stdio, spawn_bubblewrap, spawn_reaper
+from .spawn import (
+    GATE_FOLDER,
+    GATE_S,
+    GateChannel,
+    Stdio,
+    is_bound_to_bubblewrap,
+    kill_group,
+    spawn_bubblewrap,
+    spawn_reaper,
+)
 from .stderr import StderrKeeper
 from .unix_user import open_to_all
 
@@ -82,7 +92,9 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
         with anyio.fail_after(GATE_S):
             if confinement.tier is Tier.BUBBLEWRAP:
                 with ExitStack() as pipes:
-                    child, info, block = spawn_bubblewrap(confinement, gate.theirs.fileno(), stdio, pipes)
+                    child, resources.leash_fd, info, block = spawn_bubblewrap(
+                        confinement, gate.theirs.fileno(), stdio, pipes
+                    )
                     await _prepare_bubblewrap(confinement, resources, connecting, child, info)
                     with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
                         block.write(b"g")
@@ -179,7 +191,7 @@ async def _prepare_bubblewrap(
             raise
         raise LaunchError("spawn_failed", f"bubblewrap could not build the sandbox: {_last_words(child)}") from error
     except BaseException:
-        child.kill()  # at once, before the pipe that it waits for is closed, which it takes for a go
+        kill_group(child)  # at once, before the pipe that it waits for is closed, which it takes for a go
         raise
 
 
@@ -205,6 +217,8 @@ async def _through_the_gate(
         raise LaunchError(error.code, f"{error}: {_last_words(child)}") from error
     if report is None:
         raise LaunchError("spawn_failed", f"the sandbox ended before its program began: {_last_words(child)}")
+    if confinement.tier is Tier.BUBBLEWRAP and is_bound_to_bubblewrap(resources.init_pid):
+        resources.dismiss_guard()
     unmet: dict[Property, str] = {}
     if group is not None:
         told = zip(entrances, report.facts.get("joined", ()), strict=False)
@@ -302,7 +316,7 @@ def _order(confinement: Confinement) -> dict[str, Any]:
 
 def _last_words(child: subprocess.Popen[bytes]) -> str:
     assert child.stderr is not None
-    child.kill()
+    kill_group(child)
     child.wait()
     os.set_blocking(child.stderr.fileno(), False)
     words = (child.stderr.read() or b"").decode(errors="replace").strip()
@@ -325,7 +339,7 @@ async def _undo(resources: SandboxResources, child: subprocess.Popen[bytes] | No
         with anyio.move_on_after(1.0):
             while child.poll() is None:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(0.005)
-        child.kill()
+        kill_group(child)
         child.wait()
         with anyio.move_on_after(1.0):
             await resources.gone()

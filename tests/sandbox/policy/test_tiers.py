@@ -195,7 +195,7 @@ def test_it_has_a_network_of_its_own_unless_it_is_to_have_ours(network: Any, mak
 def test_it_always_dies_with_us_in_a_world_of_its_own() -> None:
     """Whatever the policy, these are what a sandbox is."""
     found = words(network=NetworkMode.FULL, identity=SOMEBODY)
-    always = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv")
+    always = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--clearenv")
     assert set(always) <= set(found)
     at(found, "--ro-bind", "/gate", tiers.INSIDE)
 

@@ -1,0 +1,37 @@
+#include "guard.h"
+
+#include "gate.h"
+
+enum { OWN_GROUP = 0 };
+
+/* Let go of the leash: nothing to end.  Dropped: our whole group goes, and we with it. */
+_Noreturn static void watch(long leash)
+{
+    char told;
+    long got;
+    for (long fd = 0; fd <= 2; fd++)
+        CALL(SYS_close, fd);
+    close_others(leash);
+    do
+        got = CALL(SYS_read, leash, &told, 1);
+    while (got == -EINTR);
+    if (got == 1)
+        leave(0);
+    CALL(SYS_kill, OWN_GROUP, SIGKILL);
+    leave(EXIT_REFUSED);
+}
+
+_Noreturn void guard(long leash, char **argv, char **environment)
+{
+    /* What is killed must be ours alone. */
+    if (CALL(SYS_getpgid, 0) != CALL(SYS_getpid))
+        leave(EXIT_REFUSED);
+    const long watcher = CALL(SYS_clone, SIGCHLD);
+    if (watcher < 0)
+        leave(EXIT_REFUSED);
+    if (watcher == 0)
+        watch(leash);
+    CALL(SYS_close, leash);
+    CALL(SYS_execve, argv[0], argv, environment);
+    leave(EXIT_NO_EXEC);
+}

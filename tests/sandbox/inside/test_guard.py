@@ -1,0 +1,132 @@
+"""What ends a program with its owner for as long as the program cannot see to that itself."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from support.processes.leftovers import assert_gone
+from support.sandbox.gates import GATES
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import eventually
+
+from quarterdeck_sandbox.inside.gate import EXIT_NO_EXEC, EXIT_REFUSED
+from quarterdeck_sandbox.run.spawn import gate_command
+
+pytestmark = LINUX_ONLY
+
+PATIENCE_S = 20.0
+
+LEAVER = "/bin/sh -c '/bin/sleep 1000 & echo $!'; kill -KILL $$"
+"""A program that is killed, and leaves a process in its group."""
+
+
+class Guarded:
+    """A program with a guard at our leash."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", leash: int) -> None:
+        self.process, self._leash = process, leash
+
+    def line(self) -> bytes:
+        """What the program says next."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def guard(self) -> psutil.Process:
+        """The guard, once it lets all but its leash alone."""
+        [guard] = eventually(lambda: psutil.Process(self.process.pid).children())
+        eventually(lambda: len(os.listdir(f"/proc/{guard.pid}/fd")) == 1)
+        return guard
+
+    def spare(self) -> None:
+        """Say that the guard is needed no more."""
+        os.write(self._leash, b"g")
+
+    def drop(self) -> None:
+        """Let go of the leash, as an owner does who is killed."""
+        if self._leash >= 0:
+            os.close(self._leash)
+            self._leash = -1
+
+
+Guards = Callable[..., AbstractContextManager[Guarded]]
+
+
+@pytest.fixture(params=GATES)
+def guarded(request: pytest.FixtureRequest) -> Guards:
+    """Runs a program with a guard, of either kind."""
+    return partial(started, request.param)
+
+
+@contextmanager
+def started(compiled: str, *argv: str, leads: bool = True) -> Iterator[Guarded]:
+    """Start `argv`, in a process group of its own if it `leads`; all of it is gone at the end."""
+    leash, ours = os.pipe()
+    command = gate_command(compiled, "guard", leash, *argv)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[leash], env={}, start_new_session=leads
+    ) as process:
+        os.close(leash)
+        made = Guarded(process, ours)
+        try:
+            yield made
+        finally:
+            made.drop()
+            process.kill()
+
+
+def test_a_dropped_leash_ends_the_program_and_its_guard(guarded: Guards) -> None:
+    """A sandbox that is being made would stay when its supervisor is killed."""
+    with guarded("/bin/sleep", "1000") as made:
+        guard = made.guard()
+        made.drop()
+        assert made.process.wait(PATIENCE_S) == -signal.SIGKILL
+        assert_gone([guard.pid])
+
+
+def test_what_a_killed_program_leaves_in_its_group_is_ended_too(guarded: Guards) -> None:
+    """It is the first process of a sandbox, which waits for a word that nobody will say."""
+    with guarded("/bin/sh", "-c", LEAVER) as made:
+        left = int(made.line())
+        assert made.process.wait(PATIENCE_S) == -signal.SIGKILL
+        assert psutil.pid_exists(left)
+        made.drop()
+        assert_gone([left])
+
+
+def test_a_spared_program_runs_on_without_a_guard(guarded: Guards) -> None:
+    """Every server would die soon after its start, or have a process beside it for good."""
+    with guarded("/bin/sh", "-c", "read line; exit 7") as made:
+        guard = made.guard()
+        made.spare()
+        made.drop()
+        eventually(lambda: not guard.is_running() or guard.status() == psutil.STATUS_ZOMBIE)
+        assert made.process.poll() is None
+        assert made.process.stdin is not None
+        made.process.stdin.close()
+        assert made.process.wait(PATIENCE_S) == 7
+
+
+def test_the_guard_holds_none_of_the_programs_streams(guarded: Guards) -> None:
+    """Nobody would hear that a program has closed its output."""
+    with guarded("/bin/sh", "-c", "exec >&-; read line") as made:
+        made.guard()
+        assert made.line() == b""
+        assert made.process.poll() is None
+
+
+def test_nobody_elses_group_is_ever_guarded(guarded: Guards) -> None:
+    """The end of one start would kill whoever shares a process group with it: the supervisor, a user's shell."""
+    with guarded("/bin/true", leads=False) as made:
+        assert made.process.wait(PATIENCE_S) == EXIT_REFUSED
+
+
+def test_a_program_that_cannot_be_executed_leaves_a_guard_for_its_owner_to_end(guarded: Guards, tmp_path: Path) -> None:
+    """A bubblewrap that was just uninstalled would be taken for one that runs."""
+    with guarded(str(tmp_path / "missing")) as made:
+        assert made.process.wait(PATIENCE_S) == EXIT_NO_EXEC

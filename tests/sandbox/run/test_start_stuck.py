@@ -1,0 +1,145 @@
+"""Nothing of a sandbox stays, whenever whoever makes it is killed or gives up: its first process least of all."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from support.processes.leftovers import assert_gone, is_running
+from support.processes.line_child import LineChild
+from support.sandbox import stuck_starts
+from support.sandbox.confinements import BUBBLEWRAP_ONLY, PATIENCE_S, TierHome, leaves_nothing, run
+from support.sandbox.gates import GATES
+from support.waiting import eventually
+
+from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.run import spawn
+from quarterdeck_sandbox.run import start as start_module
+from quarterdeck_sandbox.run.process import SandboxResources
+from quarterdeck_sandbox.run.start import start
+
+pytestmark = [pytest.mark.anyio]
+
+
+def owner_of_a_stuck_start(place: TierHome, gate: str) -> LineChild:
+    """A process that is at the start of a sandbox, at the worst moment to be killed."""
+    return LineChild([sys.executable, str(Path(stuck_starts.__file__)), str(place.home), gate])
+
+
+@BUBBLEWRAP_ONLY
+@pytest.mark.parametrize("gate", GATES)
+def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome, gate: str) -> None:
+    """Each crash of a supervisor at the wrong moment would leave a process for ever, in no control group of ours."""
+    with owner_of_a_stuck_start(tier_home, gate) as owner:
+        pids = [int(word) for word in owner.read_line(PATIENCE_S).split()]
+        owner.kill()
+    assert_gone(pids)
+
+
+@BUBBLEWRAP_ONLY
+@pytest.mark.parametrize("gate", GATES)
+def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(tier_home: TierHome, gate: str) -> None:
+    """As when a control group, or all of a user's processes, are killed one by one."""
+    with owner_of_a_stuck_start(tier_home, gate) as owner:
+        bubblewrap, *others = (int(word) for word in owner.read_line(PATIENCE_S).split())
+        os.kill(bubblewrap, signal.SIGKILL)
+        eventually(lambda: not is_running(bubblewrap))
+        assert all(map(is_running, others))
+        owner.kill()
+    assert_gone(others)
+
+
+@BUBBLEWRAP_ONLY
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("dies_before", [False, True], ids=["bubblewrap lives", "bubblewrap dies"])
+async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
+    tier_home: TierHome,
+    gate: str,
+    dies_before: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A machine that is too busy to start a server in time would be given one more process by each attempt."""
+    pids: list[int] = []
+
+    async def give_up(info: int) -> NoReturn:
+        """Nobody heard who the first process is."""
+        assert info >= 0
+        pids[:] = stuck_starts.pids_of(bubblewraps[0])
+        if dies_before:
+            os.kill(pids[0], signal.SIGKILL)
+        raise LaunchError("spawn_failed", "it ended instead") if dies_before else TimeoutError
+
+    bubblewraps: list[int] = []
+    popen = spawn._popen
+
+    def note(*args: object) -> object:
+        child = popen(*args)  # type: ignore[arg-type]
+        bubblewraps.append(child.pid)
+        return child
+
+    monkeypatch.setattr(spawn, "_popen", note)
+    monkeypatch.setattr(start_module, "child_pid_of", give_up)
+    with leaves_nothing():
+        with stuck_starts.stuck(), pytest.raises(LaunchError, match=r"could not build|not ready"):
+            await start(stuck_starts.confinement(tier_home, gate))
+        assert_gone(pids)
+
+
+@BUBBLEWRAP_ONLY
+async def test_a_program_runs_without_a_guard(tier_home: TierHome) -> None:
+    """Each server would cost one more process for good."""
+    process = await start(tier_home.shell("read line"))
+    try:
+        assert process._resources.leash_fd == -1
+    finally:
+        await process.stop(PATIENCE_S)
+        process.close_fds()
+
+
+@BUBBLEWRAP_ONLY
+async def test_where_the_first_process_is_not_seen_to_wait_the_guard_stays(
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program would outlive its owner, who let it run before its sandbox was bound to die."""
+    monkeypatch.setattr(start_module, "is_bound_to_bubblewrap", lambda _: False)
+    with leaves_nothing():
+        process = await start(tier_home.shell("read line"))
+        assert process._resources.leash_fd >= 0
+        pids = [process._child.pid, process._resources.init_pid, process.pid]
+        os.close(process._resources.leash_fd)
+        process._resources.leash_fd = -1
+        assert_gone(pids)
+        await process.stop(PATIENCE_S)
+        process.close_fds()
+    with leaves_nothing():
+        assert (await run(tier_home.shell("echo hello")))[:2] == (0, "hello\n")
+
+
+def test_a_guard_that_was_killed_needs_no_dismissal() -> None:
+    """The start of a server would fail for the lack of what it no longer needs."""
+    read, write = os.pipe()
+    os.close(read)
+    resources = SandboxResources(leash_fd=write)
+    resources.dismiss_guard()
+    assert resources.leash_fd == -1
+
+
+@pytest.mark.parametrize(("state", "bound"), [("S", True), ("R", False), ("D", False), ("T", False)])
+def test_only_a_first_process_that_waits_is_bound(
+    state: str,
+    bound: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """One that is about to ask for its end could be left alone by us before it does."""
+    stat = tmp_path / "stat"
+    stat.write_text(f"7 (bwrap) S) {state} 6 6 6 0 -1\n")
+    monkeypatch.setattr(spawn, "open", lambda *_, **__: stat.open("rb"), raising=False)
+    assert spawn.is_bound_to_bubblewrap(7) is bound
+
+
+def test_one_that_is_gone_is_not_bound() -> None:
+    """It would be taken for one that runs."""
+    assert not spawn.is_bound_to_bubblewrap(2**30)

@@ -21,7 +21,7 @@ from quarterdeck_sandbox.policy.mounts import is_within
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.cgroup import Cgroup
-from quarterdeck_sandbox.run.spawn import put_in_descriptor
+from quarterdeck_sandbox.run.spawn import kill_group, put_in_descriptor
 
 DEADLINE_S: Final = 5.0
 """A hundred times what any of them takes; one that hangs is as good as one that fails."""
@@ -34,7 +34,11 @@ _LIMITS: Final = LimitValues(memory_bytes=64 << 20, processes=64, cpu_share=0.5)
 
 _NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 
-_MANNERS: Final = ("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
+_MANNERS: Final = ("--clearenv", "--cap-drop", "ALL")
+
+_KNOWS_MANNERS: Final = ("--die-with-parent", "--version")
+"""For a bwrap in the sandbox.  The one that makes it ends soon enough by itself; killed with us at the wrong moment, it
+would leave a process that waits for its word for ever, and a trial has no guard."""
 
 _OF_ROOT: Final = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
 """Root gets no user namespace, and becomes another user inside."""
@@ -69,28 +73,32 @@ def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Trial
     """Run `argv` to its end, as `uid`: ourselves, or anybody if we are root."""
     identity = uid if uid != os.geteuid() else None
     try:
-        ended = subprocess.run(
+        child = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=DEADLINE_S,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env={},
             cwd="/",
             pass_fds=pass_fds,
             user=identity,
             group=identity,
             extra_groups=None if identity is None else (),
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return TrialEnd(f"{argv[0]} did not end within {DEADLINE_S:.0f} s")
     except (OSError, subprocess.SubprocessError) as error:
         return TrialEnd(f"{argv[0]} could not be run: {error}")
-    stdout = ended.stdout.decode(errors="replace")
-    if ended.returncode == 0:
+    with child:
+        try:
+            stdout, stderr = (said.decode(errors="replace") for said in child.communicate(timeout=DEADLINE_S))
+        except subprocess.TimeoutExpired:
+            return TrialEnd(f"{argv[0]} did not end within {DEADLINE_S:.0f} s")
+        finally:
+            kill_group(child)
+    if child.returncode == 0:
         return TrialEnd("", stdout)
-    said = " ".join(ended.stderr.decode(errors="replace").split())[-TOLD_CHARS:]
-    return TrialEnd(said or f"{argv[0]} ended with status {ended.returncode}", stdout)
+    said = " ".join(stderr.split())[-TOLD_CHARS:]
+    return TrialEnd(said or f"{argv[0]} ended with status {child.returncode}", stdout)
 
 
 def try_bubblewrap(uid: int, architecture: str, path: str) -> Bubblewrap:
@@ -137,7 +145,7 @@ def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> T
             everything = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
             control += ["--seccomp", str(put(compile_filter(everything, architecture)))]
         words = b"".join(os.fsencode(word) + b"\0" for word in (*flags, *_VIEW, "--remount-ro", "/"))
-        argv = [program, "--args", str(put(words)), *control, "--", program, "--version"]
+        argv = [program, "--args", str(put(words)), *control, "--", program, *_KNOWS_MANNERS]
         outcome = run(argv, uid=uid, pass_fds=fds)
         if not outcome.why and b"child-pid" not in os.pread(info, 4096, 0):
             return TrialEnd("bwrap did not tell its child's process id")

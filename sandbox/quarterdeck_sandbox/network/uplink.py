@@ -32,7 +32,7 @@ from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
 from quarterdeck_sandbox.run.processes import is_stopped
-from quarterdeck_sandbox.run.spawn import with_death_signal
+from quarterdeck_sandbox.run.spawn import kill_group, with_death_signal
 
 from .changes import (
     AddAddress,
@@ -233,7 +233,9 @@ async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
     try:
         child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
             [*argv, "--block-fd", str(block), "--info-fd", str(info_w), "true"],
-            pass_fds=(block, info_w),
+            # With the end that is ours: a bwrap that dies of a closed pipe leaves a child that waits for its word.
+            pass_fds=(block, info_w, info),
+            start_new_session=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -249,11 +251,9 @@ async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
         yield await child_pid_of(info)
     finally:
         os.close(info)
-        os.close(block_w)  # it goes on, and ends at once
-        with anyio.move_on_after(CLOSE_S, shield=True):
-            await exit_of(child)
-        child.kill()
+        kill_group(child)
         child.wait()
+        os.close(block_w)
 
 
 def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:

@@ -2,17 +2,22 @@
 
 import json
 import os
+import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import pytest
 from support.processes.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
-from support.processes.running import run
+from support.processes.leftovers import is_running
+from support.processes.running import python_child, run
 from support.sandbox.gates import GATES
-from support.sandbox.machine_facts import NO_ROOT, not_installed
+from support.sandbox.machine_facts import NO_ROOT, installed_only, not_installed
+from support.waiting import eventually
 
 from quarterdeck_protocol.addresses import parse_address
 from quarterdeck_sandbox.network.uplink import _changes
@@ -135,3 +140,44 @@ def test_an_address_that_this_machine_gets_later_is_refused_from_then_on() -> No
         assert "203.0.113.9" not in _changes(before, is_slirp).batch
         assert "unreachable 203.0.113.9/32" in _changes(after, is_slirp).batch
     assert "xfrm" in _changes(before, False).batch  # noqa: FBT003 - a pasta's
+
+
+OWNER = """
+import asyncio, os, signal, subprocess, sys
+from quarterdeck_sandbox.network import uplink
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
+
+class Told(subprocess.Popen):
+    def __init__(self, *argv, **options):
+        super().__init__(*argv, **options)
+        print(self.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = Told
+machine = Machine("linux", euid=os.geteuid(), bubblewrap=Bubblewrap(sys.argv[1], works=True))
+asyncio.run(uplink._empty_sandbox(machine).__aenter__())
+"""
+
+
+@installed_only("bwrap")
+def test_a_trial_whose_owner_is_killed_comes_to_its_end(tmp_path: Path) -> None:
+    """Bubblewrap dies of a closed pipe, and what it has made waits for its word: each crash would leave a process."""
+    word, late = tmp_path / "word", tmp_path / "bwrap"
+    os.mkfifo(word)
+    late.write_text(f'#!/bin/sh\nread line <{word}\nexec {shutil.which("bwrap")} "$@"\n')
+    late.chmod(0o755)
+    with python_child(OWNER, late) as owner:
+        session = int(owner.read_line(PATIENCE_S))
+        owner.process.wait(PATIENCE_S)
+    word.write_text("go\n")
+    eventually(lambda: not any(map(is_running, pids_of_session(session))))
+
+
+def pids_of_session(session: int) -> list[int]:
+    """Its processes, whoever they belong to by now."""
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == session:
+                found.append(pid)
+    return found

@@ -180,6 +180,28 @@ def test_a_zygote_whose_owner_left_early_ends_without_a_word(monkeypatch: pytest
     zygote_module.main()
 
 
+def test_what_an_orphan_leaves_behind_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What started something at the moment when it was killed itself would leave that until another worker dies."""
+    killed: list[int] = []
+    monkeypatch.setattr(zygote_module, "_reap", lambda: [(8, 0)])
+    monkeypatch.setattr(zygote_module, "descendants", lambda besides: [9] if set(besides) == {7} else [])
+    monkeypatch.setattr(zygote_module, "_kill", killed.extend)
+    workers = {7: 1}
+    assert zygote_module._bury(workers) == []
+    assert (killed, workers) == ([9], {7: 1})
+
+
+def test_a_dead_worker_is_a_worker_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pid could be that of something it left behind, which would be spared."""
+    killed: list[int] = []
+    monkeypatch.setattr(zygote_module, "_reap", lambda: [(7, -9), (8, 0)])
+    monkeypatch.setattr(zygote_module, "descendants", lambda besides: [9] if set(besides) == {6} else [])
+    monkeypatch.setattr(zygote_module, "_kill", killed.extend)
+    workers = {6: 1, 7: 2}
+    assert zygote_module._bury(workers) == [Died(2, 7, -9)]
+    assert (killed, workers) == ([9], {6: 1})
+
+
 def test_reports_are_lines() -> None:
     """The supervisor could not read a report."""
     assert zygote_module._line(Died(1, 2, -9)) == b'{"type":"died","generation":1,"pid":2,"returncode":-9}\n'

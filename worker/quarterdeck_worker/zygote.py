@@ -88,12 +88,8 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
             os.read(wake_r, 4096)
         except BlockingIOError:
             pass
-        dead = [(workers.pop(pid), pid, returncode) for pid, returncode in _reap() if pid in workers]
-        if dead:
-            # What they left behind became our child, and is none of our workers.
-            _kill(descendants(besides=workers))
-        for each in dead:
-            control.sendall(_line(Died(*each)))
+        for death in _bury(workers):
+            control.sendall(_line(death))
         try:
             data = control.recv(65536, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -152,6 +148,17 @@ def _become_worker(order: SpawnOrder, run_server: RunServer) -> NoReturn:
         sys.stderr.write(f"quarterdeck worker: {type(error).__name__}: {error}\n")
     finally:
         os._exit(status)
+
+
+def _bury(workers: dict[int, int]) -> list[Died]:
+    """Reap all that has ended, kill what it left behind; the workers among the dead, which `workers` loses."""
+    reaped = _reap()
+    dead = [Died(workers.pop(pid), pid, returncode) for pid, returncode in reaped if pid in workers]
+    if reaped:
+        # It became our child, and is no worker of ours.  What is killed here may leave something behind itself, that it
+        # had started when we looked already: that comes here when it is reaped.
+        _kill(descendants(besides=workers))
+    return dead
 
 
 def _reap() -> list[tuple[int, int]]:

@@ -28,6 +28,15 @@ def mcp_config(pytestconfig: pytest.Config) -> Config:
 
 
 @pytest.fixture
+def mcp_answers() -> Mapping[str, object]:
+    """What is answered when a server asks: override it to give `elicitation`, `sampling` or `roots`.
+
+    See `McpClient.answer`.
+    """
+    return {}
+
+
+@pytest.fixture
 def mcp_era(request: pytest.FixtureRequest) -> str:
     """The revision of MCP that this test's servers are spoken to in; empty for what both ends know best."""
     return str(getattr(request, "param", ""))
@@ -35,7 +44,7 @@ def mcp_era(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def mcp_server(
-    request: pytest.FixtureRequest, mcp_config: Config, mcp_era: str
+    request: pytest.FixtureRequest, mcp_config: Config, mcp_era: str, mcp_answers: Mapping[str, object]
 ) -> "Iterator[Callable[..., McpServer]]":
     """Start a server: `mcp_server("id")`, `mcp_server([command, …])`, `mcp_server(object)`; alone, the marker's."""
     marked = _mark_of(request)
@@ -47,11 +56,12 @@ def mcp_server(
             raise pytest.UsageError('mcp_server: era="both" makes two tests: say it in the marker')
         given = read_mark([(() if server is None else (server,), said), marked.said])
         scope = scopes.of(given)
-        found = scope.server(_asked(request, given, said.get("era") or mcp_era, mcp_config))
+        found = scope.server(_asked(request, given, said.get("era") or mcp_era, mcp_config, mcp_answers))
         request.node.stash.setdefault(SERVERS, []).append(found)
         return found
 
     yield start
+    _leave(request)
     scopes.close()
 
 
@@ -70,14 +80,17 @@ def mcp_async_client(mcp_server: "Callable[..., McpServer]") -> "AsyncMcpClient"
 
 
 @pytest.fixture
-def mcp_deck(request: pytest.FixtureRequest, mcp_config: Config, mcp_era: str) -> "Iterator[McpDeck]":
+def mcp_deck(
+    request: pytest.FixtureRequest, mcp_config: Config, mcp_era: str, mcp_answers: Mapping[str, object]
+) -> "Iterator[McpDeck]":
     """All servers of the configuration."""
     marked = _mark_of(request)
     scopes = _Scopes(request)
     with _without_traceback():
-        deck = scopes.of(marked).deck(_asked(request, marked, mcp_era, mcp_config))
+        deck = scopes.of(marked).deck(_asked(request, marked, mcp_era, mcp_config, mcp_answers))
     request.node.stash.setdefault(SERVERS, []).extend(deck.servers.values())
     yield deck
+    _leave(request)
     scopes.close()
 
 
@@ -142,7 +155,7 @@ def _close(config: pytest.Config, scope: "Scope", whose: str) -> None:
 @contextmanager
 def _without_traceback() -> Iterator[None]:
     """Within the block, where no line is the user's, what is wrong with a test is told in its one sentence."""
-    from .client.connection import McpTestError
+    from .client.pending import McpTestError
 
     try:
         yield
@@ -150,18 +163,26 @@ def _without_traceback() -> Iterator[None]:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
+def _leave(request: pytest.FixtureRequest) -> None:
+    """Others may use the servers of this test after it."""
+    for server in request.node.stash.get(SERVERS, ()):
+        server.leave()
+
+
 def _mark_of(request: pytest.FixtureRequest) -> Mark:
     return read_mark((mark.args, mark.kwargs) for mark in request.node.iter_markers("mcp"))
 
 
-def _asked(request: pytest.FixtureRequest, mark: Mark, era: str, config: Config) -> "Asked":
+def _asked(
+    request: pytest.FixtureRequest, mark: Mark, era: str, config: Config, answers: Mapping[str, object]
+) -> "Asked":
     from .client.pool import Asked
 
     session: Session = request.config.stash[SESSION]
     if (watch := session.open_watch()) is not None:
         watch.begin(request.node.nodeid)
     place = Path(config) if isinstance(config, (str, os.PathLike)) else config
-    return Asked(replace(mark, era=None), era, place, request.config.rootpath, request.node.nodeid)
+    return Asked(replace(mark, era=None), era, place, request.config.rootpath, request.node.nodeid, answers)
 
 
 def _worker_of(config: pytest.Config) -> str:

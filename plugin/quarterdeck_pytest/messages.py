@@ -1,7 +1,8 @@
 """What a test process and the run's supervisor say to each other over the run's socket.  Pure.
 
-A message is four bytes of length and one msgpack object, tagged with its type.  Each request but `Hello` and `Cancel`
-has an id and is answered once, with `Reply`, `Failed` or `Wrong`; what a reply's body is, the request says.
+A message is four bytes of length and one msgpack object, tagged with its type.  Each request but `Hello`, `Cancel` and
+`Answered` has an id and is answered once, with `Reply`, `Failed` or `Wrong`; what a reply's body is, the request says.
+Before that comes what a server tells and asks meanwhile; what it tells unasked comes at any time.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from msgspec import Struct
 
 from quarterdeck_protocol.faults import FaultRecord, ProtocolFault, RemoteCause
 from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES
+from quarterdeck_protocol.questions import QuestionEnd
 
 MAX_MESSAGE_BYTES: Final = MAX_RESULT_BYTES + 1024 * 1024
 """A result of the largest size, and what is said beside it."""
@@ -28,6 +30,7 @@ class Wish(Struct, frozen=True):
         words: a command line, in place of a file.
         name: the id of the command's server; empty for one that is made of the words.
         cwd: where the command runs, and what it may read.
+        env: variables beside those of the row, by name.
         policy: keys of the row's `sandbox` in place of what is there, as a JSON object; empty for none.
         network: what is reached where neither `policy` says it, nor the servers are trusted.
         era: the revision of MCP; empty for what both ends know best.
@@ -39,6 +42,7 @@ class Wish(Struct, frozen=True):
     words: tuple[str, ...] = ()
     name: str = ""
     cwd: str = ""
+    env: tuple[tuple[str, str], ...] = ()
     policy: bytes = b""
     network: str = ""
     era: str = ""
@@ -71,6 +75,15 @@ class ServerView(Struct, frozen=True):
     tier: str = ""
     network: str = ""
     gaps: tuple[str, ...] = ()
+
+
+class Greeting(Struct, frozen=True):
+    """What a server said of itself when it was greeted; `info` and `capabilities` are JSON objects, as it sent them."""
+
+    era: str
+    info: bytes
+    capabilities: bytes
+    instructions: str = ""
 
 
 class Explanation(Struct, frozen=True):
@@ -118,6 +131,20 @@ class Close(Struct, frozen=True, tag=True):
     key: str
 
 
+class Takes(Struct, frozen=True):
+    """What the test takes of a server before a request's end.
+
+    Attributes:
+        capabilities: what it can be asked, as the JSON object of client capabilities; empty for nothing.
+        progress: whether it wants notes of progress.
+        log_level: from which on it wants the log lines of a server of 2026-07-28; empty for none.
+    """
+
+    capabilities: bytes = b""
+    progress: bool = False
+    log_level: str = ""
+
+
 class Call(Struct, frozen=True, tag=True):
     """Call a tool; answered with the result's JSON.  `arguments` is a JSON object."""
 
@@ -127,10 +154,11 @@ class Call(Struct, frozen=True, tag=True):
     tool: str
     arguments: bytes
     timeout_s: float | None
+    takes: Takes = Takes()
 
 
 class Ask(Struct, frozen=True, tag=True):
-    """`prompts/get`, `resources/read` or `completion/complete`; answered with the result's JSON."""
+    """Make any other request that is no connection's own; answered with the result's JSON."""
 
     id: int
     key: str
@@ -138,6 +166,7 @@ class Ask(Struct, frozen=True, tag=True):
     method: str
     params: bytes
     timeout_s: float | None
+    takes: Takes = Takes()
 
 
 class List(Struct, frozen=True, tag=True):
@@ -154,6 +183,29 @@ class Look(Struct, frozen=True, tag=True):
 
     id: int
     key: str
+
+
+class Greet(Struct, frozen=True, tag=True):
+    """What a server said of itself; answered with a `Greeting`."""
+
+    id: int
+    key: str
+    server: str
+
+
+class Want(Struct, frozen=True, tag=True):
+    """What this connection wants to be told of a server unasked, from now on; answered with nothing.
+
+    Attributes:
+        what: `subscribe` or `unsubscribe` a resource, `log_level` of a server of an older era; empty for nothing more.
+        value: the URI, or the level.
+    """
+
+    id: int
+    key: str
+    server: str
+    what: str = ""
+    value: str = ""
 
 
 class Explain(Struct, frozen=True, tag=True):
@@ -197,8 +249,16 @@ class Cancel(Struct, frozen=True, tag=True):
     id: int
 
 
-Numbered = Open | Close | Call | Ask | List | Look | Explain | Injure | Recover | Compare
-Request = Hello | Numbered | Cancel
+class Answered(Struct, frozen=True, tag=True):
+    """How the question of an `Asked` ended; harmless when nobody waits for it any more."""
+
+    id: int
+    question: int
+    end: QuestionEnd
+
+
+Numbered = Open | Close | Call | Ask | List | Look | Greet | Want | Explain | Injure | Recover | Compare
+Request = Hello | Numbered | Cancel | Answered
 
 
 # From the supervisor
@@ -229,14 +289,48 @@ class Wrong(Struct, frozen=True, tag=True):
     why: str
 
 
+class Progressed(Struct, frozen=True, tag=True):
+    """How far the request of this id is."""
+
+    id: int
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class Asked(Struct, frozen=True, tag=True):
+    """What a server asks during the request of this id; `question` is its number, `params` a JSON object."""
+
+    id: int
+    question: int
+    method: str
+    params: bytes
+
+
+class Heard(Struct, frozen=True, tag=True):
+    """What a server of an instance told unasked: a notification, `params` a JSON object or empty.
+
+    Attributes:
+        lost: how many were left out before this one, as they came faster than they were taken.
+    """
+
+    key: str
+    server: str
+    method: str
+    params: bytes
+    lost: int = 0
+
+
 Answer = Reply | Failed | Wrong
+Meanwhile = Progressed | Asked
+Said = Answer | Meanwhile | Heard
 
 
 class BadMessageError(Exception):
     """The other end does not speak this protocol."""
 
 
-def encode(message: Request | Answer) -> bytes:
+def encode(message: Request | Said) -> bytes:
     """A message as it is sent."""
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(LENGTH_BYTES) + body
@@ -267,17 +361,17 @@ def decode_request(body: bytes) -> Request:
     return request
 
 
-def decode_answer(body: bytes) -> Answer:
-    """An answer.
+def decode_said(body: bytes) -> Said:
+    """What the supervisor said.
 
     Raises:
         BadMessageError: it is none.
     """
     try:
-        answer: Answer = _answers.decode(body)
+        said: Said = _said.decode(body)
     except msgspec.MsgspecError as error:
         raise BadMessageError(f"no answer: {error}") from None
-    return answer
+    return said
 
 
 def record_of(fault: ProtocolFault) -> FaultRecord:
@@ -294,4 +388,4 @@ def fault_of(failed: Failed) -> ProtocolFault:
 
 
 _requests: Final = msgspec.msgpack.Decoder(Request)
-_answers: Final = msgspec.msgpack.Decoder(Answer)
+_said: Final = msgspec.msgpack.Decoder(Said)

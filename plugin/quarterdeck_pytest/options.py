@@ -24,13 +24,17 @@ SCOPES: Final = ("test", "module", "session", "run")
 TIMEOUT_S: Final = 60.0
 """For a server's start, and for each call, unless something else is said."""
 
+ARGUMENTS: Final = ("server", "scope", "policy", "env", "era", "timeout")
+"""Of the marker, and of `mcp_server`."""
+
 CONFIG_NAMES: Final = ("mcp.json", ".mcp.json")
 """Looked for in pytest's root directory where no configuration is named."""
 
 MARKER: Final = (
-    'mcp(server=None, *, scope="test", policy=None, era=None, timeout=None): which MCP server the fixtures start: '
-    'an id of the configuration, a command or an object; scope is "test", "module", "session" or "run" (shared by all '
-    'xdist workers); policy is a sandbox preset or its keys; era is a revision or "both"; timeout is in seconds'
+    'mcp(server=None, *, scope="test", policy=None, env=None, era=None, timeout=None): which MCP server the fixtures '
+    'start: an id of the configuration, a command or an object; scope is "test", "module", "session" or "run" (shared '
+    "by all xdist workers); policy is a sandbox preset or its keys; env has variables for it; era is a revision or "
+    '"both"; timeout is in seconds'
 )
 
 
@@ -64,14 +68,14 @@ class Mark:
     server: Any = None
     scope: str | None = None
     policy: str | Mapping[str, object] | None = None
+    env: Mapping[str, str] | None = None
     era: str | None = None
     timeout: float | None = None
 
     @property
     def said(self) -> "Said":
         """Its arguments, to be read again beneath others."""
-        names = ("server", "scope", "policy", "era", "timeout")
-        return (), {name: value for name in names if (value := getattr(self, name)) is not None}
+        return (), {name: value for name in ARGUMENTS if (value := getattr(self, name)) is not None}
 
     def checked(self) -> "Mark":
         """The same.
@@ -84,6 +88,9 @@ class Mark:
             raise pytest.UsageError(f"mcp: scope={self.scope!r} is none of {', '.join(SCOPES)}")
         if self.era is not None and self.era not in (*ERAS, "both"):
             raise pytest.UsageError(f"mcp: era={self.era!r} is none of {', '.join((*ERAS, 'both'))}")
+        for name, value in (self.env or {}).items():
+            if not name.isidentifier() or not isinstance(value, str) or "\0" in value:
+                raise pytest.UsageError(f"mcp: env: {name!r} is no variable's name, or its value no text")
         if self.timeout is not None and not self.timeout > 0:
             raise pytest.UsageError(f"mcp: timeout={self.timeout!r} is no number of seconds above 0")
         return self
@@ -147,16 +154,15 @@ def read_mark(marks: Iterable[Said]) -> Mark:
         pytest.UsageError: an argument that there is not, or a value that means nothing.
     """
     __tracebackhide__ = True
-    known = ("server", "scope", "policy", "era", "timeout")
     found = Mark()
     for args, kwargs in marks:
         if len(args) > 1:
             raise pytest.UsageError("mcp: only the server may stand without a name, before scope=, policy=, …")
         given = {**({"server": args[0]} if args else {}), **kwargs}
         for name, value in given.items():
-            if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f": did you mean {near[0]}=?" if near else f": it takes {', '.join(known)}"
+            if name not in ARGUMENTS:
+                near = get_close_matches(name, ARGUMENTS, 1)
+                hint = f": did you mean {near[0]}=?" if near else f": it takes {', '.join(ARGUMENTS)}"
                 raise pytest.UsageError(f"mcp: there is no argument {name!r}{hint}")
             if getattr(found, name) is None:
                 found = replace(found, **{name: value})

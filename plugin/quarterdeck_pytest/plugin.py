@@ -12,6 +12,7 @@ from .activation import Run, RunAddress
 from .fixtures import (
     _mcp_module_scope,
     _mcp_session_scope,
+    mcp_answers,
     mcp_async_client,
     mcp_client,
     mcp_config,
@@ -25,6 +26,7 @@ from .state import SERVERS, SESSION, WORKER_INPUT, WORKER_OUTPUT, Session
 __all__ = [
     "_mcp_module_scope",
     "_mcp_session_scope",
+    "mcp_answers",
     "mcp_async_client",
     "mcp_client",
     "mcp_config",

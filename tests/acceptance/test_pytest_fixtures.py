@@ -11,7 +11,7 @@ from support.processes.programs import SERVERS, server_argv
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_pytest.client.clients import AsyncMcpClient, McpClient
-from quarterdeck_pytest.client.connection import McpTestError
+from quarterdeck_pytest.client.pending import McpTestError
 from quarterdeck_pytest.client.server import McpDeck, McpServer
 
 Start = Callable[..., McpServer]

@@ -16,8 +16,8 @@ from quarterdeck_pytest.messages import (
     Open,
     Reply,
     Wish,
-    decode_answer,
     decode_request,
+    decode_said,
     encode,
     fault_of,
     length_of,
@@ -45,7 +45,7 @@ def test_a_fault_crosses_with_all_that_is_known() -> None:
         delivery=Delivery.UNKNOWN,
         dossier=Dossier(exit_status=3, stderr_tail="last words"),
     )
-    answer = decode_answer(encode(Failed(7, record_of(fault), "do this", "echo"))[LENGTH_BYTES:])
+    answer = decode_said(encode(Failed(7, record_of(fault), "do this", "echo"))[LENGTH_BYTES:])
     assert isinstance(answer, Failed)
     found = fault_of(answer)
     assert (found.kind, found.code, found.message, found.delivery) == (fault.kind, "exited", "it is gone", "unknown")
@@ -62,7 +62,7 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read() -> None:
 @given(st.binary(max_size=200))
 def test_whatever_comes_is_a_message_or_a_bad_one(data: bytes) -> None:
     """Junk on the socket would end the supervisor, and every server of the run with it."""
-    for decode in (decode_request, decode_answer):
+    for decode in (decode_request, decode_said):
         with suppress(BadMessageError):
             decode(data)
 
@@ -77,4 +77,4 @@ def test_equal_wishes_have_one_digest_and_others_another() -> None:
         Wish(words=("a",), policy=b"{}"),
     )
     assert len({wish.digest for wish in wishes}) == len(wishes)
-    assert decode_answer(encode(Reply(1, b"x"))[LENGTH_BYTES:]) == Reply(1, b"x")
+    assert decode_said(encode(Reply(1, b"x"))[LENGTH_BYTES:]) == Reply(1, b"x")

@@ -3,71 +3,76 @@
 What a server sends is given as it is: definitions and results are its own JSON.
 """
 
+import asyncio
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
-
-import msgspec
 
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.offers import Listing
 
-from .backends import Backend
-from .connection import Pending
-from .transcript import Transcript
+from .answers import Question
+from .notifications import Notification
+from .requests import OnProgress, Requests, ServerGreeting
 
 Json = dict[str, Any]
 
-
-class Requests:
-    """The requests of both clients, each on its way."""
-
-    def __init__(self, backend: Backend, transcript: Transcript) -> None:
-        self._backend: Final = backend
-        self._transcript: Final = transcript
-
-    def call_tool(
-        self, name: str, arguments: Mapping[str, object] | None, timeout: float | None
-    ) -> Pending[RemoteCallResult]:
-        """A call of a tool."""
-        body = msgspec.json.encode(dict(arguments or {}))
-        self._transcript.note_request("tools/call", f"{name} {body.decode()}")
-        return self._backend.call(name, body, timeout).noted(self._transcript.note_end)
-
-    def request(self, method: str, params: Mapping[str, object], timeout: float | None = None) -> Pending[Json]:
-        """Another request that is for one thing of the server's."""
-        body = msgspec.json.encode(dict(params))
-        self._transcript.note_request(method, body.decode())
-        pending = self._backend.ask(method, body, timeout).noted(self._transcript.note_end)
-        return Pending(pending.future, lambda value: dict(pending.made(value).value), self._transcript.note_end)
-
-    def items(self, listing: Listing) -> Pending[list[Json]]:
-        """A list of the server's."""
-        self._transcript.note_request(listing.method, "")
-        pending = self._backend.items(listing)
-        return Pending(pending.future, partial(_decoded, pending), self._transcript.note_end)
+TOLD_S: Final = 60.0
+"""How long a notification is waited for unless something else is said."""
 
 
-def _decoded(pending: Pending[list[bytes]], value: object) -> list[Json]:
-    return [msgspec.json.decode(item, type=Json) for item in pending.made(value)]
+class _Client:
+    """What needs no waiting, alike in both."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests: Final = requests
+
+    def answer(self, **answers: object) -> None:
+        """Answer so when the server asks, from now on: `elicitation=`, `sampling=`, `roots=`.
+
+        Each is a value, or a function of the question's params that returns one or raises `McpAnswerError`.  It runs
+        where the test waits for its call, so that what else it raises fails the test.  None: such questions are not
+        answered any more.  Values: the content that is accepted, or "accept", "decline", "cancel"; a model's text, or
+        its whole result; a list of folders, of their URIs, or of whole roots.
+        """
+        self._requests.answers.give(answers)
+
+    @property
+    def questions(self) -> list[Question]:
+        """The last questions of the server that were answered, the oldest first."""
+        return list(self._requests.answers.questions)
+
+    @property
+    def notifications(self) -> list[Notification]:
+        """What the server has told since this test began to use it, the last 1,000, the oldest first."""
+        return self._requests.hearing.notifications
+
+    @property
+    def log_messages(self) -> list[Json]:
+        """Those of its log: `level`, `data`, and the `logger` if it named one."""
+        return self._requests.hearing.log_messages
 
 
-class McpClient:
+class McpClient(_Client):
     """A client of one server, for tests without a loop.
 
     What ends without a result raises `ProtocolFault`: it has a `kind`, a `code`, a `remedy`, a `delivery` and, when the
     server died, its `dossier`.  Times are seconds.
     """
 
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
-
     def call_tool(
-        self, name: str, arguments: Mapping[str, object] | None = None, *, timeout: float | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RemoteCallResult:
-        """Call a tool: `text`, `content`, `structured_content`, and `is_error`, the tool's own word."""
+        """Call a tool: `text`, `content`, `structured_content`, and `is_error`, the tool's own word.
+
+        `on_progress` takes notes of progress, which have `progress`, `total` and `message`.
+        """
         __tracebackhide__ = True
-        return self._requests.call_tool(name, arguments, timeout).result()
+        return self._requests.call_tool(name, arguments, timeout, on_progress).result()
 
     def list_tools(self) -> list[Json]:
         """The definitions of all tools."""
@@ -104,12 +109,52 @@ class McpClient:
         __tracebackhide__ = True
         return self._requests.request("completion/complete", _completion(ref, name, value)).result()
 
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Json:
+        """Any other request; its result as the server sent it."""
+        __tracebackhide__ = True
+        return self._requests.request(method, params or {}, timeout, on_progress).result()
 
-class AsyncMcpClient:
-    """The same for coroutines, in any task of any asyncio loop: it owns no task and no cancel scope of the test's."""
+    def greeting(self) -> ServerGreeting:
+        """What the server said of itself: `protocol_version`, `server_info`, `capabilities`, `instructions`."""
+        __tracebackhide__ = True
+        return self._requests.greeting().result()
 
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+    def set_log_level(self, level: str) -> None:
+        """Have the server log from this level on, while the test lasts; see `log_messages`."""
+        __tracebackhide__ = True
+        self._requests.want("log_level", level).result()
+
+    def subscribe(self, uri: str) -> None:
+        """Hear when a resource changes, while the test lasts: as `notifications/resources/updated`."""
+        __tracebackhide__ = True
+        self._requests.want("subscribe", uri).result()
+
+    def unsubscribe(self, uri: str) -> None:
+        """Hear of it no more."""
+        __tracebackhide__ = True
+        self._requests.want("unsubscribe", uri).result()
+
+    def wait_for_notification(self, method: str, *, timeout: float = TOLD_S) -> Notification:
+        """The first notification of this method that no wait has given yet; AssertionError when none comes in time."""
+        __tracebackhide__ = True
+        try:
+            return self._requests.told(method).result(timeout)
+        except TimeoutError:
+            raise AssertionError(self._requests.hearing.missing(method, timeout)) from None
+
+
+class AsyncMcpClient(_Client):
+    """The same for coroutines, in any task of any asyncio loop: it owns no task and no cancel scope of the test's.
+
+    Functions that answer, and `on_progress`, may be coroutine functions.
+    """
 
     async def call_tool(
         self,
@@ -117,9 +162,10 @@ class AsyncMcpClient:
         arguments: Mapping[str, object] | None = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as its twin's
+        on_progress: OnProgress | None = None,
     ) -> RemoteCallResult:
         """See `McpClient`; cancelling it tells the server."""
-        return await self._requests.call_tool(name, arguments, timeout)
+        return await self._requests.call_tool(name, arguments, timeout, on_progress)
 
     async def list_tools(self) -> list[Json]:
         """See `McpClient`."""
@@ -148,6 +194,46 @@ class AsyncMcpClient:
     async def complete(self, ref: Mapping[str, object], name: str, value: str) -> Json:
         """See `McpClient`."""
         return await self._requests.request("completion/complete", _completion(ref, name, value))
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as its twin's
+        on_progress: OnProgress | None = None,
+    ) -> Json:
+        """See `McpClient`."""
+        return await self._requests.request(method, params or {}, timeout, on_progress)
+
+    async def greeting(self) -> ServerGreeting:
+        """See `McpClient`."""
+        return await self._requests.greeting()
+
+    async def set_log_level(self, level: str) -> None:
+        """See `McpClient`."""
+        await self._requests.want("log_level", level)
+
+    async def subscribe(self, uri: str) -> None:
+        """See `McpClient`."""
+        await self._requests.want("subscribe", uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """See `McpClient`."""
+        await self._requests.want("unsubscribe", uri)
+
+    async def wait_for_notification(
+        self,
+        method: str,
+        *,
+        timeout: float = TOLD_S,  # noqa: ASYNC109 - as its twin's
+    ) -> Notification:
+        """See `McpClient`."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._requests.told(method)
+        except TimeoutError:
+            raise AssertionError(self._requests.hearing.missing(method, timeout)) from None
 
 
 def _completion(ref: Mapping[str, object], name: str, value: str) -> Json:

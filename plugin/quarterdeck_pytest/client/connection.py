@@ -1,102 +1,48 @@
 """A test process's connection to the run's supervisor: requests out, futures back.
 
-One thread reads.  A request is a `concurrent.futures.Future`, which a plain test waits for and a coroutine awaits in
-whatever loop it runs: nothing of ours lives in a test's loop, and no cancel scope can be left in another task.
+One thread reads.  A request is a `concurrent.futures.Future`; see `pending`.
 """
 
-import asyncio
 import itertools
 import os
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, Generic, TypeVar
+from typing import Final
 
 from quarterdeck_pytest.activation import RunAddress
 from quarterdeck_pytest.messages import (
     LENGTH_BYTES,
-    Answer,
+    Answered,
+    Asked,
     BadMessageError,
     Cancel,
     Failed,
+    Heard,
     Hello,
+    Meanwhile,
     Numbered,
+    Progressed,
     Reply,
     Request,
+    Said,
     Wrong,
-    decode_answer,
+    decode_said,
     encode,
     fault_of,
     length_of,
 )
 
-T = TypeVar("T")
+from .notifications import Told
+from .pending import McpTestError
 
 LOG_CHARS: Final = 2000
 """Of the supervisor's log, in the message that it is gone."""
 
 
-class McpTestError(Exception):
-    """A test asks for what there is not, or the run's supervisor is gone; the text is one clear sentence."""
-
-
-class Pending(Generic[T]):
-    """A result that is on its way: `result()` waits for it, and so does `await`.
-
-    Attributes:
-        future: what comes.
-        made: makes the result of it.
-        note: is told the result, or the exception, before whoever waits.
-    """
-
-    def __init__(
-        self, future: "Future[Any]", made: Callable[[Any], T], note: Callable[[object], None] | None = None
-    ) -> None:
-        self.future: Final = future
-        self.made: Final = made
-        self._note = note or (lambda _: None)
-
-    def noted(self, note: Callable[[object], None]) -> "Pending[T]":
-        """The same, of whose end `note` is told."""
-        return Pending(self.future, self.made, note)
-
-    def result(self, within_s: float | None = None) -> T:
-        """Wait for it; who is interrupted, as by Ctrl-C or pytest-timeout, gives the request up.
-
-        Raises:
-            TimeoutError: it did not come in time, and is given up.
-        """
-        __tracebackhide__ = True
-        try:
-            return self._ended(self.future.result(within_s))
-        except BaseException as error:
-            self.future.cancel()
-            self._note(error)
-            raise error.with_traceback(None)  # noqa: B904 - the same, without the frames of futures
-
-    def __await__(self) -> Generator[Any, None, T]:
-        """Await it; cancelling the task gives the request up."""
-        try:
-            waiting = asyncio.wrap_future(self.future, loop=asyncio.get_running_loop())
-        except RuntimeError:
-            self.future.cancel()
-            raise McpTestError("mcp_async_client needs asyncio: another kind of loop runs here") from None
-        __tracebackhide__ = True
-        try:
-            return self._ended((yield from waiting.__await__()))
-        except BaseException as error:
-            self._note(error)
-            raise
-
-    def _ended(self, value: Any) -> T:
-        result = self.made(value)
-        self._note(result)
-        return result
-
-
 class Connection:
-    """The connection; `send` may be called in any thread."""
+    """The connection; its methods may be called in any thread."""
 
     def __init__(self, address: RunAddress, worker: str) -> None:
         """Connect, which starts the supervisor where nobody did before.
@@ -108,6 +54,8 @@ class Connection:
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Reply]] = {}
+        self._meanwhile: dict[int, Callable[[Meanwhile], None]] = {}
+        self._told: dict[tuple[str, str], Told] = {}
         self._is_closed = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -123,20 +71,45 @@ class Connection:
         """An id for a request."""
         return next(self._ids)
 
-    def send(self, request: Numbered) -> "Future[Reply]":
-        """What comes of it: a reply, a `ProtocolFault` or a `McpTestError`.  Cancelling it gives the request up."""
+    def send(self, request: Numbered, meanwhile: Callable[[Meanwhile], None] | None = None) -> "Future[Reply]":
+        """What comes of it: a reply, a `ProtocolFault` or a `McpTestError`.  Cancelling it gives the request up.
+
+        `meanwhile` takes what comes before its end, in the reading thread.
+        """
         future: Future[Reply] = Future()
         with self._lock:
             if self._is_closed:
                 raise self._gone()
             self._waiting[request.id] = future
+            if meanwhile is not None:
+                self._meanwhile[request.id] = meanwhile
             try:
                 self._send(request)
             except OSError:
-                del self._waiting[request.id]
+                self._forget(request.id)
                 raise self._gone() from None
         future.add_done_callback(lambda done: self._give_up(request.id) if done.cancelled() else None)
         return future
+
+    def answer(self, answered: Answered) -> None:
+        """End a server's question; nobody is told when that comes too late."""
+        with self._lock:
+            if not self._is_closed:
+                try:
+                    self._send(answered)
+                except OSError:
+                    pass  # then its request has ended, too
+
+    def told(self, key: str, server: str) -> Told:
+        """What this server of an instance tells unasked."""
+        with self._lock:
+            return self._told.setdefault((key, server), Told())
+
+    def forget(self, key: str) -> None:
+        """An instance was stopped: nobody asks any more what its servers told."""
+        with self._lock:
+            for place in [place for place in self._told if place[0] == key]:
+                del self._told[place]
 
     def close(self) -> None:
         """Hang up; repeatable."""
@@ -154,16 +127,20 @@ class Connection:
 
     def _give_up(self, number: int) -> None:
         with self._lock:
-            if self._waiting.pop(number, None) is not None and not self._is_closed:
+            if self._forget(number) is not None and not self._is_closed:
                 try:
                     self._send(Cancel(number))
                 except OSError:
                     pass  # then it is given up anyway
 
+    def _forget(self, number: int) -> "Future[Reply] | None":
+        self._meanwhile.pop(number, None)
+        return self._waiting.pop(number, None)
+
     def _read(self) -> None:
         try:
             while True:
-                self._take(decode_answer(self._exactly(length_of(self._exactly(LENGTH_BYTES)))))
+                self._take(decode_said(self._exactly(length_of(self._exactly(LENGTH_BYTES)))))
         except (EOFError, OSError, BadMessageError):
             with self._lock:
                 self._is_closed = True
@@ -172,16 +149,26 @@ class Connection:
                 if future.set_running_or_notify_cancel():
                     future.set_exception(self._gone())
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, said: Said) -> None:
+        match said:
+            case Heard():
+                self.told(said.key, said.server).put(said.method, said.params, said.lost)
+                return
+            case Progressed() | Asked():
+                with self._lock:
+                    meanwhile = self._meanwhile.get(said.id)
+                if meanwhile is not None:
+                    meanwhile(said)
+                return
         with self._lock:
-            future = self._waiting.pop(answer.id, None)
+            future = self._forget(said.id)
         if future is None or not future.set_running_or_notify_cancel():
             return
-        match answer:
+        match said:
             case Reply():
-                future.set_result(answer)
+                future.set_result(said)
             case Failed():
-                future.set_exception(fault_of(answer))
+                future.set_exception(fault_of(said))
             case Wrong(_, why):
                 future.set_exception(McpTestError(why))
 

@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,10 @@ from quarterdeck_pytest.activation import RunAddress
 from quarterdeck_pytest.messages import Close, Failed, Open, Reply, ServerView, Wish, fault_of
 from quarterdeck_pytest.options import Mark, Options
 
-from .backends import LoopThread, ObjectBackend, RemoteBackend, value_of
-from .connection import Connection, McpTestError, Pending
+from .backends import RemoteBackend, value_of
+from .connection import Connection
+from .objects import LoopThread, ObjectBackend
+from .pending import McpTestError, Pending
 from .server import McpDeck, McpServer
 
 START_SLACK_S: Final = 120.0
@@ -32,6 +34,7 @@ class Asked:
         config: a file, or its content, or None where there is none.
         root: the project: a command runs there, and may read it.
         test: its node id.
+        answers: what it answers when a server asks.
     """
 
     mark: Mark
@@ -39,6 +42,7 @@ class Asked:
     config: Path | Mapping[str, object] | None
     root: Path
     test: str
+    answers: Mapping[str, object]
 
 
 class Scope:
@@ -49,6 +53,7 @@ class Scope:
         self._name = name
         self._keys: dict[str, str] = {}
         self._objects: dict[tuple[int, str], ObjectBackend] = {}
+        self._met: set[tuple[str, str]] = set()
 
     def server(self, asked: Asked) -> McpServer:
         """The server that is asked for; the same process for all who ask for the same in this scope.
@@ -64,25 +69,23 @@ class Scope:
         if _is_object(what):
             return self._object(what, asked)
         wish = self._pool.wish(what, asked)
-        [view] = self._open(wish, asked)
-        if view.fault is not None and view.phase != "ready":
-            raise _start_fault(view)
 
         def in_era(era: str) -> McpServer:
-            [found] = self._open(msgspec.structs.replace(wish, era=era), asked)
-            if found.fault is not None and found.phase != "ready":
-                raise _start_fault(found)
-            return McpServer(RemoteBackend(self._pool.connection, self._keys_of(wish, era), found.id), in_era)
+            wanted = msgspec.structs.replace(wish, era=era)
+            [view] = self._open(wanted, asked)
+            if view.fault is not None and view.phase != "ready":
+                raise _start_fault(view)
+            return self._found(wanted, view.id, asked, in_era)
 
-        return McpServer(RemoteBackend(self._pool.connection, self._keys[wish.digest], view.id), in_era)
+        return in_era(wish.era)
 
     def deck(self, asked: Asked) -> McpDeck:
         """All servers of the configuration; those that do not start are there, faulted."""
         wish = self._pool.wish(None, asked)
-        views = self._open(wish, asked)
+        servers = {view.id: self._found(wish, view.id, asked) for view in self._open(wish, asked)}
         key = self._keys[wish.digest]
-        backends = {view.id: RemoteBackend(self._pool.connection, key, view.id) for view in views}
-        return McpDeck({name: McpServer(backend) for name, backend in backends.items()}, backends)
+        backends = {name: RemoteBackend(self._pool.connection, key, name) for name in servers}
+        return McpDeck(servers, backends)
 
     def close(self) -> list[str]:
         """Stop them; what they left, one line each."""
@@ -97,10 +100,18 @@ class Scope:
         for key in keys:
             assert connection is not None
             left += value_of(list[str], connection.send(Close(connection.next_id(), key)).result())
+            connection.forget(key)
         return left
 
-    def _keys_of(self, wish: Wish, era: str) -> str:
-        return self._keys[msgspec.structs.replace(wish, era=era).digest]
+    def _found(
+        self, wish: Wish, server: str, asked: Asked, in_era: "Callable[[str], McpServer] | None" = None
+    ) -> McpServer:
+        """A server that was opened, as this test has it: what it told the tests before is not this one's."""
+        key = self._keys[wish.digest]
+        backend = RemoteBackend(self._pool.connection, key, server)
+        since = backend.told.count if (key, server) in self._met else 0
+        self._met.add((key, server))
+        return McpServer(backend, in_era, answers=asked.answers, since=since)
 
     def _open(self, wish: Wish, asked: Asked) -> list[ServerView]:
         __tracebackhide__ = True
@@ -119,13 +130,17 @@ class Scope:
         __tracebackhide__ = True
         if self._name == "run":
             raise McpTestError('scope="run" shares a process, and this server is an object: give its command')
+        if asked.mark.env:
+            raise McpTestError("env is for a server that is a process, and this one is an object: use monkeypatch")
 
         def in_era(era: str) -> McpServer:
-            place = (id(what), era)
+            place, since = (id(what), era), 0
             if place not in self._objects:
                 timeout_s = self._pool.timeout_of(asked.mark)
-                self._objects[place] = ObjectBackend.open(self._pool.loop_thread, what, era, timeout_s)
-            return McpServer(self._objects[place], in_era)
+                self._objects[place] = ObjectBackend(self._pool.loop_thread, what, era, timeout_s)
+            else:
+                since = self._objects[place].told.count
+            return McpServer(self._objects[place], in_era, answers=asked.answers, since=since)
 
         return in_era(asked.era)
 
@@ -202,6 +217,7 @@ class Pool:
             policy=msgspec.json.encode({"preset": policy} if isinstance(policy, str) else dict(policy))
             if policy
             else b"",
+            env=tuple(sorted((asked.mark.env or {}).items())),
             network=self._options.network,
             era=asked.era,
             timeout_s=self.timeout_of(asked.mark),

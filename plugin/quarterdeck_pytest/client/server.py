@@ -14,9 +14,11 @@ from quarterdeck_protocol.schema.providers.subsets import Provider
 from quarterdeck_pytest.messages import Explanation, ServerView
 from quarterdeck_pytest.options import ERAS
 
+from .answers import Answers
 from .backends import Backend
-from .clients import AsyncMcpClient, McpClient, Requests
-from .connection import McpTestError
+from .clients import AsyncMcpClient, McpClient
+from .pending import McpTestError
+from .requests import Requests
 from .transcript import Transcript
 
 MIB: Final = 1 << 20
@@ -30,19 +32,39 @@ class McpServer:
         transcript: the last messages of this test with it.
     """
 
-    def __init__(self, backend: Backend, in_era: "Callable[[str], McpServer] | None" = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        in_era: "Callable[[str], McpServer] | None" = None,
+        *,
+        answers: Mapping[str, object] | None = None,
+        since: int = 0,
+    ) -> None:
+        """Nothing is asked of it yet.
+
+        Args:
+            backend: how it is reached.
+            in_era: gives it in another revision; None where that cannot be.
+            answers: what the test answers when it asks; see `McpClient.answer`.
+            since: how much of what it has told belongs to earlier tests.
+        """
         self._backend: Final = backend
         self._in_era: Final = in_era
         self.id: Final = backend.id
         self.transcript: Final = Transcript()
+        self._requests: Final = Requests(backend, self.transcript, Answers(answers), since)
 
     def client(self) -> McpClient:
         """A client for plain tests."""
-        return McpClient(Requests(self._backend, self.transcript))
+        return McpClient(self._requests)
 
     def async_client(self) -> AsyncMcpClient:
         """A client for coroutines."""
-        return AsyncMcpClient(Requests(self._backend, self.transcript))
+        return AsyncMcpClient(self._requests)
+
+    def leave(self) -> None:
+        """The test has ended: what it wanted to hear of is wanted no more."""
+        self._requests.leave()
 
     @property
     def status(self) -> ServerView:
@@ -106,7 +128,7 @@ class McpServer:
         `timeout` is the call's own, seconds.
         """
         __tracebackhide__ = True
-        pending = Requests(self._backend, self.transcript).call_tool(tool, arguments, timeout)
+        pending = self._requests.call_tool(tool, arguments, timeout)
         try:
             result = pending.result(seconds)
         except ProtocolFault as fault:

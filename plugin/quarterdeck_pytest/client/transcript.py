@@ -34,6 +34,10 @@ class Transcript:
         """Something was sent."""
         self._note(f"-> {method} {params}")
 
+    def note_asked(self, method: str, params: bytes) -> None:
+        """The server asked something."""
+        self._note(f"<- {method} {params[: MESSAGE_CHARS * 4].decode('utf-8', 'replace')}")
+
     def note_end(self, end: object) -> None:
         """Something came: a result, other values, or an exception."""
         match end:

@@ -15,7 +15,7 @@ import psutil
 
 from quarterdeck.common.watchers import wait_until
 from quarterdeck.config.places.paths import server_paths
-from quarterdeck.fleet.requests import ended
+from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.interop import ServerEndpointImpl, ServerFleetImpl, create_server_endpoint
 from quarterdeck.trust.judge.documents import listed_documents
 from quarterdeck.trust.lock.lockfile import drift
@@ -24,14 +24,18 @@ from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.mcp.relay import is_modern
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing, RawRequest
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_protocol.tools import Deliver, PendingCall
-from quarterdeck_pytest.messages import Explanation, ServerView, Wish, record_of
+from quarterdeck_protocol.tools import Client, RawCall
+from quarterdeck_pytest.endpoints import awaited, definitions, greeting_of, want
+from quarterdeck_pytest.messages import Ask, Call, Explanation, Greeting, ServerView, Want, Wish, record_of
+from quarterdeck_pytest.relay import Relay
 
 from . import injuries
+from .hearing import Tell, hear
 from .wishes import WishError, wished
 
 STDERR_BYTES: Final = 8 * 1024
@@ -62,7 +66,7 @@ class Instance:
         self._digest: Final = hashlib.sha256(key.encode()).hexdigest()[:12]
         self._servers: Final = {config.id: config for config in found.servers}
         self._broken: Final = {row.id: row for row in settings.broken} if not wish.server else {}
-        self._redactor: Final = Redactor(settings.secrets)
+        self._redactor: Final = Redactor((*settings.secrets, *frozenset().union(*map(secrets_of, found.servers))))
         self._fleet: Final = ServerFleetImpl(
             partial(
                 create_server_endpoint,
@@ -96,34 +100,57 @@ class Instance:
         ]
         return ready + broken
 
-    async def call(self, server: str, tool: str, arguments: bytes, timeout_s: float | None) -> RemoteCallResult:
+    async def call(self, request: Call, client: Client, relay: Relay) -> RemoteCallResult:
         """The result of a tool; raises `ProtocolFault` and `WishError`."""
-        endpoint = self._endpoint(server)
-        calling = partial(endpoint.call, tool, arguments, timeout_s=timeout_s)
+        server = request.server
+        endpoint = self._asked_back(self._endpoint(server), relay)
+        call = RawCall(
+            request.tool,
+            request.arguments,
+            timeout_s=request.timeout_s,
+            on_progress=relay.on_progress,
+            client=client,
+            answerer=relay.answerer,
+            log_level=relay.log_level,
+        )
+        calling = partial(endpoint.result_of, call)
         if server not in self._hangs:
             return await calling()
         self._hangs.discard(server)
         with injuries.stopped(self._fleet, server):
             return await calling()
 
-    async def ask(self, server: str, method: str, params: bytes, timeout_s: float | None) -> RemoteCallResult:
+    async def ask(self, asked: Ask, client: Client, relay: Relay) -> RemoteCallResult:
         """The result of another request; raises `ProtocolFault` and `WishError`."""
-        endpoint, request = self._endpoint(server), RawRequest(method, params, timeout_s=timeout_s)
+        endpoint = self._asked_back(self._endpoint(asked.server), relay)
+        request = RawRequest(
+            asked.method,
+            asked.params,
+            timeout_s=asked.timeout_s,
+            on_progress=relay.on_progress,
+            client=client,
+            answerer=relay.answerer,
+            log_level=relay.log_level,
+        )
+        return await awaited(partial(endpoint.forward, request))
 
-        def begin(deliver: Deliver) -> PendingCall:
-            return endpoint.forward(request, deliver)
+    def greeting(self, server: str) -> Greeting:
+        """What a server said of itself; raises `WishError`."""
+        return greeting_of(self._endpoint(server))
 
-        result = await ended(begin)
-        assert result is not None
-        return result
+    async def want(self, wanted: Want, client: Client) -> None:
+        """Have a client hear of more, or less; raises `ProtocolFault` and `WishError`."""
+        await want(self._endpoint(wanted.server), client, wanted.what, wanted.value)
+
+    def hear(self, client: Client, tell: Tell) -> Callable[[], None]:
+        """Tell what its servers say unasked; returns what ends that."""
+        return hear(self._fleet, client, tell)
 
     async def items(self, server: str, listing: Listing) -> list[bytes]:
         """What a list of the server's holds, as its own JSON; raises `ProtocolFault` and `WishError`."""
         endpoint = self._endpoint(server)
-        tools = await endpoint.list_tools()
-        if listing is Listing.TOOLS:
-            return [tool.descriptor.definition or b"null" for tool in tools]
-        return [each.definition for each in endpoint.offers(listing)]
+        await endpoint.list_tools()
+        return definitions(endpoint, listing)
 
     async def injure(self, server: str, how: str, amount: float) -> None:
         """Do something bad to a server; raises `WishError`."""
@@ -219,6 +246,19 @@ class Instance:
             raise WishError(f"there is no server {server!r}{hint}")
         return endpoint
 
+    def _asked_back(self, endpoint: ServerEndpointImpl, relay: Relay) -> ServerEndpointImpl:
+        """The endpoint, where it can be said whose a question of it is.
+
+        Raises:
+            WishError: other tests share it, and it is of an era whose questions name nobody.
+        """
+        if self.shared and relay.answerer is not None and not is_modern(endpoint.status().era or ""):
+            raise WishError(
+                f"{endpoint.config.id} asks in a way that does not say whom, and other tests share it: use a narrower "
+                'scope than "run" for a test that answers, or era="2026-07-28"'
+            )
+        return endpoint
+
     def _view(self, status: EndpointStatus) -> ServerView:
         config, fault, sandbox = self._servers[status.server], status.fault, status.sandbox
         return ServerView(
@@ -260,16 +300,19 @@ class Instances:
         self._instances: dict[str, Instance] = {}
         self._starts: dict[str, asyncio.Task[None]] = {}
 
-    async def open(self, key: str, wish: Wish, test: str, *, shared: bool) -> list[ServerView]:
-        """Start an instance, or join it where the key is known; its servers, ready or failed.
+    def begin(self, key: str, wish: Wish, test: str, *, shared: bool) -> Instance:
+        """Start an instance, or find the one whose key is known.
 
         Raises:
             WishError: what is wished cannot be.
         """
         if key not in self._instances:
-            # No wait between the two looks: who comes meanwhile finds it here.
             instance = self._instances[key] = Instance(key, wish, test, shared=shared)
             self._starts[key] = asyncio.create_task(instance.start())
+        return self._instances[key]
+
+    async def started(self, key: str) -> list[ServerView]:
+        """The servers of an instance that was begun, once each is ready or has failed; raises `WishError`."""
         # Shielded: others may wait for it, too.
         await asyncio.shield(self._starts[key])
         return self[key].views()

@@ -6,10 +6,13 @@ the run ends, which ends it.
 
 import asyncio
 import hmac
+import itertools
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -18,9 +21,11 @@ import msgspec
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import Listing
+from quarterdeck_protocol.tools import Client
 from quarterdeck_pytest.messages import (
     LENGTH_BYTES,
     Answer,
+    Answered,
     Ask,
     BadMessageError,
     Call,
@@ -29,6 +34,8 @@ from quarterdeck_pytest.messages import (
     Compare,
     Explain,
     Failed,
+    Greet,
+    Heard,
     Hello,
     Injure,
     List,
@@ -38,11 +45,14 @@ from quarterdeck_pytest.messages import (
     Recover,
     Reply,
     Request,
+    Said,
+    Want,
     Wrong,
     decode_request,
     encode,
     length_of,
 )
+from quarterdeck_pytest.relay import Relay
 
 from .instances import Instances, open_instances
 from .wishes import WishError
@@ -53,6 +63,12 @@ HELLO_S: Final = 30.0
 """How long a connection may take to prove itself."""
 
 MAX_TOKEN_BYTES: Final = 256
+
+MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
+"""Of what waits for a test process before news of its servers are left out: one that is stopped reads nothing."""
+
+_numbers: Final = itertools.count(1)
+"""Tell connections apart."""
 
 
 def main(listener_fd: int) -> None:
@@ -104,6 +120,10 @@ class Connection:
         self._writer = writer
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._own: set[str] = set()
+        self._relays: dict[int, Relay] = {}
+        self._hearing: dict[str, Callable[[], None]] = {}
+        self._client = Client(key=f"test/{next(_numbers)}")
+        self._lost = 0
 
     async def serve(self, token: str) -> None:
         """Answer until the other end is gone."""
@@ -120,6 +140,9 @@ class Connection:
                     case Cancel(number):
                         if (task := self._tasks.pop(number, None)) is not None:
                             task.cancel()
+                    case Answered(number, question, end):
+                        if (relay := self._relays.get(number)) is not None:
+                            relay.answer(question, end)
                     case _:
                         self._begin(request)
         except (EOFError, OSError, TimeoutError):
@@ -132,7 +155,11 @@ class Connection:
     def _begin(self, request: Numbered) -> None:
         task = asyncio.create_task(self._run(request))
         self._tasks[request.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(request.id, None))
+        task.add_done_callback(lambda _: self._forget(request.id))
+
+    def _forget(self, number: int) -> None:
+        self._tasks.pop(number, None)
+        self._relays.pop(number, None)
 
     async def _end(self) -> None:
         tasks = tuple(self._tasks.values())
@@ -140,6 +167,8 @@ class Connection:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        for end in self._hearing.values():
+            end()
         await asyncio.gather(*map(self._instances.close, tuple(self._own)))
         self._writer.close()
         with suppress(OSError):
@@ -154,7 +183,7 @@ class Connection:
         except Exception as error:
             _log.exception("a request failed in an unforeseen way")
             answer = Wrong(request.id, f"the plugin's supervisor failed: {type(error).__name__}: {error}")
-        self._writer.write(encode(answer))
+        self._say(answer)
         with suppress(OSError):
             await self._writer.drain()
 
@@ -166,27 +195,51 @@ class Connection:
             record = self._instances[request.key].record(fault)
             return Failed(request.id, record, fault.remedy_for(server) or "", server)
 
+    def _say(self, said: Said) -> None:
+        self._writer.write(encode(said))
+
+    def _tell(self, key: str, server: str, method: str, params: bytes) -> None:
+        """Say what a server told, unless too much waits already."""
+        if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._lost += 1
+            return
+        lost, self._lost = self._lost, 0
+        self._say(Heard(key, server, method, params, lost))
+
+    def _relay(self, request: Call | Ask) -> Relay:
+        """The request's way back; it ends with it."""
+        relay = self._relays[request.id] = Relay(request.id, request.takes, self._say)
+        return relay
+
     async def _answer(self, request: Numbered) -> Reply:
         match request:
             case Open(_, key, wish, test, shared):
                 if not shared:
                     self._own.add(key)
-                views = await self._instances.open(key, wish, test, shared=shared)
-                return _reply(request, views)
+                instance = self._instances.begin(key, wish, test, shared=shared)
+                if key not in self._hearing:
+                    self._hearing[key] = instance.hear(self._client, partial(self._tell, key))
+                return _reply(request, await self._instances.started(key))
             case Close(_, key):
                 left = await self._instances.close(key)
                 self._own.discard(key)
+                self._hearing.pop(key, None)
                 return _reply(request, left)
-            case Call(_, key, server, tool, arguments, timeout_s):
-                result = await self._instances[key].call(server, tool, arguments, timeout_s)
+            case Call():
+                result = await self._instances[request.key].call(request, self._client, self._relay(request))
                 return Reply(request.id, result.body, result.wire.era, result.is_error)
-            case Ask(_, key, server, method, params, timeout_s):
-                result = await self._instances[key].ask(server, method, params, timeout_s)
+            case Ask():
+                result = await self._instances[request.key].ask(request, self._client, self._relay(request))
                 return Reply(request.id, result.body, result.wire.era, result.is_error)
             case List(_, key, server, listing):
                 return _reply(request, await self._instances[key].items(server, Listing(listing)))
             case Look(_, key):
                 return _reply(request, self._instances[key].views())
+            case Greet(_, key, server):
+                return _reply(request, self._instances[key].greeting(server))
+            case Want(_, key):
+                await self._instances[key].want(request, self._client)
+                return Reply(request.id)
             case Explain(_, key, server, texts):
                 return _reply(request, await asyncio.to_thread(self._instances[key].explain, server, texts))
             case Injure(_, key, server, how, amount):

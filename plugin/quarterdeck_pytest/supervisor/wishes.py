@@ -97,6 +97,7 @@ def _as_wished(config: ServerConfig, wish: Wish) -> ServerConfig:
         changes |= dict.fromkeys(("connect_timeout_s", "list_timeout_s", "call_timeout_s"), wish.timeout_s)
     if isinstance(config, StdioServerConfig):
         changes["sandbox"] = _policy(config, wish)
+        changes["env"] = {**config.env, **dict(wish.env)}
     return config.model_copy(update=changes)
 
 

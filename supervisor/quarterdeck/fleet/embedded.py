@@ -1,14 +1,16 @@
 """Run a server's session inside this process: no worker, no isolation, and `status()` says so.
 
 What is driven is the worker's own code over an in-memory link, so that an endpoint cannot tell the difference; the
-session itself is made by a `session_factory`, entered and left in one task as the SDK demands.
+session itself is made by a `session_factory`, or here over a transport of the SDK, entered and left in one task as the
+SDK demands.
 """
 
 import asyncio
 import secrets
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 from mcp.client.session import ClientSession
@@ -18,21 +20,26 @@ from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
-from quarterdeck_protocol.link.frames import OpenOrder
+from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker.remote.faults import root_cause
-from quarterdeck_worker.remote.run import adopt_session
+from quarterdeck_worker.remote.run import adopt_session, run_streams
 from quarterdeck_worker.server import ServerFault, ServerRun
 from quarterdeck_worker.worker import Worker
 
 from .handle import WorkerHandle, WorkerListener
-from .worker_session import Session
+from .worker_session import ALL_CAPABILITIES, Session
 
 EXIT_S: Final = 10.0
 """How long the session may take to close; the SDK's own takes up to seven seconds over stdio."""
 
 SessionFactory = Callable[[], AbstractAsyncContextManager[ClientSession]]
 """Yields an initialised or adopted session; entered once."""
+
+Transport = Callable[[], AbstractAsyncContextManager[tuple[Any, Any]]]
+"""Yields the client's read and write streams, as the SDK's transports do; entered once."""
+
+Made = TypeVar("Made")
 
 
 class MemoryWay:
@@ -50,12 +57,12 @@ class MemoryWay:
         """See `Way`: nothing ever waits."""
 
 
-class EmbeddedSession(Session):
-    """A session in this process."""
+class OwnSession(Session, Generic[Made]):
+    """A session in this process, over what `make` yields."""
 
     isolated = False
 
-    def __init__(self, config: ServerConfig, session_factory: SessionFactory) -> None:
+    def __init__(self, config: ServerConfig, make: Callable[[], AbstractAsyncContextManager[Made]]) -> None:
         """Take no place yet.
 
         Raises:
@@ -65,7 +72,7 @@ class EmbeddedSession(Session):
             if name in config.model_fields_set:
                 raise ValueError(f"{name} does not apply to a session made in this process: leave it out")
         self._config = config
-        self._factory = session_factory
+        self._make = make
         self._handle: WorkerHandle | None = None
         self._owner: asyncio.Task[None] | None = None
 
@@ -112,15 +119,38 @@ class EmbeddedSession(Session):
             finally:
                 driver.close()
 
-    async def _run(self, _: OpenOrder, run: ServerRun) -> None:
+    async def _run(self, order: OpenOrder, run: ServerRun) -> None:
         code, what = "spawn_failed", "the session could not be made"
         try:
-            async with self._factory() as session:
+            async with self._make() as made:
                 code, what = "server_lost", "the session broke"
-                await adopt_session(session, run, self._config.max_result_bytes)
+                await self._serve(made, order, run)
         except Exception as error:
             cause = root_cause(error)
             if isinstance(cause, ServerFault):
                 raise cause from None
             message = f"{what}: {cause or type(cause).__name__}"
             raise ServerFault(FaultRecord(FaultKind.TRANSPORT, message, code, cause=RemoteCause.of(cause))) from error
+
+    @abstractmethod
+    async def _serve(self, made: Made, order: OpenOrder, run: ServerRun) -> None:
+        """Serve on what was made until `run.stop`."""
+
+
+class EmbeddedSession(OwnSession[ClientSession]):
+    """A session that others made and greeted."""
+
+    async def _serve(self, made: ClientSession, order: OpenOrder, run: ServerRun) -> None:
+        await adopt_session(made, run, order.max_result_bytes)
+
+
+class TransportSession(OwnSession[tuple[Any, Any]]):
+    """A session over streams that others connected: greeted here, as a remote server is."""
+
+    def order(self) -> OpenOrder:
+        """See `Session`."""
+        agreed = (self._config.protocol, self._config.max_result_bytes)
+        return OpenOrder(StdioServer(), *agreed, capabilities=ALL_CAPABILITIES)
+
+    async def _serve(self, made: tuple[Any, Any], order: OpenOrder, run: ServerRun) -> None:
+        await run_streams(*made, order, run)

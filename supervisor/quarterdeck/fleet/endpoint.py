@@ -230,11 +230,14 @@ class ServerEndpointImpl:
         Raises:
             ProtocolFault: see `ServerEndpoint.invoke`.
         """
-        call = RawCall(tool, arguments, meta, timeout_s, on_progress)
+        return await self.result_of(RawCall(tool, arguments, meta, timeout_s, on_progress))
+
+    async def result_of(self, call: RawCall) -> RemoteCallResult:
+        """A raw call that says all it wants of the server, awaited; see `call`."""
         result = await ended(partial(self.begin, call))
         if result is None:
             self._ready_handle()
-            why = f"{tool} is not offered: the configuration's tool filter hides it"
+            why = f"{call.tool} is not offered: the configuration's tool filter hides it"
             raise ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "unknown_tool")
         return result
 

@@ -12,7 +12,8 @@ from support.config.places import short_folder
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_pytest.activation import RunAddress
-from quarterdeck_pytest.client.connection import Connection, McpTestError, Pending
+from quarterdeck_pytest.client.connection import Connection
+from quarterdeck_pytest.client.pending import McpTestError, Pending
 from quarterdeck_pytest.messages import (
     LENGTH_BYTES,
     Answer,

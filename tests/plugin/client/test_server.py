@@ -10,10 +10,12 @@ import pytest
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.offers import Listing
+from quarterdeck_protocol.questions import QuestionEnd
 from quarterdeck_protocol.tools import WireResult
-from quarterdeck_pytest.client.connection import McpTestError, Pending
+from quarterdeck_pytest.client.notifications import Told
+from quarterdeck_pytest.client.pending import Inbox, McpTestError, Pending
 from quarterdeck_pytest.client.server import McpDeck, McpServer, snapshot_of
-from quarterdeck_pytest.messages import Explanation, ServerView
+from quarterdeck_pytest.messages import Asked, Explanation, Greeting, ServerView, Takes
 
 
 class PlayedBackend:
@@ -23,14 +25,33 @@ class PlayedBackend:
 
     def __init__(self, end: object = None, tools: Iterable[dict[str, Any]] = (), drifts: Iterable[str] = ()) -> None:
         self._end, self._tools, self._drifts = end, list(tools), list(drifts)
+        self.told = Told()
+        self.wanted: list[tuple[str, str]] = []
 
-    def call(self, tool: str, arguments: bytes, timeout_s: float | None) -> Pending[RemoteCallResult]:
+    def call(
+        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+    ) -> Pending[RemoteCallResult]:
         """See `Backend`."""
         return self._soon(self._end)
 
-    def ask(self, method: str, params: bytes, timeout_s: float | None) -> Pending[RemoteCallResult]:
+    def ask(
+        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+    ) -> Pending[RemoteCallResult]:
         """See `Backend`."""
         return self._soon(RemoteCallResult(WireResult(b'{"method":"%s"}' % method.encode(), "")))
+
+    def answer(self, asked: Asked, end: QuestionEnd) -> None:
+        """See `Backend`."""
+        raise NotImplementedError
+
+    def greeting(self) -> Pending[Greeting]:
+        """See `Backend`."""
+        return self._soon(Greeting("2025-11-25", b'{"name":"played"}', b'{"tools":{}}', "be kind"))
+
+    def want(self, what: str, value: str) -> Pending[None]:
+        """See `Backend`."""
+        self.wanted.append((what, value))
+        return self._soon(())
 
     def items(self, listing: Listing) -> Pending[list[bytes]]:
         """See `Backend`."""

@@ -58,6 +58,15 @@ async def run_server(order: OpenOrder, run: ServerRun) -> None:
                 raise ServerFault(unreachable(server.url, cause, recorder)) from error
 
 
+async def run_streams(read: Any, write: Any, order: OpenOrder, run: ServerRun) -> None:
+    """Greet and serve a server at the other end of two streams that somebody else closes; returns after `run.stop`."""
+    watched = EndNotice(read)
+    async with Session(watched, write, run.notifier, order.capabilities.encode()) as session:
+        card = await greet(session, order.era, order.protocol)
+        session.let_ask()
+        await _serve(session, card, run, order.max_result_bytes, session_gone, watched.ended)
+
+
 async def adopt_session(session: ClientSession, run: ServerRun, max_bytes: int) -> None:
     """Serve on a session that somebody else connected, and will close; returns after `run.stop`."""
     await _serve(session, card_of(session), run, max_bytes, session_gone)

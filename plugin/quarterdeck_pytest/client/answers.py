@@ -1,0 +1,167 @@
+"""What a test answers when a server asks: elicitation, sampling, roots; each a value, or a function of the params."""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from quarterdeck_protocol.questions import CAPABILITY_OF, QuestionEnd
+
+from .pending import McpTestError
+
+Json = dict[str, Any]
+
+QUESTIONS: Final = 100
+"""As many of a server's questions are kept: as many as it may ask during one request."""
+
+INTERNAL_ERROR: Final = -32603
+
+_CAPABILITIES: Final[Mapping[str, Json]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}, "context": {}},
+    "roots": {},
+}
+"""What a client says that it can, by what its test answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a server asked.
+
+    Attributes:
+        kind: `elicitation`, `sampling` or `roots`.
+        params: as the server sent them.
+    """
+
+    kind: str
+    params: Json
+
+
+class McpAnswerError(Exception):
+    """An answer, returned or raised: the server is told this error, as when a user declines sampling (-1)."""
+
+    def __init__(self, message: str, code: int = INTERNAL_ERROR) -> None:
+        super().__init__(message)
+        self.code: Final = code
+
+
+class Answers:
+    """What is answered, and what was asked.
+
+    Attributes:
+        questions: the last of those that were asked, the oldest first.
+    """
+
+    def __init__(self, given: Mapping[str, object] | None = None) -> None:
+        self._given: dict[str, object] = {}
+        self.questions: Final[deque[Question]] = deque(maxlen=QUESTIONS)
+        self.give(given or {})
+
+    def give(self, given: Mapping[str, object]) -> None:
+        """Answer so from now on; None answers such questions no more.
+
+        Raises:
+            McpTestError: nobody asks for such a thing.
+        """
+        for kind, answer in given.items():
+            if kind not in _CAPABILITIES:
+                raise McpTestError(f"servers ask for {', '.join(_CAPABILITIES)}, not for {kind!r}")
+            if answer is None:
+                self._given.pop(kind, None)
+            else:
+                self._given[kind] = answer
+
+    @property
+    def capabilities(self) -> bytes:
+        """What can be asked, as the JSON object of client capabilities; empty for nothing."""
+        can = {kind: _CAPABILITIES[kind] for kind in self._given}
+        return msgspec.json.encode(can) if can else b""
+
+    def answer(
+        self, method: str, params: bytes, end: Callable[[QuestionEnd], None]
+    ) -> Coroutine[Any, Any, None] | None:
+        """Answer a question; what is returned has to be awaited first, where the answer is a coroutine function's.
+
+        Raises:
+            McpTestError: the answer is none.
+        """
+        kind = CAPABILITY_OF[method]
+        question = Question(kind, msgspec.json.decode(params, type=Json) if params else {})
+        self.questions.append(question)
+        answer = self._given.get(kind)
+        if callable(answer):
+            try:
+                answer = answer(question.params)
+            except McpAnswerError as error:
+                answer = error
+        if isawaitable(answer):
+            return _later(kind, answer, end)
+        end(_end_of(kind, answer))
+        return None
+
+
+async def _later(kind: str, answer: Any, end: Callable[[QuestionEnd], None]) -> None:
+    try:
+        given = await answer
+    except McpAnswerError as error:
+        given = error
+    end(_end_of(kind, given))
+
+
+def _end_of(kind: str, answer: object) -> QuestionEnd:
+    if isinstance(answer, McpAnswerError):
+        return QuestionEnd(code=answer.code, message=str(answer))
+    try:
+        return QuestionEnd(msgspec.json.encode(_RESULTS[kind](answer)))
+    except (TypeError, ValueError) as error:
+        raise McpTestError(f"this is no answer to {kind}: {answer!r}: {error}") from None
+
+
+def _elicited(answer: object) -> Json:
+    """`accept`, `decline` or `cancel`, or the content that is accepted."""
+    match answer:
+        case "accept" | "decline" | "cancel":
+            return {"action": answer}
+        case Mapping():
+            return {"action": "accept", "content": dict(answer)}
+    raise ValueError('it is "accept", "decline", "cancel" or the content')
+
+
+def _sampled(answer: object) -> Json:
+    """The model's text, or the whole result."""
+    match answer:
+        case str():
+            said = {"type": "text", "text": answer}
+            return {"role": "assistant", "content": said, "model": "pytest", "stopReason": "endTurn"}
+        case Mapping():
+            return dict(answer)
+    raise ValueError("it is the model's text, or a whole result")
+
+
+def _rooted(answer: object) -> Json:
+    """Folders, or whole roots."""
+    if isinstance(answer, (str, bytes)) or not isinstance(answer, Sequence):
+        raise TypeError("it is a list of folders, of their URIs, or of roots")
+    return {"roots": [_root(each) for each in answer]}
+
+
+def _root(folder: object) -> Json:
+    match folder:
+        case Mapping():
+            return dict(folder)
+        case str() if "://" in folder:
+            return {"uri": folder}
+        case str() | Path():
+            return {"uri": Path(folder).absolute().as_uri()}
+    raise ValueError(f"{folder!r} is no folder")
+
+
+_RESULTS: Final[Mapping[str, Callable[[object], Json]]] = {
+    "elicitation": _elicited,
+    "sampling": _sampled,
+    "roots": _rooted,
+}

@@ -1,0 +1,166 @@
+"""A result that is on its way, and what comes before it; waited for by a plain test, or awaited by a coroutine.
+
+Progress and a server's questions are handled by whoever waits, where it waits: what a handler raises is raised in the
+test.  Nothing of ours lives in a test's loop, and no cancel scope can be left in another task.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar
+
+from quarterdeck_pytest.messages import Meanwhile
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class McpTestError(Exception):
+    """A test asks for what there is not, or the run's supervisor is gone; the text is one clear sentence."""
+
+
+class Inbox:
+    """What comes before the end of one request, until whoever waits for it handles it; `put` is for any thread."""
+
+    def __init__(self, handle: Callable[[Meanwhile], Coroutine[Any, Any, None] | None]) -> None:
+        """`handle` is called by who waits, and awaited by who awaits."""
+        self.handle: Final = handle
+        self._items: deque[Meanwhile] = deque()
+        self._wake: Callable[[], None] = _nothing
+
+    def put(self, item: Meanwhile) -> None:
+        """Something came."""
+        self._items.append(item)
+        self._wake()
+
+    def wait(self, end: "Future[Any]", within_s: float | None) -> None:
+        """Handle what comes until the end has come.
+
+        Raises:
+            TimeoutError: it did not come in time.
+        """
+        until = None if within_s is None else time.monotonic() + within_s
+        arrived = threading.Event()
+        self._wake = arrived.set
+        end.add_done_callback(lambda _: arrived.set())
+        while True:
+            arrived.clear()
+            self._handle_all()
+            if end.done() and not self._items:
+                return
+            if not arrived.wait(None if until is None else max(0.0, until - time.monotonic())):
+                raise TimeoutError
+
+    async def attend(self, end: "Future[Any]") -> None:
+        """The same for a coroutine."""
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                loop.call_soon_threadsafe(arrived.set)
+
+        self._wake = wake
+        end.add_done_callback(lambda _: wake())
+        try:
+            while True:
+                arrived.clear()
+                while self._items:
+                    if (handled := self.handle(self._items.popleft())) is not None:
+                        await handled
+                if end.done() and not self._items:
+                    return
+                await arrived.wait()
+        finally:
+            self._wake = _nothing
+
+    def _handle_all(self) -> None:
+        while self._items:
+            handled = self.handle(self._items.popleft())
+            if handled is not None:
+                handled.close()
+                raise McpTestError("an answer is a coroutine, which mcp_client cannot await: use mcp_async_client")
+
+
+class Pending(Generic[T]):
+    """A result that is on its way: `result()` waits for it, and so does `await`.
+
+    Attributes:
+        future: what comes.
+        made: makes the result of it.
+        note: is told the result, or the exception, before whoever waits.
+        inbox: what comes before; None where nothing does.
+    """
+
+    def __init__(
+        self,
+        future: "Future[Any]",
+        made: Callable[[Any], T],
+        note: Callable[[object], None] | None = None,
+        inbox: Inbox | None = None,
+    ) -> None:
+        self.future: Final = future
+        self.made: Final = made
+        self._note = note or (lambda _: None)
+        self._inbox = inbox
+
+    def noted(self, note: Callable[[object], None]) -> "Pending[T]":
+        """The same, of whose end `note` is told."""
+        return Pending(self.future, self.made, note, self._inbox)
+
+    def then(self, made: Callable[[T], U], note: Callable[[object], None] | None = None) -> "Pending[U]":
+        """What is made of its result, of whose end `note` is told."""
+        return Pending(self.future, lambda value: made(self.made(value)), note, self._inbox)
+
+    def result(self, within_s: float | None = None) -> T:
+        """Wait for it; who is interrupted, as by Ctrl-C or pytest-timeout, gives the request up.
+
+        Raises:
+            TimeoutError: it did not come in time, and is given up.
+        """
+        __tracebackhide__ = True
+        if self._inbox is not None:
+            try:
+                self._inbox.wait(self.future, within_s)
+            except BaseException as error:
+                self._give_up(error)
+                raise
+            within_s = 0
+        try:
+            return self._ended(self.future.result(within_s))
+        except BaseException as error:
+            self._give_up(error)
+            raise error.with_traceback(None)  # noqa: B904 - the same, without the frames of futures
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Await it; cancelling the task gives the request up."""
+        __tracebackhide__ = True
+        try:
+            waiting = asyncio.wrap_future(self.future, loop=asyncio.get_running_loop())
+        except RuntimeError:
+            self.future.cancel()
+            raise McpTestError("mcp_async_client needs asyncio: another kind of loop runs here") from None
+        try:
+            if self._inbox is not None:
+                yield from self._inbox.attend(self.future).__await__()
+            return self._ended((yield from waiting.__await__()))
+        except BaseException as error:
+            waiting.cancel()
+            self._note(error)
+            raise
+
+    def _give_up(self, error: BaseException) -> None:
+        self.future.cancel()
+        self._note(error)
+
+    def _ended(self, value: Any) -> T:
+        result = self.made(value)
+        self._note(result)
+        return result
+
+
+def _nothing() -> None:
+    """Nobody waits."""

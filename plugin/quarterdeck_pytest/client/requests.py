@@ -1,0 +1,142 @@
+"""The requests of both clients, each on its way."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from quarterdeck_protocol.contract import RemoteCallResult
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.offers import LEVELS, Listing
+from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_pytest.messages import Asked, Greeting, Meanwhile, Takes
+
+from .answers import Answers
+from .backends import Backend
+from .notifications import Hearing, Notification
+from .pending import Inbox, McpTestError, Pending
+from .transcript import Transcript
+
+Json = dict[str, Any]
+
+OnProgress = Callable[[ProgressNote], Coroutine[Any, Any, None] | None]
+"""Takes notes of progress; a coroutine function where the client is one for coroutines."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGreeting:
+    """What a server said of itself when it was greeted.
+
+    Attributes:
+        protocol_version: the revision that is spoken.
+        server_info: its name, version and what else it says.
+        capabilities: as it sent them.
+        instructions: for a model; empty for none.
+    """
+
+    protocol_version: str
+    server_info: Json
+    capabilities: Json
+    instructions: str
+
+
+class Requests:
+    """What a test asks of one server, and what it takes of it.
+
+    Attributes:
+        answers: what it answers when the server asks.
+        hearing: what the server has told.
+    """
+
+    def __init__(self, backend: Backend, transcript: Transcript, answers: Answers, since: int = 0) -> None:
+        self.answers: Final = answers
+        self.hearing: Final = Hearing(backend.told, since)
+        self._backend: Final = backend
+        self._transcript: Final = transcript
+        self._log_level = ""
+        self._wants = False
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None,
+        timeout: float | None,
+        on_progress: OnProgress | None = None,
+    ) -> Pending[RemoteCallResult]:
+        """A call of a tool."""
+        body = msgspec.json.encode(dict(arguments or {}))
+        self._transcript.note_request("tools/call", f"{name} {body.decode()}")
+        pending = self._backend.call(name, body, timeout, *self._taken(on_progress))
+        return pending.noted(self._transcript.note_end)
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Pending[Json]:
+        """Another request."""
+        body = msgspec.json.encode(dict(params))
+        self._transcript.note_request(method, body.decode())
+        pending = self._backend.ask(method, body, timeout, *self._taken(on_progress))
+        return pending.then(_value, self._transcript.note_end)
+
+    def items(self, listing: Listing) -> Pending[list[Json]]:
+        """A list of the server's."""
+        self._transcript.note_request(listing.method, "")
+        return self._backend.items(listing).then(_decoded, self._transcript.note_end)
+
+    def greeting(self) -> Pending[ServerGreeting]:
+        """What the server said of itself."""
+        return self._backend.greeting().then(_greeting)
+
+    def want(self, what: str, value: str) -> Pending[None]:
+        """Hear of more, or less; see `Want`."""
+        self._wants = True
+        if what == "log_level":
+            if value not in LEVELS:
+                raise McpTestError(f"there is no log level {value!r}: levels are {', '.join(LEVELS)}")
+            self._log_level = value
+        return self._backend.want(what, value)
+
+    def told(self, method: str) -> Pending[Notification]:
+        """The first notification of this method that no wait has given yet."""
+        return Pending(*self.hearing.next(method))
+
+    def leave(self) -> None:
+        """The test has ended: nothing of what it wanted is left for others that use the server."""
+        if self._wants:
+            self._wants = False
+            with suppress(ProtocolFault, McpTestError):  # a server that is gone tells nothing, either
+                self._backend.want("", "").result()
+
+    def _taken(self, on_progress: OnProgress | None) -> tuple[Takes, Inbox | None]:
+        takes = Takes(self.answers.capabilities, on_progress is not None, self._log_level)
+        if not takes.capabilities and on_progress is None:
+            return takes, None
+
+        def handle(item: Meanwhile) -> Coroutine[Any, Any, None] | None:
+            if isinstance(item, Asked):
+                self._transcript.note_asked(item.method, item.params)
+                return self.answers.answer(item.method, item.params, partial(self._backend.answer, item))
+            assert on_progress is not None
+            return on_progress(ProgressNote(item.progress, item.total, item.message))
+
+        return takes, Inbox(handle)
+
+
+def _value(result: RemoteCallResult) -> Json:
+    return dict(result.value)
+
+
+def _decoded(items: list[bytes]) -> list[Json]:
+    return [msgspec.json.decode(item, type=Json) for item in items]
+
+
+def _greeting(said: Greeting) -> ServerGreeting:
+    info, capabilities = (msgspec.json.decode(each, type=Json) for each in (said.info, said.capabilities))
+    return ServerGreeting(said.era, info, capabilities, said.instructions)

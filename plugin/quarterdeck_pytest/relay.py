@@ -1,0 +1,94 @@
+"""One request's way back to its test, and what is made of a server's news.  Pure.
+
+The run's supervisor has one for each request of another process; a server that is an object has them in the test's own.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from quarterdeck_protocol.offers import Listing, LogLine, News, ServerNote
+from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_pytest.messages import Asked, Meanwhile, Progressed, Takes
+
+
+class Relay:
+    """Says what comes before the request's end, and brings answers back; an `Answerer` for who can be asked."""
+
+    bridges = True
+
+    def __init__(self, number: int, takes: Takes, say: Callable[[Meanwhile], None]) -> None:
+        self._number = number
+        self._takes = takes
+        self._say = say
+        self._open: dict[int, Callable[[QuestionEnd], None]] = {}
+        self._asked = 0
+
+    @property
+    def capabilities(self) -> bytes:
+        """See `Answerer`."""
+        return self._takes.capabilities
+
+    @property
+    def answerer(self) -> "Relay | None":
+        """Itself, where its test answers anything."""
+        return self if self._takes.capabilities else None
+
+    @property
+    def on_progress(self) -> Callable[[ProgressNote], None] | None:
+        """What takes notes of progress, where its test wants them."""
+        return self._report if self._takes.progress else None
+
+    @property
+    def log_level(self) -> str:
+        """See `RawCall`."""
+        return self._takes.log_level
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """See `Answerer`."""
+        self._asked += 1
+        number = self._asked
+        self._open[number] = answer
+        self._say(Asked(self._number, number, question.method, question.params))
+        return lambda: (self._open.pop(number, None), None)[1]
+
+    def answer(self, question: int, end: QuestionEnd) -> None:
+        """End a question; harmless when nobody waits for it."""
+        if (answer := self._open.pop(question, None)) is not None:
+            answer(end)
+
+    def _report(self, note: ProgressNote) -> None:
+        self._say(Progressed(self._number, note.progress, note.total, note.message))
+
+
+def notification_of(news: News) -> tuple[str, bytes]:
+    """The method and the params of what a server told: as it sent them, but for members that nobody keeps."""
+    match news:
+        case LogLine(level=level, logger=logger, data=data):
+            named = {"logger": logger} if logger else {}
+            line = {"level": level, **named, "data": msgspec.Raw(data)}
+            return "notifications/message", msgspec.json.encode(line)
+        case ServerNote(method=method, params=params):
+            return method, params
+        case _:
+            return "notifications/resources/updated", msgspec.json.encode({"uri": news.uri})
+
+
+class ListChanges:
+    """Tells when a list of a server's has become another: the fleet keeps what the server said of that to itself."""
+
+    def __init__(self) -> None:
+        """Nothing was seen yet, and no first look tells anything."""
+        self._seen: dict[Listing, Sequence[object]] = {}
+
+    def notifications(self, look: Callable[[Listing], Sequence[object]]) -> list[str]:
+        """The methods of the notifications for what has changed since the last look.
+
+        Args:
+            look: gives a list as it is now, the same tuple until it changes.
+        """
+        seen, self._seen = self._seen, {listing: look(listing) for listing in Listing}
+        changed = [listing for listing in seen if self._seen[listing] is not seen[listing]]
+        kinds = dict.fromkeys(listing.method.partition("/")[0] for listing in changed)
+        return [f"notifications/{kind}/list_changed" for kind in kinds]

@@ -236,7 +236,7 @@ class Recover(Struct, frozen=True, tag=True):
 
 
 class Compare(Struct, frozen=True, tag=True):
-    """Compare what the servers of an instance offer with a lock; answered with a list of differences, a line each."""
+    """Compare what an instance's servers offer with a lock; answered with a list of differences: server, and text."""
 
     id: int
     key: str

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -82,16 +83,17 @@ class Backend(Protocol):
     def recovered(self) -> Pending[None]:
         """It is ready again."""
 
-    def compare(self, lock: str) -> Pending[list[str]]:
-        """How its instance differs from a lock."""
+    def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:
+        """How its instance differs from a lock: the server, and a text."""
 
 
 class RemoteBackend:
-    """A server that the supervisor runs."""
+    """A server that the supervisor runs, for a project whose root directory this is."""
 
-    def __init__(self, connection: Connection, key: str, server: str) -> None:
+    def __init__(self, connection: Connection, key: str, server: str, root: Path) -> None:
         self._connection = connection
         self._key = key
+        self._root = root
         self.id: Final = server
 
     @property
@@ -159,10 +161,10 @@ class RemoteBackend:
         """See `Backend`."""
         return Pending(self._connection.send(Recover(self._connection.next_id(), self._key, self.id)), _nothing)
 
-    def compare(self, lock: str) -> Pending[list[str]]:
+    def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:
         """See `Backend`."""
-        sent = self._connection.send(Compare(self._connection.next_id(), self._key, lock))
-        return Pending(sent, partial(value_of, list[str]))
+        sent = self._connection.send(Compare(self._connection.next_id(), self._key, str(self._root / lock)))
+        return Pending(sent, partial(value_of, list[tuple[str, str]]))
 
 
 def value_of(kind: Callable[..., T] | type[T], reply: Reply) -> T:

@@ -170,7 +170,7 @@ class ObjectBackend:
         """See `Backend`."""
         raise McpTestError(NO_PROCESS)
 
-    def compare(self, lock: str) -> Pending[list[str]]:  # noqa: ARG002 - what `Backend` has
+    def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:  # noqa: ARG002 - what `Backend` has
         """See `Backend`."""
         raise McpTestError("a lock names the servers of a configuration, and this one is an object of the test process")
 

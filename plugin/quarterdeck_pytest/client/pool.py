@@ -84,7 +84,7 @@ class Scope:
         wish = self._pool.wish(None, asked)
         servers = {view.id: self._found(wish, view.id, asked) for view in self._open(wish, asked)}
         key = self._keys[wish.digest]
-        backends = {name: RemoteBackend(self._pool.connection, key, name) for name in servers}
+        backends = {name: RemoteBackend(self._pool.connection, key, name, asked.root) for name in servers}
         return McpDeck(servers, backends)
 
     def close(self) -> list[str]:
@@ -108,7 +108,7 @@ class Scope:
     ) -> McpServer:
         """A server that was opened, as this test has it: what it told the tests before is not this one's."""
         key = self._keys[wish.digest]
-        backend = RemoteBackend(self._pool.connection, key, server)
+        backend = RemoteBackend(self._pool.connection, key, server, asked.root)
         since = backend.told.count if (key, server) in self._met else 0
         self._met.add((key, server))
         return McpServer(backend, in_era, answers=asked.answers, since=since)

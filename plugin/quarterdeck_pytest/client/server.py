@@ -167,11 +167,13 @@ class McpServer:
             raise AssertionError("\n".join((f"{self.id} has schemas that a model provider does not take:", *problems)))
 
     def assert_deck_unchanged(self, lock: str | PathLike[str] = "deck.lock") -> None:
-        """What it offers is what the lock names; of the lock's other servers nothing is said."""
+        """What it offers is what the lock names; of the lock's other servers nothing is said.
+
+        `lock` is relative to pytest's root directory.
+        """
         __tracebackhide__ = True
         path = fspath(lock)
-        own = [line for line in self._backend.compare(path).result() if line.startswith(f"{self.id}: ")]
-        _assert_none(path, own)
+        _assert_none(path, [text for server, text in self._backend.compare(path).result() if server == self.id])
 
 
 class McpDeck:
@@ -203,11 +205,13 @@ class McpDeck:
         return [f"{server.id}{QUALIFIER}{tool['name']}" for server in ready for tool in server.client().list_tools()]
 
     def assert_deck_unchanged(self, lock: str | PathLike[str] = "deck.lock") -> None:
-        """What all servers offer is what the lock names, no more and no less."""
+        """What all servers offer is what the lock names, no more and no less; see `McpServer`."""
         __tracebackhide__ = True
         path = fspath(lock)
+        if not self._backends:
+            raise McpTestError("the configuration has no servers, so that nothing can be compared with a lock")
         backend = next(iter(self._backends.values()))
-        _assert_none(path, backend.compare(path).result())
+        _assert_none(path, [text for _, text in backend.compare(path).result()])
 
 
 def snapshot_of(tools: Iterable[Mapping[str, object]]) -> str:
@@ -245,4 +249,5 @@ def _assert_none(lock: str, differences: Sequence[str]) -> None:
     __tracebackhide__ = True
     if differences:
         what = "if that is right, approve it and run quarterdeck lock"
-        raise AssertionError("\n".join((f"what is offered is not what {lock} names; {what}:", *differences)))
+        head = f"what is offered (+) is not what {lock} names (-); {what}:"
+        raise AssertionError("\n".join((head, *differences)))

@@ -18,7 +18,6 @@ from quarterdeck.config.places.paths import server_paths
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.interop import ServerEndpointImpl, ServerFleetImpl, create_server_endpoint
 from quarterdeck.trust.judge.documents import listed_documents
-from quarterdeck.trust.lock.lockfile import drift
 from quarterdeck.trust.lock_files import LockFileError, load_lock
 from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
@@ -35,6 +34,7 @@ from quarterdeck_pytest.messages import Ask, Call, Explanation, Greeting, Server
 from quarterdeck_pytest.relay import Relay
 
 from . import injuries
+from .drifts import told_drifts
 from .hearing import Tell, hear
 from .wishes import WishError, wished
 
@@ -209,8 +209,8 @@ class Instance:
             dossier = replace(dossier, stderr_tail=clean(dossier.stderr_tail), hints=hints)
         return replace(found, message=clean(found.message), dossier=dossier)
 
-    def compare(self, lock: Path) -> list[str]:
-        """How what the servers offer differs from a lock, a line each.  Blocking: a file is read.
+    def compare(self, lock: Path) -> list[tuple[str, str]]:
+        """How what the servers offer differs from a lock: the server, and a text.  Blocking: a file is read.
 
         Raises:
             WishError: the lock cannot be used.
@@ -218,22 +218,18 @@ class Instance:
         present = {}
         for endpoint in self._fleet.endpoints():
             if endpoint.phase is EndpointPhase.READY:
-                found = lists_of(endpoint)
+                lists = lists_of(endpoint)
                 present[endpoint.config.id] = listed_documents(
-                    found.instructions,
-                    [tool.descriptor.definition or b"null" for tool in found.tools],
-                    {listing: [each.definition for each in offers] for listing, offers in found.offers.items()},
-                    found.capabilities,
+                    lists.instructions,
+                    [tool.descriptor.definition or b"null" for tool in lists.tools],
+                    {listing: [each.definition for each in offers] for listing, offers in lists.offers.items()},
+                    lists.capabilities,
                 )
         try:
-            drifts = drift(load_lock(lock), present)
+            found = told_drifts(load_lock(lock), present)
         except LockFileError as error:
-            raise WishError(f"{error}: write it with quarterdeck lock") from None
-        return [
-            f"{each.server}: {f'{each.key.subject.value} {each.key.name}'.strip() if each.key else 'the server'} "
-            f"{each.what.value}"
-            for each in drifts
-        ]
+            raise WishError(str(error)) from None
+        return [(server, self._redactor.clean_text(text)) for server, text in found]
 
     # Helpers
 

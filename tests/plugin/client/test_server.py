@@ -73,7 +73,7 @@ class PlayedBackend:
         """See `Backend`."""
         return self._soon(None)
 
-    def compare(self, lock: str) -> Pending[list[str]]:
+    def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:
         """See `Backend`."""
         return self._soon(self._drifts)
 
@@ -138,12 +138,12 @@ def test_schemas_are_held_against_model_providers() -> None:
 
 def test_what_differs_from_a_lock_is_listed() -> None:
     """A changed definition would reach users unseen."""
-    drifts = ["played: tool echo changed", "other: the server absent"]
+    drifts = [("played", "played: tool echo changed\n- 12\n+ 34"), ("other", "other: the lock names it")]
     McpServer(PlayedBackend(drifts=drifts[1:])).assert_deck_unchanged("deck.lock")
     with pytest.raises(AssertionError, match="tool echo changed"):
         McpServer(PlayedBackend(drifts=drifts)).assert_deck_unchanged("deck.lock")
     backend = PlayedBackend(drifts=drifts[1:])
-    with pytest.raises(AssertionError, match="other: the server absent"):
+    with pytest.raises(AssertionError, match="other: the lock names it"):
         McpDeck({"played": McpServer(backend)}, {"played": backend}).assert_deck_unchanged()
 
 

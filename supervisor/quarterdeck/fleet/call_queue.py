@@ -77,8 +77,16 @@ class CallQueue:
         Not at once: a server that is lost ends all its calls, and only then is known to be lost.
         """
         self._turns.end(call, answered_at)
-        if self._giving is None and self._turns.waiting:
-            self._giving = asyncio.get_running_loop().call_soon(self._give)
+        self._give_soon()
+
+    def asks_client(self, call: QueuedCall) -> None:
+        """The call's server has asked its client something: see `Turns.asks_client`."""
+        self._turns.asks_client(call)
+        self._give_soon()
+
+    def is_answered(self, call: QueuedCall) -> None:
+        """The server goes on with the call."""
+        self._turns.is_answered(call)
 
     def be_exclusive(self) -> None:
         """From now on have calls of one client at a time; see `Turns.be_exclusive`."""
@@ -102,6 +110,10 @@ class CallQueue:
     def waiting_of(self, client: Hashable) -> int:
         """How many calls of this client wait."""
         return self._turns.waiting_of(client)
+
+    def _give_soon(self) -> None:
+        if self._giving is None and self._turns.waiting:
+            self._giving = asyncio.get_running_loop().call_soon(self._give)
 
     def _give(self) -> None:
         self._giving = None

@@ -73,11 +73,12 @@ class GatedCall:
         began: when an endpoint took it; None before that and once it has been noted.
     """
 
-    __slots__ = ("_call", "_deliver", "_gate", "_pending", "asked_at", "began", "client", "queue", "tool")
+    __slots__ = ("_call", "_deliver", "_gate", "_open", "_pending", "asked_at", "began", "client", "queue", "tool")
 
     def __init__(self, gate: CallGate, queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
         self._gate = gate
-        self._call = _judged(call, gate)
+        self._open = 0
+        self._call = self._judged(call)
         self._deliver = deliver
         self._pending: PendingCall | None = None
         self.tool = call.tool
@@ -139,6 +140,22 @@ class GatedCall:
             return body
         return replace(end, body=body, members=None)
 
+    def _judged(self, request: T) -> T:
+        """The same, whose answerer answers what its server may ask."""
+        if request.answerer is None:
+            return request
+        gate = self._gate
+        judged = JudgedAnswerer(request.answerer, gate.config.ask, lambda: gate.task_support().extends, self._asked)
+        return msgspec.structs.replace(request, answerer=judged)
+
+    def _asked(self, count: int) -> None:
+        """So many questions more wait for its client."""
+        self._open += count
+        if self._open:
+            self.queue.asks_client(self)
+        else:
+            self.queue.is_answered(self)
+
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
         self._gate.ended(self, None)
@@ -167,7 +184,7 @@ class GatedRequest(GatedCall):
     ) -> None:
         super().__init__(gate, queue, RawCall(noted, b"", timeout_s=request.timeout_s, client=request.client), deliver)
         self.wish = wish
-        self._request = _judged(request, gate)
+        self._request = self._judged(request)
         self._is_subscription = is_subscription
 
     def find(self) -> ServerEndpointImpl | ProtocolFault | None:
@@ -186,14 +203,6 @@ class GatedRequest(GatedCall):
         left_s = self.left_s
         due = self._request if left_s is None else msgspec.structs.replace(self._request, timeout_s=left_s)
         return (endpoint.subscribe if self._is_subscription else endpoint.forward)(due, self.settle)
-
-
-def _judged(request: T, gate: CallGate) -> T:
-    """The same, whose answerer answers what its server may ask."""
-    if request.answerer is None:
-        return request
-    judged = JudgedAnswerer(request.answerer, gate.config.ask, lambda: gate.task_support().extends)
-    return msgspec.structs.replace(request, answerer=judged)
 
 
 class WaitingCall:

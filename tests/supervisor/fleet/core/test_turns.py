@@ -333,6 +333,45 @@ def test_a_server_that_asks_back_has_calls_of_one_client_at_a_time() -> None:
     assert made.give() == ["a4"]
 
 
+def test_a_program_that_was_asked_holds_up_none_that_shares_its_token() -> None:
+    """One that is gone, and never answers, would keep the others waiting for five minutes."""
+    made: Turns[str] = Turns(3)
+    made.be_exclusive()
+    assert made.ask("ci one", "1") is Place.GIVEN
+    assert made.ask("ci two", "2") is Place.WAITS
+    assert made.give() == []
+    made.asks_client("1")
+    assert made.give() == ["2"]
+    assert made.ask("ci two", "3") is Place.GIVEN, "it is alone with the server, as far as anything goes on there"
+    made.is_answered("1")
+    assert made.ask("ci two", "4") is Place.WAITS
+    assert made.ask("ci one", "5") is Place.WAITS
+    for call in ("2", "3"):
+        made.end(call)
+        assert made.give() == [], "the first goes on, and may ask again"
+    made.end("1")
+    assert made.give() == ["4"]
+
+
+def test_another_client_waits_for_one_that_was_asked() -> None:
+    """What a server asks then could be either's, and a person answer for a stranger."""
+    made: Turns[str] = Turns(3)
+    made.be_exclusive()
+    made.ask("ci one", "1")
+    made.asks_client("1")
+    for client in ("other", "cil two", "other one"):
+        assert made.ask(client, client) is Place.WAITS
+        assert made.give() == []
+    assert made.ask("ci two", "2") is Place.WAITS, "else its programs could keep the others waiting for ever"
+    assert made.give() == []
+    made.end("1")
+    assert made.give() == ["other"]
+    made.asks_client("unheard of")
+    made.asks_client("2")
+    made.end("other")
+    assert made.give() == ["cil two"]
+
+
 def test_what_was_given_before_stays_and_nobody_else_comes_in() -> None:
     """Calls of two clients that are under way cannot be taken back."""
     made = asked(3, a=1, b=1)

@@ -1,4 +1,4 @@
-"""Tasks of real servers, behind one daemon: each is its client's own, whatever ids it has and however long."""
+"""Tasks of real servers, behind one daemon: each is its client's own, whatever ids and eras there are, however long."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,17 +19,17 @@ WAITING: Final = 80
 
 @pytest.fixture
 def window(own_directories: Path, tmp_path: Path) -> Iterator[Callable[..., EraClient]]:
-    """Makes clients of a home with two servers whose calls can be tasks; no daemon is left at the end."""
+    """Makes clients of a home with servers of both eras whose calls can be tasks; no daemon is left at the end."""
     clients: list[EraClient] = []
 
     def make(era: Era = Era.OLD) -> EraClient:
         argv = command("serve", *PATIENT)
         client = EraClient(argv, era, deadline_s=DEADLINE_S, cwd=tmp_path)
         clients.append(client)
-        assert len(client.pages("tools/list", "tools")) == 10
+        assert len(client.pages("tools/list", "tools")) == 15
         return client
 
-    servers = {"s": row("tasking", "--legacy"), "n": row("tasking", "--legacy")}
+    servers = {"s": row("tasking", "--legacy"), "n": row("tasking", "--legacy"), "m": row("tasking")}
     with doors_at_home(tmp_path, **servers):
         yield make
         for client in clients:
@@ -38,8 +38,9 @@ def window(own_directories: Path, tmp_path: Path) -> Iterator[Callable[..., EraC
 
 def begun(client: EraClient, server: str = "s", **arguments: str) -> str:
     """The id of a task."""
-    made = client.ask("tools/call", name=f"{server}__work", arguments=arguments, task={})
-    return str(made["task"]["taskId"])
+    wish: JsonObject = {"task": {}} if client.era is Era.OLD else {}
+    made = client.ask("tools/call", name=f"{server}__work", arguments=arguments, **wish)
+    return str(made["task"]["taskId"] if client.era is Era.OLD else made["taskId"])
 
 
 def fault_of(error: JsonObject) -> object:
@@ -138,3 +139,59 @@ def test_thousands_of_tasks_are_listed_in_pages_and_the_oldest_forgotten(window:
     assert len(ada.pages("tasks/list", "tasks")) == 1_000
     assert refused(ada, "tasks/get", taskId=ids[0]) == "unknown_task"
     assert [task["taskId"] for task in bob.pages("tasks/list", "tasks")] == [mine]
+
+
+def test_a_tool_for_tasks_alone_answers_a_client_that_asks_for_none(window: Callable[..., EraClient]) -> None:
+    """Most clients know no tasks: the tool would be listed for them, and never work."""
+    ada = window()
+    for server in "sm":
+        given = {"text": server, "way": "soon"}
+        done = ada.ask("tools/call", name=f"{server}__only", arguments=given, _meta={"progressToken": server})
+        assert done["content"][0]["text"] == f"did {server}"
+        assert "_meta" not in done
+    (told, *_) = ada.heard("notifications/progress")
+    assert (told["progressToken"], told["message"]) == ("m", "It is under way.")
+    assert ada.pages("tasks/list", "tasks") == []
+    assert ada.heard("notifications/tasks/status") == [], "nothing is told of a task that it does not know"
+    waiting = {server: ada.send("tools/call", {"name": f"{server}__only", "arguments": {}}) for server in "sm"}
+    assert ada.ask("tools/call", name="s__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
+    ada.cancel(waiting["m"])
+    assert ada.ask("tools/call", name="s__finish", arguments={"how": "crash"})["isError"]
+    assert ada.reply(waiting["s"])["result"]["isError"], "it does not wait for a server that is gone"
+
+
+@pytest.mark.parametrize(("era", "server"), [(Era.OLD, "m"), (Era.NEW, "s")])
+def test_hostile_tasks_of_the_other_era_are_said_and_harm_nobody(
+    window: Callable[..., EraClient], era: Era, server: str
+) -> None:
+    """What is translated would be believed: another's task, a status that there is not, an end that is none."""
+    ada, bob = window(era), window(era)
+    first = begun(ada, server)
+    for way in ("huge_id", "control_id", "no_id"):
+        message = why_not(ada, server, way, ("bad_result", "bad_output"))
+        assert len(message) < 1_000
+        assert "\x1b" not in message
+    why_not(bob, server, "same_id", ("bad_result",))
+    assert refused(bob, "tasks/get", taskId=first) == "unknown_task"
+    assert ada.ask("tasks/get", taskId=begun(ada, server, way="odd"))["status"] == "working"
+    back = begun(ada, server, way="back")
+    assert ada.ask("tasks/get", taskId=back)["status"] == "completed"
+    if era is Era.OLD:
+        assert ada.ask("tasks/get", taskId=back)["status"] == "completed"
+    else:
+        assert refused(ada, "tasks/get", taskId=back) == "bad_result", "there is no result of what goes on"
+    assert refused(ada, "tasks/get", taskId=begun(ada, server, way="another")) == "bad_result"
+    assert ada.ask("tasks/get", taskId=first)["status"] == "working"
+
+
+def why_not(client: EraClient, server: str, way: str, codes: tuple[str, ...]) -> str:
+    """The message of the fault in which a call ends; a client of 2026-07-28, which asks for no task, has a result."""
+    wish: JsonObject = {"task": {}} if client.era is Era.OLD else {}
+    given = {"name": f"{server}__work", "arguments": {"way": way}, **wish}
+    reply = client.reply(client.send("tools/call", given))
+    if client.era is Era.OLD:
+        fault, message = reply["error"]["data"][FAULT], reply["error"]["message"]
+    else:
+        fault, message = reply["result"]["_meta"][FAULT], reply["result"]["content"][0]["text"]
+    assert fault["code"] in codes
+    return str(message)

@@ -3,8 +3,9 @@
 The first request says the era; `--legacy` has it speak the older one alone.  A task works until the tool `finish` ends
 it, so that whoever looks knows what there is to see; one that `asks` wants to know a name first.
 
-Its hostile ways, by the argument `way` of the tool `work`: `huge_id`, `control_id`, `same_id` (each task has the id of
-the first), `no_id`, `another` (the state of another task than was asked for).
+Its other ways, by the argument `way` of a tool: `soon` (the task is done when somebody has looked twice, or waits);
+and hostile ones: `huge_id`, `control_id`, `same_id` (each task has the id of the first), `no_id`, `another` (the state
+of another task than was asked for), `odd` (a status that there is not), `back` (it works again once it has ended).
 """
 
 import sys
@@ -58,6 +59,7 @@ class Server:
         self.ways: dict[str, str] = {}
         self.waiting: dict[str, list[Any]] = {}
         self.questions: dict[str, str] = {}
+        self.looks: dict[str, int] = {}
 
     def handle(self, message: JsonObject) -> None:
         """Take one message."""
@@ -92,8 +94,7 @@ class Server:
                 self.answer(request_id, {"tasks": list(self.tasks.values())})
             case "tasks/get" | "tasks/cancel" | "tasks/result" | "tasks/update":
                 if self.is_modern and not takes_tasks:
-                    needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
-                    wire.fail(request_id, MISSING_CAPABILITY, "Missing required client capability", needed)
+                    self.refuse_without_tasks(request_id)
                 elif params.get("taskId") in self.tasks:
                     self.of_task(request_id, method, params)
                 else:
@@ -105,6 +106,11 @@ class Server:
         """Answer in the envelope of the era."""
         wire.answer(request_id, {"resultType": result_type, **result} if self.is_modern else result)
 
+    def refuse_without_tasks(self, request_id: Any) -> None:
+        """A client of 2026-07-28 that takes no tasks is told so."""
+        needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        wire.fail(request_id, MISSING_CAPABILITY, "Missing required client capability", needed)
+
     # Calls
 
     def call(self, request_id: Any, params: JsonObject, *, as_task: bool) -> None:
@@ -113,7 +119,9 @@ class Server:
         if name == "finish":
             self.finish(request_id, given)
         elif not as_task or name == "plain":
-            if name == "only" and not self.is_modern:
+            if name == "only" and self.is_modern:
+                self.refuse_without_tasks(request_id)
+            elif name == "only":
                 wire.fail(request_id, wire.METHOD_NOT_FOUND, "only is for tasks")
             else:
                 self.answer(request_id, _result(f"did {given.get('text')}"))
@@ -157,6 +165,7 @@ class Server:
     def of_task(self, request_id: Any, method: str, params: JsonObject) -> None:
         """Answer a request about a task that there is."""
         task = params["taskId"]
+        self.go_on(task, method)
         state = self.tasks[task]
         match method:
             case "tasks/get":
@@ -187,6 +196,19 @@ class Server:
                     wire.send({"jsonrpc": "2.0", "id": ask_id, "method": "elicitation/create", "params": related})
             case _:
                 wire.fail(request_id, wire.METHOD_NOT_FOUND, "Method not found", method)
+
+    def go_on(self, task: str, method: str) -> None:
+        """What somebody's looking does to a task, in some ways."""
+        self.looks[task] = self.looks.get(task, 0) + 1
+        is_late = self.looks[task] > 1 or method == "tasks/result"
+        match self.ways[task]:
+            case "soon" if is_late and self.tasks[task]["status"] == "working":
+                self.end(task, "completed")
+            case "odd":
+                self.tasks[task] |= {"status": "exploded"}
+            case "back" if method == "tasks/get":
+                has_ended = self.tasks[task]["status"] == "completed"
+                self.tasks[task] |= {"status": "working" if has_ended else "completed"}
 
     def answered(self, message: JsonObject) -> None:
         """Somebody has answered a question."""

@@ -146,7 +146,12 @@ def end_of(state: TaskState, server: str) -> bytes | ProtocolFault:
         case Status.FAILED:
             return _fault(server, _error_in(state))
         case _:
-            return _fault(server, ReplyError(CANCELLED_CODE, "the task was cancelled"))
+            return cancelled(server)
+
+
+def cancelled(server: str) -> ProtocolFault:
+    """What came of a task that was cancelled."""
+    return _fault(server, ReplyError(CANCELLED_CODE, "the task was cancelled"))
 
 
 def _error_in(state: TaskState) -> ReplyError:

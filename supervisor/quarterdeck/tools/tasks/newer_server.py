@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from quarterdeck.fleet.requests import refuse
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS
@@ -16,6 +17,7 @@ from quarterdeck_protocol.mcp.task_eras import (
     ENDED,
     Status,
     TaskState,
+    cancelled,
     end_of,
     older_state,
     older_status,
@@ -62,6 +64,8 @@ class NewerTask:
     def begin(self, request: RawRequest, forward: Forward, limit_s: float, deliver: Deliver) -> PendingCall:
         """Start a request about it, which may take so long."""
         look = self._looking(request)
+        if request.method == "tasks/result" and self._status is Status.CANCELLED:
+            return refuse(deliver, cancelled(self._server))
         if request.method == "tasks/result":
             return self._wait(request, look, forward, limit_s, deliver)
         chain = Chain(forward, deliver)
@@ -157,7 +161,7 @@ class NewerTask:
         """
         self._saw(look, state)
         if self._status is Status.CANCELLED:
-            state = msgspec.structs.replace(state, status=Status.CANCELLED)
+            return cancelled(self._server)
         end = end_of(state, self._server)
         return end if isinstance(end, ProtocolFault) else newer_result(related(end, self.public))
 

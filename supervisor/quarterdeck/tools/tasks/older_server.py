@@ -112,7 +112,9 @@ class OlderTask:
             chain.end(end)
             return
         state = read_state(end.body)
-        status = self._end or state.status  # what has ended does not begin again
+        if self._end in (Status.COMPLETED, Status.FAILED) and state.status not in ENDED:
+            raise BodyError(f"it is {state.status}, and had ended")
+        status = self._end or state.status
         if status in ENDED:
             self._end = status
             if status is Status.CANCELLED:

@@ -244,6 +244,7 @@ async def test_a_task_that_is_cancelled_stays_so() -> None:
     client = TaskClient(server, era=OLD)
     task = await client.begun()
     assert await client.value("tasks/cancel", taskId=task) == STATE | {"status": "cancelled"}
+    assert (await client.fault("tasks/result", taskId=task)).reply is not None, "though its server works on"
     assert "tasks/cancel" in {each.method for each in server.asked}
     server.answers["tasks/get"] = newer_state("completed", result={"content": []})
     assert (await client.value("tasks/get", taskId=task))["status"] == "cancelled"

@@ -92,6 +92,15 @@ async def test_a_task_that_has_ended_does_not_begin_again() -> None:
     for status in ("working", "input_required", "completed"):
         server.answers["tasks/get"] = older_state(status)
         assert await client.value("tasks/get", taskId=task) == STATE | {"status": "cancelled"}
+    server.answers["tasks/get"] = older_state("completed")
+    other = TaskClient(server, era=NEW)
+    task = await other.begun()
+    await other.value("tasks/get", taskId=task)
+    server.answers["tasks/get"] = older_state("working")
+    count = len(server.asked)
+    fault = await other.fault("tasks/get", taskId=task)
+    assert (fault.code, "had ended" in fault.message) == ("bad_result", True)
+    assert len(server.asked) == count + 1, "nobody waits for the result of what goes on"
 
 
 async def test_what_a_task_asks_is_in_its_state_until_it_is_answered() -> None:

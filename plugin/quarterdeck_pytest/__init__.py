@@ -1,5 +1,38 @@
 """`pytest-quarterdeck`: test MCP servers in sandboxes, shared by xdist's workers, with nothing left behind.
 
 `plugin` is what pytest loads, in every run of everybody who has the product installed.  It imports nothing of the
-product before a fixture asks, else coverage would miss what was imported before it started.
+product before a fixture asks, else coverage would miss what was imported before it started.  For the same reason the
+names that tests annotate and catch are loaded on first use.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from quarterdeck_protocol.faults import ProtocolFault as ProtocolFault
+
+    from .client.answers import McpAnswerError as McpAnswerError
+    from .client.clients import AsyncMcpClient as AsyncMcpClient
+    from .client.clients import McpClient as McpClient
+    from .client.pending import McpTestError as McpTestError
+    from .client.server import McpDeck as McpDeck
+    from .client.server import McpServer as McpServer
+
+_PLACES: Final = {
+    "AsyncMcpClient": "quarterdeck_pytest.client.clients",
+    "McpAnswerError": "quarterdeck_pytest.client.answers",
+    "McpClient": "quarterdeck_pytest.client.clients",
+    "McpDeck": "quarterdeck_pytest.client.server",
+    "McpServer": "quarterdeck_pytest.client.server",
+    "McpTestError": "quarterdeck_pytest.client.pending",
+    "ProtocolFault": "quarterdeck_protocol.faults",
+}
+
+__all__ = [*_PLACES]  # noqa: PLE0604 - the keys are texts
+
+
+def __getattr__(name: str) -> object:
+    """A name that is loaded on first use."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)

@@ -2,7 +2,7 @@
 
 A message is four bytes of length and one msgpack object, tagged with its type.  Each request but `Hello`, `Cancel` and
 `Answered` has an id and is answered once, with `Reply`, `Failed` or `Wrong`; what a reply's body is, the request says.
-Before that comes what a server tells and asks meanwhile; what it tells unasked comes at any time.
+Before that comes `Meanwhile`, and `Heard` at any time.
 """
 
 import hashlib
@@ -112,9 +112,9 @@ class Hello(Struct, frozen=True, tag=True):
 
 
 class Open(Struct, frozen=True, tag=True):
-    """Start an instance, or join it where the key is known, and wait until its servers are ready or have failed.
+    """Start an instance, or join it, and wait until its servers are ready or have failed; answered with `ServerView`s.
 
-    Answered with a list of `ServerView`.  `test` is who asks; `shared` says whether it outlives this connection.
+    `test` is who asks, `shared` whether it outlives this connection.
     """
 
     id: int
@@ -193,6 +193,16 @@ class Greet(Struct, frozen=True, tag=True):
     server: str
 
 
+class Notify(Struct, frozen=True, tag=True):
+    """Tell a server something, where its era has it told; answered with nothing.  `params` is a JSON object."""
+
+    id: int
+    key: str
+    server: str
+    method: str
+    params: bytes
+
+
 class Want(Struct, frozen=True, tag=True):
     """What this connection wants to be told of a server unasked, from now on; answered with nothing.
 
@@ -257,7 +267,7 @@ class Answered(Struct, frozen=True, tag=True):
     end: QuestionEnd
 
 
-Numbered = Open | Close | Call | Ask | List | Look | Greet | Want | Explain | Injure | Recover | Compare
+Numbered = Open | Close | Call | Ask | List | Look | Greet | Notify | Want | Explain | Injure | Recover | Compare
 Request = Hello | Numbered | Cancel | Answered
 
 
@@ -290,7 +300,7 @@ class Wrong(Struct, frozen=True, tag=True):
 
 
 class Progressed(Struct, frozen=True, tag=True):
-    """How far the request of this id is."""
+    """How far a request is."""
 
     id: int
     progress: float

@@ -12,17 +12,14 @@ from typing import Any
 
 import pytest
 from mcp.client._memory import InMemoryTransport
-from mcp.server import MCPServer
+from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 from pydantic import BaseModel
 from support.config.places import row
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ProgressNote
-from quarterdeck_pytest.client.answers import McpAnswerError
-from quarterdeck_pytest.client.clients import AsyncMcpClient, McpClient
-from quarterdeck_pytest.client.pending import McpTestError
-from quarterdeck_pytest.client.server import McpServer
+from quarterdeck_pytest import AsyncMcpClient, McpAnswerError, McpClient, McpServer, McpTestError
 
 PATIENT_S = 120.0
 """For what may take long on a busy machine."""
@@ -246,6 +243,21 @@ def test_an_object_is_answered_and_heard_alike(mcp_server: Start) -> None:
     assert [line["data"] for line in client.log_messages] == ["worked"]
     with pytest.raises(McpTestError, match="use monkeypatch"):
         mcp_server(asking_app(), env={"A": "b"})
+
+
+@pytest.mark.mcp(era="2025-11-25")
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+def test_a_server_is_told_what_a_client_has_to_tell(mcp_server: Start) -> None:
+    """What a server does when its client's roots change could not be tried."""
+    told: list[str] = []
+
+    async def changed(context: object, params: object) -> None:
+        told.append("roots")
+
+    client = mcp_server(Server("listens", on_roots_list_changed=changed)).client()
+    client.notify("notifications/roots/list_changed")
+    client.request("ping")
+    assert told == ["roots"]
 
 
 @pytest.mark.mcp(era="both")

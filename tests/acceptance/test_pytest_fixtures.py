@@ -9,9 +9,7 @@ from support.config.places import row
 from support.processes.programs import SERVERS, server_argv
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_pytest.client.clients import AsyncMcpClient, McpClient
-from quarterdeck_pytest.client.pending import McpTestError
-from quarterdeck_pytest.client.server import McpDeck, McpServer
+from quarterdeck_pytest import AsyncMcpClient, McpClient, McpDeck, McpServer, McpTestError
 
 Start = Callable[..., McpServer]
 

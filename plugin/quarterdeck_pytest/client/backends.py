@@ -24,6 +24,7 @@ from quarterdeck_pytest.messages import (
     Injure,
     List,
     Look,
+    Notify,
     Recover,
     Reply,
     ServerView,
@@ -64,6 +65,9 @@ class Backend(Protocol):
 
     def greeting(self) -> Pending[Greeting]:
         """What it said of itself."""
+
+    def tell(self, method: str, params: bytes) -> Pending[None]:
+        """Notify it, where its era has it notified."""
 
     def want(self, what: str, value: str) -> Pending[None]:
         """Hear of more, or less; see `Want`."""
@@ -123,6 +127,11 @@ class RemoteBackend:
         """See `Backend`."""
         sent = self._connection.send(Greet(self._connection.next_id(), self._key, self.id))
         return Pending(sent, partial(value_of, Greeting))
+
+    def tell(self, method: str, params: bytes) -> Pending[None]:
+        """See `Backend`."""
+        sent = self._connection.send(Notify(self._connection.next_id(), self._key, self.id, method, params))
+        return Pending(sent, _nothing)
 
     def want(self, what: str, value: str) -> Pending[None]:
         """See `Backend`."""

@@ -121,6 +121,11 @@ class McpClient(_Client):
         __tracebackhide__ = True
         return self._requests.request(method, params or {}, timeout, on_progress).result()
 
+    def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
+        """Tell a server of 2025-11-25 something, as `notifications/roots/list_changed`; a later one is told nothing."""
+        __tracebackhide__ = True
+        self._requests.notify(method, params or {}).result()
+
     def greeting(self) -> ServerGreeting:
         """What the server said of itself: `protocol_version`, `server_info`, `capabilities`, `instructions`."""
         __tracebackhide__ = True
@@ -205,6 +210,10 @@ class AsyncMcpClient(_Client):
     ) -> Json:
         """See `McpClient`."""
         return await self._requests.request(method, params or {}, timeout, on_progress)
+
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
+        """See `McpClient`."""
+        await self._requests.notify(method, params or {})
 
     async def greeting(self) -> ServerGreeting:
         """See `McpClient`."""

@@ -131,6 +131,14 @@ class ObjectBackend:
 
         return Pending(self._thread.send(look()), _same)
 
+    def tell(self, method: str, params: bytes) -> Pending[None]:
+        """See `Backend`."""
+
+        async def told() -> None:
+            self._endpoint.tell(method, params)
+
+        return Pending(self._thread.send(told()), _same)
+
     def want(self, what: str, value: str) -> Pending[None]:
         """See `Backend`."""
         from quarterdeck_pytest.endpoints import want

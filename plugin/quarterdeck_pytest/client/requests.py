@@ -103,6 +103,12 @@ class Requests:
             self._log_level = value
         return self._backend.want(what, value)
 
+    def notify(self, method: str, params: Mapping[str, object]) -> Pending[None]:
+        """Tell the server something."""
+        body = msgspec.json.encode(dict(params))
+        self._transcript.note_request(method, body.decode())
+        return self._backend.tell(method, body)
+
     def told(self, method: str) -> Pending[Notification]:
         """The first notification of this method that no wait has given yet."""
         return Pending(*self.hearing.next(method))

@@ -138,6 +138,10 @@ class Instance:
         """What a server said of itself; raises `WishError`."""
         return greeting_of(self._endpoint(server))
 
+    def tell(self, server: str, method: str, params: bytes) -> None:
+        """Notify a server, where its era has it notified; raises `WishError`."""
+        self._endpoint(server).tell(method, params)
+
     async def want(self, wanted: Want, client: Client) -> None:
         """Have a client hear of more, or less; raises `ProtocolFault` and `WishError`."""
         await want(self._endpoint(wanted.server), client, wanted.what, wanted.value)

@@ -40,6 +40,7 @@ from quarterdeck_pytest.messages import (
     Injure,
     List,
     Look,
+    Notify,
     Numbered,
     Open,
     Recover,
@@ -237,6 +238,9 @@ class Connection:
                 return _reply(request, self._instances[key].views())
             case Greet(_, key, server):
                 return _reply(request, self._instances[key].greeting(server))
+            case Notify(_, key, server, method, params):
+                self._instances[key].tell(server, method, params)
+                return Reply(request.id)
             case Want(_, key):
                 await self._instances[key].want(request, self._client)
                 return Reply(request.id)

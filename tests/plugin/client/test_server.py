@@ -48,6 +48,10 @@ class PlayedBackend:
         """See `Backend`."""
         return self._soon(Greeting("2025-11-25", b'{"name":"played"}', b'{"tools":{}}', "be kind"))
 
+    def tell(self, method: str, params: bytes) -> Pending[None]:
+        """See `Backend`."""
+        raise NotImplementedError
+
     def want(self, what: str, value: str) -> Pending[None]:
         """See `Backend`."""
         self.wanted.append((what, value))

@@ -39,8 +39,8 @@ _log = logging.getLogger("quarterdeck.config")
 
 
 NO_CONFIGURATION: Final = (
-    "write one of the files that `quarterdeck config path` lists, import one (`quarterdeck config import`), or name "
-    "one with --config FILE"
+    "add a server (`quarterdeck add`), import a client's (`quarterdeck config import`), write one of the files that "
+    "`quarterdeck config path` lists, or name one with --config FILE"
 )
 """The fix of a command that finds no configuration."""
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from quarterdeck.config.environment import server_environment
 from quarterdeck.config.load.jsonc import set_member
-from quarterdeck.config.load.origin import Origin
+from quarterdeck.config.load.origin import Origin, steps_of
 from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.plain_words import plain_words
@@ -77,7 +77,7 @@ def edited(text: str, origin: Origin, sandbox: Mapping[str, object]) -> str:
         DocumentError: it is no JSON object.
         EditError: the row cannot be changed so.
     """
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in origin.pointer.split("/")[1:]]
+    steps = steps_of(origin.pointer)
     written = origin.row.get("sandbox")
     if not isinstance(written, Mapping):
         return set_member(text, [*steps, "sandbox"], sandbox, has_comments=True)

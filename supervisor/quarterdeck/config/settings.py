@@ -13,6 +13,8 @@ from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.load.merge import FileFound, load_file, load_found, load_named, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Candidate, Origin, Standing, candidates_digest, mcp_config_paths
+from quarterdeck.config.load.problems import Problem
+from quarterdeck.config.load.registry_key import RegistryWish
 from quarterdeck.config.places.paths import ServerPaths, command_digest, configuration_digest, server_paths
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
@@ -43,6 +45,7 @@ class Settings:
         candidates: the places to watch for a change of the configuration, whether there is a file or not.
         is_found: no file was named, so they were looked for; then `candidates` name the configuration, else
             `config_paths` do, so that commands find the `serve` of it.
+        registry: where servers are looked for, or what is wrong with what a file says of it.
         origins: where each server and broken row is written, by id; see `origin`.
         warnings: what the files' loader set aside, one line each.
         unread: why files of the user's own were passed over, so that not every server is known.
@@ -68,6 +71,7 @@ class Settings:
     command: str = ""
     candidates: tuple[Path, ...] = ()
     is_found: bool = False
+    registry: RegistryWish | Problem = field(default_factory=RegistryWish)
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
@@ -151,6 +155,7 @@ class Settings:
             native_files=tuple(parts),
             config_paths=tuple(found.candidate.path for found in files if found.exists),
             candidates=tuple(found.candidate.path for found in files),
+            registry=next((each.registry for each in usable.values() if each.registry is not None), RegistryWish()),
             origins=merged.origins,
             warnings=(
                 *(f"skipped: {found.error}" for found in files if found.error is not None),

@@ -1,4 +1,4 @@
-"""The package that a command line asks a package runner for, and the version of it that is installed.
+"""The version of a package that a package runner has installed.
 
 Nothing is run.  The runner's cache lies in the server's own home, which the server may write: reads are bounded, no
 symbolic link is followed, and the answer is a hint for people, no proof of what runs.
@@ -6,8 +6,6 @@ symbolic link is followed, and the answer is a hint for people, no proof of what
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -15,145 +13,13 @@ import msgspec
 
 from quarterdeck_sandbox import HostileTree
 
+from .package_request import Ecosystem, Request, request_of, runner_of
+
 MAX_CANDIDATES: Final = 200
 """Installations of one package, and environments of a cache, that are looked at."""
 
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,63}")
 _DIST_INFO: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,127})-([0-9A-Za-z][0-9A-Za-z.+!_]{0,63})\.dist-info")
-
-
-class Ecosystem(StrEnum):
-    """Where a package is looked for."""
-
-    NPM = "npm"
-    UV = "uv"
-    VENV = "venv"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A package that was asked for.
-
-    Attributes:
-        name: the package, or the module or script that it provides.
-        spec: the package as the command line has it, with what it says of versions.
-        is_module: whether `name` is a Python module's.
-    """
-
-    ecosystem: Ecosystem
-    name: str
-    spec: str
-    is_module: bool = False
-
-
-def request_of(command: str, args: Sequence[str]) -> Request | None:
-    """What `command` with `args` asks for; None when it is no runner that is known, or names a place and no package."""
-    program = _program_of(command)
-    words = list(args)
-    match program, words[:2]:
-        case "npx", _:
-            return _npm_request(words)
-        case "npm", ["exec" | "x", *_]:
-            return _npm_request(words[1:])
-        case "uvx", _:
-            return _uv_request(words)
-        case "uv", ["tool", "run"]:
-            return _uv_request(words[2:])
-    if _PYTHON.fullmatch(program):
-        module = words[words.index("-m") + 1 : words.index("-m") + 2] if "-m" in words else []
-        return Request(Ecosystem.VENV, module[0], module[0], is_module=True) if module else None
-    return Request(Ecosystem.VENV, program, program) if PurePath(command).is_absolute() else None
-
-
-def runner_of(command: str, args: Sequence[str]) -> str | None:
-    """The package runner that this command line starts, which fetches what it runs; None when it is none."""
-    line = (_program_of(command), *args[:2])
-    return next((_RUNNERS[line[:count]] for count in (1, 2, 3) if line[:count] in _RUNNERS), None)
-
-
-def _program_of(command: str) -> str:
-    return re.sub(r"\.(?:exe|cmd)$", "", PurePath(command).name)
-
-
-_RUNNERS: Final = {
-    ("npx",): "npm",
-    ("npm", "exec"): "npm",
-    ("npm", "x"): "npm",
-    ("bunx",): "bun",
-    ("bun", "x"): "bun",
-    ("pnpx",): "pnpm",
-    ("pnpm", "dlx"): "pnpm",
-    ("yarn", "dlx"): "yarn",
-    ("uvx",): "uv",
-    ("uv", "run"): "uv",
-    ("uv", "tool", "run"): "uv",
-    ("pipx", "run"): "pipx",
-    ("deno", "run"): "deno",
-}
-"""By how each is called: the tool that fetches and keeps the packages."""
-
-_PYTHON: Final = re.compile(r"python[\d.]{0,6}")
-_NPM_NAME: Final = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]{0,127}/)?[A-Za-z0-9~-][A-Za-z0-9._~-]{0,127}")
-_PYPI_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
-
-_NPM_VALUED: Final = frozenset(
-    {"-c", "--call", "--registry", "--cache", "--prefix", "--userconfig", "-w", "--workspace"}
-)
-_UV_VALUED: Final = frozenset(
-    """
-    --with -w --with-editable --with-requirements --index-url -i --extra-index-url --index --default-index
-    --find-links -f --python -p --cache-dir --constraints -c --overrides --directory --project --config-file
-    --env-file --color --exclude-newer --resolution --prerelease --index-strategy --keyring-provider
-    --allow-insecure-host --link-mode --refresh-package --upgrade-package -P --config-setting -C --build-constraints
-    -b --python-platform
-    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
-)
-"""Options that a value follows."""
-
-
-def _npm_request(words: list[str]) -> Request | None:
-    package, first = _options(words, _NPM_VALUED, frozenset({"-p", "--package"}))
-    spec = package or first
-    if spec is None:
-        return None
-    cut = spec.find("@", 1)
-    name = spec if cut < 0 else spec[:cut]
-    return Request(Ecosystem.NPM, name, spec) if _NPM_NAME.fullmatch(name) else None
-
-
-def _uv_request(words: list[str]) -> Request | None:
-    package, first = _options(words, _UV_VALUED, frozenset({"--from"}))
-    for spec in (package, first):
-        # `--from git+https://…` names a place: the script most often has the package's name.
-        found = _PYPI_NAME.match(spec or "")
-        if (
-            spec
-            and found
-            and not re.match(r"\w+\+|\w+://|.*[/\\]", spec)
-            and spec[found.end() :].lstrip()[:1] in _AFTER_NAME
-        ):
-            return Request(Ecosystem.UV, found[0], spec)
-    return None
-
-
-_AFTER_NAME: Final = ("", "[", "=", "<", ">", "~", "!", "@", ";")
-
-
-def _options(words: list[str], valued: frozenset[str], package: frozenset[str]) -> tuple[str | None, str | None]:
-    """The package that an option names, and the first word that is no option."""
-    named: str | None = None
-    place = 0
-    while place < len(words):
-        word = words[place]
-        option, joint, value = word.partition("=")
-        if word == "--":
-            return named, words[place + 1] if place + 1 < len(words) else None
-        if option in package:
-            named = named or (value if joint else words[place + 1] if place + 1 < len(words) else None)
-        elif not word.startswith("-"):
-            return named, word
-        place += 1 if joint or option not in package | valued else 2
-    return named, None
 
 
 def resolved_package(command: str, args: Sequence[str], home: Path) -> str | None:
@@ -167,6 +33,8 @@ def resolved_package(command: str, args: Sequence[str], home: Path) -> str | Non
                 return _npm(request, home)
             case Ecosystem.UV:
                 return _uv(request, home)
+            case Ecosystem.PIPX:
+                return _pipx(request, home)
             case Ecosystem.VENV:
                 return _venv(request, PurePath(command))
     except (OSError, ValueError):
@@ -179,7 +47,7 @@ def has_to_install(command: str, args: Sequence[str], home: Path) -> bool:
     if runner is None:
         return False
     request = request_of(command, args)
-    if request is not None and request.ecosystem in (Ecosystem.NPM, Ecosystem.UV):
+    if request is not None and request.ecosystem in (Ecosystem.NPM, Ecosystem.UV, Ecosystem.PIPX):
         return resolved_package(command, args, home) is None
     try:
         with HostileTree(home) as tree:
@@ -242,6 +110,17 @@ def _uv(request: Request, home: Path) -> str | None:
             if (found := _distribution(tree, _site_packages(tree, *place), request.name)) is not None:
                 return found
         return _distribution(tree, places[:MAX_CANDIDATES], request.name)
+
+
+def _pipx(request: Request, home: Path) -> str | None:
+    """What pipx installed: the newest environment in its cache."""
+    with HostileTree(home) as tree:
+        places = [(*cache, entry) for cache in _CACHES["pipx"] for entry in tree.names(*cache)]
+        places.sort(key=lambda place: tree.changed_at(*place), reverse=True)
+        for place in places[:MAX_CANDIDATES]:
+            if (found := _distribution(tree, _site_packages(tree, *place), request.name)) is not None:
+                return found
+    return None
 
 
 def _venv(request: Request, command: PurePath) -> str | None:

@@ -2,17 +2,17 @@
 
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.find.row_change import replace_text
 from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, check_server, load
-from quarterdeck.cli.trust.context import open_context, send
+from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
 from quarterdeck.common.words import printable
 
 from .clients import DryRun
@@ -63,7 +63,7 @@ def allow(
         return
     if not (yes or is_confirmed("write this, and approve it?")):
         raise click.exceptions.Exit(ExitCode.OK)
-    backup = _write_change(change)
+    backup = replace_text(change.path, change.old, change.new)
     _approve(source, target, change)
     print_line(f"{server} has that access from its next start{as_it_was(backup)}", "green")
 
@@ -126,24 +126,8 @@ def _find_target(source: Source, server: str) -> _Target:
             "write the row into a file of your own; or change it there, and run quarterdeck trust approve --project",
         )
     [row] = [each for each in configured(settings).rows if each.id == server]
-    _refuse_unapproved(source, row)
+    refuse_unapproved(source, row)
     return _Target(config, origin, row)
-
-
-def _refuse_unapproved(source: Source, row: "ServerRow") -> None:
-    """Refuse while anything else in the row waits for approval: allowing a path approves the whole row."""
-    from quarterdeck.trust.judge.overview import State
-
-    with open_context(source) as context:
-        [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
-    if launch.state is State.BLOCKED:
-        raise UsageError(f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}")
-    is_known_form = row.other_form is not None and launch.approved == row.other_form.hash
-    if launch.state not in {State.APPROVED, State.UNSTARTED} and not is_known_form:
-        raise UsageError(
-            f"how {row.id} is started waits for your approval: review the rest of its row first",
-            f"{row.command('diff')}, then {row.command('approve', '--all')}",
-        )
 
 
 def _named_paths(read: list[Path] | None, write: list[Path] | None) -> "list[RequiredPath]":
@@ -197,16 +181,6 @@ def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:
         ) from error
     except UserFileError as error:
         raise UsageError(str(error), f"make {path} a file of your own that can be read") from error
-
-
-def _write_change(change: _Change) -> Path | None:
-    from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
-
-    with as_command_error(UserFileError, remedy=f"make {change.path} a file of your own that can be written"):
-        file = read_user_file(change.path)
-        if file.text != change.old:
-            raise UsageError(f"{change.path} has changed meanwhile, and is not changed", "run the command again")
-        return write_user_file(file, change.new, datetime.now(UTC))
 
 
 def _approve(source: Source, target: _Target, change: _Change) -> None:

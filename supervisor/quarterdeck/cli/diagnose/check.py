@@ -153,7 +153,7 @@ def _command(command: Sequence[str], wish: SandboxWish) -> _Subject:
     from pydantic import ValidationError
 
     from quarterdeck.cli.run.command_server import server_id
-    from quarterdeck.trust.package import runner_of
+    from quarterdeck.trust.package_request import runner_of
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.secrets import secret_values
 
@@ -179,7 +179,7 @@ def _configured(server: str, wish: SandboxWish, config: "list[Path] | None") -> 
     from quarterdeck.cli.source import Source, read_settings
     from quarterdeck.config.load.file import ConfigFileError
     from quarterdeck.config.load.origin import Standing
-    from quarterdeck.trust.package import runner_of
+    from quarterdeck.trust.package_request import runner_of
     from quarterdeck_protocol.configs import StdioServerConfig
 
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):

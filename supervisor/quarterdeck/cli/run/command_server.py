@@ -18,7 +18,7 @@ from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
-from quarterdeck.trust.package import Ecosystem, request_of
+from quarterdeck.trust.package_request import Ecosystem, request_of
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, to_server_id
 from quarterdeck_protocol.secrets import secret_values

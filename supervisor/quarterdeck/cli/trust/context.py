@@ -210,6 +210,26 @@ def _said_of_native(book: "Book", row: "NativeRow") -> "tuple[NativeRow, ...]":
     return (row,) if is_known or row.settings != NO_SETTINGS else ()
 
 
+def refuse_unapproved(source: Source, row: "ServerRow") -> None:
+    """Refuse while anything in how a server is started waits for approval: a change of its row approves all of it.
+
+    Raises:
+        CommandError: it does, or the server is blocked.
+    """
+    from quarterdeck.trust.judge.overview import State
+
+    with open_context(source) as context:
+        [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
+    if launch.state is State.BLOCKED:
+        raise UsageError(f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}")
+    is_known_form = row.other_form is not None and launch.approved == row.other_form.hash
+    if launch.state not in {State.APPROVED, State.UNSTARTED} and not is_known_form:
+        raise UsageError(
+            f"how {row.id} is started waits for your approval: review the rest of its row first",
+            f"{row.command('diff')}, then {row.command('approve', '--all')}",
+        )
+
+
 def send(decisions: "Sequence[Decision]") -> None:
     """Record these decisions, all or none.
 

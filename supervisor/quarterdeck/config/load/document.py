@@ -7,6 +7,7 @@
     {"trust": "strict"}                                ours: what rows get that do not say it themselves
     {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
     {"http": "127.0.0.1:8808"}                         ours: where the daemon listens, see `http_key`
+    {"registry": "https://registry.example"}           ours: where servers are looked for, see `registry_key`
 
 Keys of other clients may stand beside them.  Pure.
 """
@@ -36,7 +37,9 @@ NATIVE_KEY: Final = "native"
 
 HTTP_KEY: Final = "http"
 
-OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY, HTTP_KEY)
+REGISTRY_KEY: Final = "registry"
+
+OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY)
 """Each may be there once."""
 
 _MAX_TOLD: Final = 8

@@ -13,6 +13,7 @@ from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.load.document import (
     HTTP_KEY,
     NATIVE_KEY,
+    REGISTRY_KEY,
     TRUST_KEY,
     DocumentError,
     JsonObject,
@@ -30,6 +31,7 @@ from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import Origin, Standing, home_of
 from quarterdeck.config.load.problems import Problem, Problems, RowError
 from quarterdeck.config.load.project import ALLOW_KEY, ProjectBounds, excesses, strictest
+from quarterdeck.config.load.registry_key import RegistryWish, read_registry
 from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
 from quarterdeck.config.load.variables import Variables
 from quarterdeck.config.native_tools import NativeSettings, examine_native
@@ -84,7 +86,8 @@ class LoadedConfig:
         native_row: the same as it is written, variables unexpanded.
         trust: what it says for its rows.
         allowed_env: the variables that projects' files may use.
-        top_problems: what is wrong with those two.
+        registry: where it says that servers are looked for, or what is wrong with that; None when it says nothing.
+        top_problems: what is wrong with those three.
         origins: by the id of a server or a broken row.
         claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
@@ -99,6 +102,7 @@ class LoadedConfig:
     native_row: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     trust: TrustMode | None = None
     allowed_env: frozenset[str] = frozenset()
+    registry: RegistryWish | Problem | None = None
     top_problems: tuple[Problem, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
     claimed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
@@ -119,6 +123,7 @@ def load_config_file(
     standing: Standing = Standing.NAMED,
     bounds: ProjectBounds | None = None,
     keyring: Callable[[str], str] | None = None,
+    text: str | None = None,
 ) -> LoadedConfig:
     """What the file at `path` says.
 
@@ -129,6 +134,7 @@ def load_config_file(
         standing: whose word it is.
         bounds: how far it reaches, if it is a project's.
         keyring: finds `${keyring:NAME}`; by default the store of the state directory.
+        text: what the file would hold; by default what it holds.
 
     Raises:
         ConfigFileError: the file cannot be read or parsed, or says nothing of ours.
@@ -137,7 +143,8 @@ def load_config_file(
         base = path.absolute().parent
         within = bounds.holds if bounds is not None and bounds.root is not None else None
         is_own_word = standing is not Standing.PROJECT
-        text = read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within).text
+        if text is None:
+            text = read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within).text
         document = parse_document(to_plain(text))
         if not isinstance(document, JsonObject):
             raise DocumentError('expected an object, as in {"mcpServers": {…}}')
@@ -180,12 +187,14 @@ class _Loading:
             allowed_env = read_allowed_env(self._document)
         with self._top.kept():
             read_http(self._document)
+        registry = self._read_registry()
         for row in rows_of(self._document):
             self._load_row(row)
         loaded = LoadedConfig(
             tuple(self._servers),
             tuple(self._broken),
             trust=self._trust,
+            registry=registry,
             top_problems=tuple(self._top),
             origins=self._origins,
             claimed=frozenset(self._claimed),
@@ -211,12 +220,21 @@ class _Loading:
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
         """Without what only a file of the user's may say."""
-        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY):
+        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
         if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):
             self._warn(f"{TRUST_KEY}: ignored: a project's file may say only 'strict'")
-        return replace(loaded, trust=None, top_problems=())
+        return replace(loaded, trust=None, registry=None, top_problems=())
+
+    def _read_registry(self) -> RegistryWish | Problem | None:
+        """What is wrong is kept: another registry than the one that was meant would be told what is looked for."""
+        found = Problems()
+        registry = None
+        with found.kept():
+            registry = read_registry(self._document, self._variables.locate)
+        self._top += found
+        return found[0] if found else registry
 
     def _load_row(self, row: WrittenRow) -> None:
         if (claimed := claimed_id(row)) is not None:

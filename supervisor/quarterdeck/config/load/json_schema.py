@@ -12,7 +12,7 @@ from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.policy import FrozenModel
 
-from .document import HTTP_KEY, NATIVE_KEY, OUR_KEYS, SERVER_KEYS, TRUST_KEY
+from .document import HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
@@ -27,6 +27,12 @@ _HTTP: Final = {
         "allow_remote": {"type": "boolean"},
         "allow_hosts": {"type": "array", "items": {"type": "string"}},
     },
+    "additionalProperties": False,
+}
+
+_REGISTRY: Final = {
+    "type": "object",
+    "properties": {"address": {"type": "string"}, "proxy": {"type": ["string", "null"]}},
     "additionalProperties": False,
 }
 
@@ -99,6 +105,10 @@ def config_schema() -> dict[str, object]:
                 "anyOf": [{"type": ["boolean", "string", "null"]}, _HTTP],
                 "description": "Where the daemon listens, true for the usual address; only in your own file.",
             },
+            REGISTRY_KEY: {
+                "anyOf": [{"type": ["string", "null"]}, _REGISTRY],
+                "description": "Where `quarterdeck search` looks for servers: a URL, or a file; only in your own file.",
+            },
         },
         "anyOf": [{"required": [key]} for key in OUR_KEYS],
         "$defs": definitions,
@@ -119,6 +129,7 @@ def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
     fields["kind"] = {"enum": [str(model.model_fields["kind"].default), None]}
     fields["id"] = {"type": ["string", "null"]}
     fields |= {key: {"type": ["boolean", "null"]} for key in ("disabled", "enabled")}
+    fields["registry"] = {"type": ["string", "null"], "description": "What the MCP registry calls the server."}
     fields |= {key: {"description": "Another client's key: ignored."} for key in sorted(FOREIGN_KEYS)}
     fields |= dict.fromkeys(sorted(refused_keys(model)), False)
     row: dict[str, object] = {

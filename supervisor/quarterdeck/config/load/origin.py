@@ -88,6 +88,11 @@ class Origin:
         return mask_row(self.row)
 
 
+def steps_of(pointer: str) -> list[str]:
+    """The names of a JSON pointer's steps (RFC 6901)."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
 FROM_CODE: Final = Origin(None, "", Standing.CODE, {})
 """The origin of a server that no file describes."""
 

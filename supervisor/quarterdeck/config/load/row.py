@@ -49,8 +49,8 @@ KEYS_OF_KIND: Final[Mapping[_Model, frozenset[str]]] = {
 
 _ALL_KEYS: Final = frozenset[str]().union(*KEYS_OF_KIND.values())
 
-COMMON_KEYS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled"})
-"""Keys that every row may have and no model knows."""
+COMMON_KEYS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled", "registry"})
+"""Keys that every row may have and no model knows; `registry` says what the MCP registry calls the server."""
 
 FOREIGN_KEYS: Final = frozenset(
     {"alwaysAllow", "autoApprove", "description", "dev", "gallery", "icon", "inputs", "name", "note", "notes", "tags"}

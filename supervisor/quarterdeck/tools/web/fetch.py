@@ -63,6 +63,26 @@ class FetchError(Exception):
     """Nothing was fetched; the text says why and what to do, for a model to read."""
 
 
+class FetchRefusedError(FetchError):
+    """The address may not be reached.
+
+    Attributes:
+        spot: host and port.
+        reason: what is there.
+    """
+
+    def __init__(self, spot: str, error: RefusedError, asked: str = "") -> None:
+        """`asked` is the URL that redirected there, if one did."""
+        super().__init__(
+            f"Nothing was fetched: webfetch may not connect to {spot}: {error}. Only the internet is open to it. "
+            f'If your user wants this, they can add "{error.entry}" to native.webfetch.allow in their configuration '
+            f"file.{f' {asked} redirected there.' if asked else ''}"
+        )
+        self.spot = spot
+        self.reason = str(error)
+        self.refused = error
+
+
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """In seconds: for all of a fetch, and within it for each connection (name, address, TLS)."""
@@ -153,6 +173,8 @@ class Fetcher:
                 url = follow(url, answer)
             except UrlError as error:
                 raise FetchError(f"Nothing was fetched: {error}. {shown(first)} redirected there.") from None
+            except FetchRefusedError as error:
+                raise FetchRefusedError(error.spot, error.refused, shown(first) if redirects else "") from None
             except FetchError as error:
                 if not redirects:
                     raise
@@ -181,7 +203,7 @@ class Fetcher:
                     return head["location"]
                 return await _receive(url, response, head, wish, meter)
         except RefusedError as error:
-            raise FetchError(explain_refusal(url, error)) from None
+            raise FetchRefusedError(_spot(url), error) from None
         except TooMuchError:
             raise FetchError(f"Nothing was fetched: {_spot(url)} sends headers without end.") from None
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProxyError) as error:
@@ -200,7 +222,7 @@ class Fetcher:
         address = literal_address(url.host)
         reason = refusal(url.host, port_of(url), address, self._allowed, own_addresses()) if address else None
         if address and reason:
-            raise FetchError(explain_refusal(url, RefusedError(reason, entry_for(address, port_of(url)))))
+            raise FetchRefusedError(_spot(url), RefusedError(reason, entry_for(address, port_of(url))))
 
     async def _pool(self, network: GuardedNetwork, url: URL) -> httpcore2.AsyncConnectionPool:
         if self._ssl_context is None and "https" in (url.scheme, (self._policy.proxy or "").partition(":")[0]):
@@ -209,14 +231,6 @@ class Fetcher:
         if self._policy.proxy is None:
             return httpcore2.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network)
         return httpcore2.AsyncHTTPProxy(self._policy.proxy, ssl_context=self._ssl_context, network_backend=network)
-
-
-def explain_refusal(url: URL, error: RefusedError) -> str:
-    """What a model is told of an address that may not be reached, so that it can tell its user."""
-    return (
-        f"Nothing was fetched: webfetch may not connect to {_spot(url)}: {error}. Only the internet is open to it. "
-        f'If your user wants this, they can add "{error.entry}" to native.webfetch.allow in their configuration file.'
-    )
 
 
 def _head(response: httpcore2.Response) -> dict[str, str]:

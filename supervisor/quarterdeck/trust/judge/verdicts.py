@@ -245,7 +245,7 @@ class Decision:
 
     Attributes:
         hash: of the form that is approved; empty to block every form.
-        body: of a launch that no process has recorded yet, the document.
+        body: the document, of a form that is not recorded yet: a launch that nothing started, or what a trial showed.
     """
 
     scope: str
@@ -271,7 +271,8 @@ def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
     """The record of these decisions, all or none.
 
     Raises:
-        StaleDecisionError: one approves a form that is not on offer: it was looked at before the offer changed.
+        StaleDecisionError: one approves a form that is not on offer, and does not bring it along: it was looked at
+            before the offer changed.
     """
     events: list[LedgerEvent] = []
     documents: dict[str, bytes] = {}
@@ -283,7 +284,7 @@ def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
             continue
         item = book.entry(scope, server).items.get(decision.key, Item())
         if decision.hash not in (item.seen, item.approved):
-            if subject is not Subject.LAUNCH or hash_of(decision.body) != decision.hash:
+            if hash_of(decision.body) != decision.hash:
                 raise StaleDecisionError(
                     f"{server}: {name or subject} is no longer offered in that form: look at it again with "
                     f"`quarterdeck trust diff {server}`"

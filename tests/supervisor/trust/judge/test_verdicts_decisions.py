@@ -72,10 +72,19 @@ def test_a_launch_that_nobody_recorded_is_approved_with_its_document() -> None:
     assert record.documents == {hash_of(body): body}
 
 
+@pytest.mark.parametrize("key", [tool_key("a"), ItemKey(Subject.INSTRUCTIONS)])
+def test_what_a_trial_showed_is_approved_with_its_document(key: ItemKey) -> None:
+    """`add` would ask, and its first start would approve whatever the server then says in its place."""
+    body = b'{"name": "a"}'
+    at = book(seen("a", "h1"), approved("a", "h1"))
+    record = decide(at, [wish(key, hash_of(body), body)])
+    about = {"scope": SCOPE, "server": "fs", "subject": key.subject, "name": key.name, "hash": hash_of(body)}
+    assert record.events == (Seen(**about), Approved(**about, by=Authority.PERSON))
+    assert record.documents == {hash_of(body): body}
+
+
 @pytest.mark.parametrize("key", [LAUNCH, tool_key("a"), ItemKey(Subject.INSTRUCTIONS)])
-def test_a_document_that_does_not_fit_its_hash_or_is_no_launch_is_refused(key: ItemKey) -> None:
-    """The control socket would let any text be approved as what a server offers."""
-    body = b'{"command": "run"}'
-    digest = "0" * 64 if key == LAUNCH else hash_of(body)
+def test_a_document_that_does_not_fit_its_hash_is_refused(key: ItemKey) -> None:
+    """A person would approve another text than the one that is kept as approved."""
     with pytest.raises(StaleDecisionError):
-        decide(book(), [wish(key, digest, body)])
+        decide(book(), [wish(key, "0" * 64, b'{"command": "run"}')])

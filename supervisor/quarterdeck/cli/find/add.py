@@ -1,0 +1,336 @@
+"""`quarterdeck add`: a new server, shown with its sandbox and what it lists, tried, asked for, written and approved."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from quarterdeck.cli import options
+from quarterdeck.cli.configure.clients import DryRun
+from quarterdeck.cli.configure.import_config import describe_plain_secrets
+from quarterdeck.cli.configure.take_out import as_it_was, print_diff
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.output import is_confirmed, print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.process import run
+from quarterdeck.cli.run.sandbox_options import Wish
+from quarterdeck.cli.source import Named, Source
+from quarterdeck.cli.trust.trust import Whole, Yes
+from quarterdeck.common.words import flat, printable, utf8
+
+from .candidate import Candidate, Said, from_entry, from_words, no_such_server
+from .row_change import RowChange, added, own_place, record, recorded, settings_of, taken
+from .search import Registry, open_catalog, registry_errors
+from .trial import Trial, try_server
+from .views import (
+    AcceptFindings,
+    Findings,
+    print_config,
+    print_failure,
+    print_offer,
+    print_trial,
+    refuse_unseen,
+    scanned,
+    view_offer,
+)
+
+if TYPE_CHECKING:
+    from quarterdeck.registry.catalog import Catalog
+    from quarterdeck.registry.offers import Offer
+    from quarterdeck.registry.server_json import Entry
+    from quarterdeck_protocol.configs import ServerConfig
+
+
+class Kind(StrEnum):
+    """Of a registry's server, which of its offers."""
+
+    NPM = "npm"
+    PYPI = "pypi"
+    REMOTE = "remote"
+
+
+NEEDS_LOGIN = "auth_needed"
+"""The fault of a remote server that lists nothing to strangers."""
+
+
+def add(
+    source: Named,
+    words: Annotated[
+        list[str],
+        Argument(
+            metavar="NAME|URL [URL|-- COMMAND…]",
+            help="What the MCP registry calls it; or an id of yours and the server's URL or command line.",
+            show_default=False,
+        ),
+    ],
+    wish: Wish,
+    set_: Annotated[
+        list[str] | None,
+        Option("--set", metavar="NAME=VALUE", help="A value that the registry's entry asks for.", show_default=False),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        Option("--header", metavar="NAME=VALUE", help="What a remote server is sent.", show_default=False),
+    ] = None,
+    id_: Annotated[str | None, Option("--id", metavar="NAME", help="What to call it here.", show_default=False)] = None,
+    as_: Annotated[
+        Kind | None,
+        Option(
+            "--as",
+            metavar="npm|pypi|remote",
+            help="Which of the registry's offers; the first package that can run here, unless told otherwise.",
+            show_default=False,
+        ),
+    ] = None,
+    registry: Registry = None,
+    no_pin: Annotated[bool, Option("--no-pin", help="Leave the package's version open, as it was given.")] = False,
+    untried: Annotated[
+        bool, Option("--untried", help="Do not try it: what it lists is judged at its first start.")
+    ] = False,
+    whole: Whole = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    accept_findings: AcceptFindings = False,
+    json: options.Json = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+) -> None:
+    """Add a server: try it once in a throwaway sandbox, show what it sees and lists, write its row and approve both.
+
+    The version of its package is pinned. Nothing is kept before the question is answered with yes. With --yes a server
+    in which the scan finds something is refused, unless --accept-findings says that somebody has read it.
+    """
+    said = Said(wish, _pairs("--header", header), _pairs("--set", set_), id_ or "")
+    candidate = from_words(words, said)
+    if candidate is None:
+        candidate = _from_registry(open_catalog(source, registry), words[0], as_, said)
+    elif said.values or as_ or registry:
+        raise UsageError("--set, --as and --registry are for servers of the registry", "leave them out")
+    settings = settings_of(source)
+    if candidate.server in settings.ids:
+        raise taken(candidate.server, settings.origin(candidate.server).path)
+    planned = _plan(source, candidate, pins=not no_pin, tries=not untried, allow_unsandboxed=allow_unsandboxed)
+    if not json:
+        _show(planned, whole=whole)
+    is_wanted = not dry_run and (yes or is_confirmed("add it, and approve what is shown?", can_ask=not json))
+    if is_wanted and yes and not accept_findings:
+        refuse_unseen(planned.findings, f"{candidate.server} is not added")
+    backup = _carry_out(source, planned) if is_wanted else None
+    if json:
+        print_json(_view(planned, is_changed=is_wanted))
+    elif is_wanted:
+        path = printable(str(planned.change.place.path))
+        print_line(f"{candidate.server} is added to {path}{as_it_was(backup)}", "green")
+        print_line("a serve that follows that file has it now; quarterdeck tools lists its tools", "dim", stderr=True)
+    else:
+        print_line("nothing was changed" + (" (--dry-run)" if dry_run else ""), "dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What would be added.
+
+    Attributes:
+        trial: what came of trying it; None when it was not.
+        notes: what a person should know before they decide.
+    """
+
+    candidate: Candidate
+    change: RowChange
+    trial: Trial | None
+    findings: Findings
+    notes: tuple[str, ...]
+
+
+def _from_registry(catalog: "Catalog", name: str, kind: Kind | None, said: Said) -> Candidate:
+    with registry_errors():
+        entry = run(lambda: catalog.find(name)) if "/" in name else None
+    if entry is None:
+        entry = _only_match(catalog, name)
+    if entry.status == "deleted":
+        raise UsageError(f"{entry.server.name} was taken out of the registry", "look for another: quarterdeck search")
+    return from_entry(entry, _choose(entry, kind), said)
+
+
+def _only_match(catalog: "Catalog", word: str) -> "Entry":
+    """The one server that a part of a name means."""
+    with registry_errors():
+        found = run(lambda: catalog.search(word.rpartition("/")[2], 20)).entries
+    named = [entry for entry in found if word in (entry.server.name, entry.server.name.rpartition("/")[2])]
+    if "/" in word or not found:
+        raise no_such_server(word, found, flat(catalog.shown))
+    if len(named or found) > 1:
+        names = ", ".join(entry.server.name for entry in (named or found)[:10])
+        raise UsageError(f"several servers match {word!r}: {names}", "name one in full: quarterdeck add NAMESPACE/NAME")
+    return (named or found)[0]
+
+
+def _choose(entry: "Entry", kind: Kind | None) -> "Offer":
+    """The offer that is taken: the first that can be had."""
+    from quarterdeck.registry.offers import RUNNERS, Offer, offers_of
+
+    programs = [name for name in RUNNERS if shutil.which(name)]
+    offers = offers_of(entry.server, programs)
+    usable = [each for each in offers if isinstance(each, Offer) and kind in (None, each.kind.value)]
+    if usable:
+        return usable[0]
+    reasons = [
+        f"{flat(each.title)[:120]}: {each.reason if not isinstance(each, Offer) else 'it is no ' + str(kind)}"
+        for each in offers
+    ]
+    raise CommandError(
+        ExitCode.NOT_FOUND,
+        f"{entry.server.name} cannot be had here: {'; '.join(reasons) or 'it names no package and no address'}",
+        "install what is missing, or add its program by hand: quarterdeck add NAME -- COMMAND …",
+    )
+
+
+def _plan(source: Source, candidate: Candidate, *, pins: bool, tries: bool, allow_unsandboxed: bool) -> _Planned:
+    """Try the server, and pin what ran.
+
+    Raises:
+        CommandError: it does not work.
+    """
+    from quarterdeck.trust.configured_servers import scope_of_row
+
+    place = own_place(source)
+    change = added(place, candidate.server, candidate.row, candidate.lookup)
+    notes = list(candidate.notes)
+    if needed := _needed(candidate, change.config, notes):
+        candidate = replace(candidate, row=needed)
+        change = added(place, candidate.server, candidate.row, candidate.lookup)
+    trial = _try(candidate, change, allow_unsandboxed=allow_unsandboxed, notes=notes) if tries else None
+    if pins and (row := _pinned(candidate.row, trial, notes)) is not None:
+        candidate = replace(candidate, row=row)
+        change = added(place, candidate.server, candidate.row, candidate.lookup)
+    scope = scope_of_row(change.origin)
+    with recorded() as (book, _):
+        findings = scanned(trial.documents if trial is not None else (), book, scope, candidate.server)
+    return _Planned(candidate, change, trial, findings, tuple(notes))
+
+
+def _needed(candidate: Candidate, config: "ServerConfig", notes: list[str]) -> dict[str, object] | None:
+    """The row with the paths in its sandbox that a person wrote into it, if it lacks any."""
+    from quarterdeck.config.allow_paths import missing, sandbox_with
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_sandbox import LaunchError, is_within_any
+
+    if not isinstance(config, StdioServerConfig):
+        return None
+    with as_command_error(LaunchError, remedy="install it, or give its full path", code=ExitCode.NOT_READY):
+        needs, said = missing(config, os.environ)
+    notes += map(printable, said)
+    written = [path for path in candidate.paths if os.path.isabs(path)]
+    wanted = [need for need in needs if any(is_within_any(path, (need.path,)) for path in written)]
+    wanted += [need for need in needs if need not in wanted and is_within_any(need.path, written)]
+    notes += [f"it is not given {need.path}: --{need.key} {need.path} does" for need in needs if need not in wanted]
+    return {**candidate.row, "sandbox": sandbox_with(candidate.row, wanted)} if wanted else None
+
+
+def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, notes: list[str]) -> Trial:
+    print_line(f"trying {candidate.server} once, in a throwaway sandbox …", "dim", stderr=True)
+    trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
+    if trial.fault is not None and trial.fault.code == NEEDS_LOGIN:
+        notes.append("it wants a login before it lists anything: what it lists is judged at its first start")
+    elif trial.fault is not None:
+        print_failure(candidate.server, trial.fault)
+        raise CommandError(
+            ExitCode.NOT_READY,
+            f"{candidate.server} did not work when it was tried: nothing is added",
+            "give it what it lacks: --set, --env, --read PATH or --network; or add it all the same: --untried",
+        )
+    elif trial.lists_nothing:
+        raise CommandError(
+            ExitCode.NOT_READY,
+            f"{candidate.server} lists no tool, no prompt and no resource: nothing is added",
+            "check its arguments; or add it all the same: --untried",
+        )
+    return trial
+
+
+def _pinned(row: "dict[str, object] | object", trial: Trial | None, notes: list[str]) -> dict[str, object] | None:
+    """The row with the version of its package that ran, or that is the latest; None where nothing is to be pinned."""
+    from quarterdeck.registry.pins import pin_of, pinned
+    from quarterdeck.registry.versions import VersionError, latest_version
+
+    assert isinstance(row, dict)
+    command, args = row.get("command"), row.get("args")
+    if not isinstance(command, str) or not isinstance(args, list):
+        return None
+    pin = pin_of(command, args)
+    if pin is None or pin.version:
+        return None
+    version = trial.version if trial is not None else ""
+    if not version:
+        try:
+            version = latest_version(pin)
+        except VersionError as error:
+            notes.append(f"{error.message}: its version is not pinned, and may be another at each start")
+            return None
+    notes.append(f"{pin.name} is pinned to {version}: quarterdeck outdated says when that is behind")
+    return {**row, "args": pinned(args, pin, version)}
+
+
+def _show(planned: _Planned, *, whole: bool) -> None:
+    candidate, trial = planned.candidate, planned.trial
+    print_line(f"{candidate.server}{f': {candidate.title}' if candidate.title else ''}", "bold")
+    print_config(planned.change.config)
+    if trial is not None:
+        print_trial(trial)
+        if trial.fault is None:
+            print_offer(trial.documents, planned.findings, whole=whole)
+    else:
+        print_line("  it was not tried (--untried): what it lists is judged at its first start", "yellow")
+    print_line()
+    print_diff(planned.change.diff)
+    for note in planned.notes:
+        print_line(printable(note), "yellow", stderr=True)
+    from quarterdeck.config.secrets.masking import literal_secrets
+
+    if secrets := list(literal_secrets(candidate.row)):
+        print_line(describe_plain_secrets(candidate.server, secrets), "yellow", stderr=True)
+
+
+def _carry_out(source: Source, planned: _Planned) -> Path | None:
+    """Store the secrets that were typed, approve, and write the row; what was stored is forgotten if that fails."""
+    from quarterdeck.config.secrets.store import SecretError, SecretStore
+
+    store = SecretStore()
+    typed = planned.candidate.typed
+    with as_command_error(SecretError, remedy="unlock the keyring; nothing was changed"):
+        for name, value in typed.items():
+            store.set(name, value)
+    try:
+        return record(source, planned.change, planned.trial.documents if planned.trial is not None else ())
+    except CommandError:
+        for name in typed:
+            store.remove(name)
+        raise
+
+
+def _view(planned: _Planned, *, is_changed: bool) -> dict[str, object]:
+    from quarterdeck.config.secrets.masking import mask_row
+
+    trial = planned.trial
+    return {
+        "server": planned.candidate.server,
+        "row": mask_row(planned.candidate.row),
+        "path": utf8(planned.change.place.path),
+        "changed": is_changed,
+        "tried": trial is not None,
+        "diff": [utf8(line) for line in planned.change.diff],
+        "notes": list(planned.notes),
+        **view_offer(trial.documents if trial is not None else (), planned.findings),
+    }
+
+
+def _pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for item in given or ():
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {name}: is not NAME=VALUE", f"for example {option} NAME=VALUE")
+        pairs[name] = value
+    return pairs

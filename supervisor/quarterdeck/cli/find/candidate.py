@@ -1,0 +1,263 @@
+"""What `add` is to add: a row, made of a command line, a URL or a registry's entry, with the values that it wants."""
+
+import getpass
+import os
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.run.sandbox_options import SandboxWish
+from quarterdeck.common.words import clipped, flat
+from quarterdeck_protocol.names import to_server_id
+
+if TYPE_CHECKING:
+    from quarterdeck.registry.offers import Offer, Wanted
+    from quarterdeck.registry.server_json import Entry
+
+URL: Final = re.compile(r"https?://", re.IGNORECASE)
+
+_SECRET_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A server that may be added.
+
+    Attributes:
+        title: what it is, where the row alone does not say it.
+        notes: what a person should know before they decide.
+        typed: secrets that were typed, by the names that the row refers to them by: stored once the row is.
+        paths: what of the row a person wrote, and may be a path: the sandbox shows what is there.
+    """
+
+    server: str
+    row: Mapping[str, object]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    typed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    paths: tuple[str, ...] = ()
+
+    def lookup(self, name: str) -> str:
+        """The secret of this name: typed just now, or stored before.
+
+        Raises:
+            SecretError: there is none.
+        """
+        from quarterdeck.config.secrets.store import SecretStore
+
+        return self.typed[name] if name in self.typed else SecretStore().get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the options say.
+
+    Attributes:
+        wish: the sandbox and the environment.
+        values: what a registry's entry wants, by name.
+        server: the id; empty for one that is made of the name.
+    """
+
+    wish: SandboxWish
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    server: str = ""
+
+
+def from_words(words: Sequence[str], said: Said) -> Candidate | None:
+    """The server of a command line or a URL; None where a registry's name is given.
+
+    Raises:
+        CommandError: the words are neither.
+    """
+    if len(words) == 1 and not URL.match(words[0]):
+        return None
+    if URL.match(words[-1]) and len(words) <= 2:
+        server = _id(said.server or (words[0] if len(words) == 2 else _name_of_host(words[-1])))
+        return _remote(server, words[-1], said)
+    if said.headers:
+        raise UsageError("--header is for remote servers", "leave it out, or give a URL")
+    if words[1].startswith("-"):
+        raise UsageError("a command needs a name before it", "quarterdeck add NAME -- COMMAND …")
+    command, *args = [_absolute(word) for word in words[1:]]
+    row = with_wish({"command": command, "args": args}, said.wish)
+    return Candidate(_id(said.server or words[0]), row, paths=(command, *args))
+
+
+def _remote(server: str, url: str, said: Said) -> Candidate:
+    if said.wish != SandboxWish():
+        raise UsageError(
+            "a remote server has no process here: neither a sandbox nor an environment", "give --header alone"
+        )
+    return Candidate(server, {"url": url, **({"headers": dict(said.headers)} if said.headers else {})})
+
+
+def with_wish(row: Mapping[str, object], wish: SandboxWish) -> dict[str, object]:
+    """A stdio row with what the sandbox options say."""
+    changed = dict(row)
+    if wish.env:
+        given = changed.get("env")
+        changed["env"] = {**(given if isinstance(given, dict) else {}), **wish.env}
+    if wish.inherit_env:
+        changed["inherit_env"] = list(wish.inherit_env)
+    if sandbox := msgspec.json.decode(wish.sandbox):
+        changed["sandbox"] = sandbox
+    return changed
+
+
+def from_entry(entry: "Entry", offer: "Offer", said: Said) -> Candidate:
+    """The server of a registry's entry, had by one of its packages or addresses; what is missing is asked for.
+
+    Raises:
+        CommandError: a value is missing and nobody can be asked, or is not one of those that there are.
+    """
+    from quarterdeck.registry.offers import OfferKind, id_of
+
+    name = entry.server.name
+    with as_command_error(ValueError, remedy="choose its id: --id NAME", what=f"no id can be made of {name}: "):
+        server = _id(said.server) if said.server else id_of(name)
+    filled, typed = _values(server, offer.wanted, said)
+    with as_command_error(ValueError, remedy="choose another of its offers: --as KIND", what=f"{name}: "):
+        row = offer.row(filled)
+    if offer.kind is OfferKind.REMOTE:
+        _remote(server, "", replace(said, wish=replace(said.wish, env={})))
+    else:
+        names = {each.name for each in offer.wanted}
+        rest = {key: value for key, value in said.wish.env.items() if key not in names}
+        row = with_wish(row, replace(said.wish, env=rest))
+    return Candidate(
+        server,
+        {**row, "registry": name},
+        f"{name} {flat(clipped(entry.server.version, 64))} ({flat(clipped(offer.title, 200))})",
+        _notes(entry, offer, filled),
+        typed,
+        tuple(os.path.abspath(os.path.expanduser(value)) for value in said.values.values()),
+    )
+
+
+def _notes(entry: "Entry", offer: "Offer", filled: Mapping[str, str]) -> tuple[str, ...]:
+    notes = []
+    if entry.status != "active":
+        notes.append(f"the registry says that it is {flat(clipped(entry.status, 40))}")
+    if offer.told:
+        notes.append(f"its entry tells the package runner: {flat(clipped(' '.join(offer.told), 200))}")
+    left = [each for each in offer.wanted if each.name not in filled and each.default is None]
+    if left:
+        notes.append(f"it also takes {', '.join(flat(each.name) for each in left)}: --set NAME=VALUE")
+    return tuple(notes)
+
+
+def _values(server: str, wanted: "Sequence[Wanted]", said: Said) -> tuple[dict[str, str], dict[str, str]]:
+    """What a row is filled with, secrets as references; and the secrets that were typed, by their names."""
+    from quarterdeck.config.secrets.store import SecretError, SecretStore
+
+    with as_command_error(SecretError, remedy="unlock the keyring, or correct that file"):
+        stored = {each.name for each in SecretStore().kept()}
+    given = {**said.wish.env, **said.headers, **said.values}
+    filled: dict[str, str] = {}
+    typed: dict[str, str] = {}
+    missing: list[Wanted] = []
+    known = {each.name for each in wanted}
+    for each in wanted:
+        secret = _SECRET_NAME.sub("_", each.name)[:64].lstrip("-") or "secret"
+        value = given.get(each.name)
+        if value is None and each.is_secret and secret in stored:
+            value = f"${{keyring:{secret}}}"
+        if value is None and each.is_required and sys.stdin.isatty():
+            value = _ask(server, each)
+        if value is None:
+            missing += [each] if each.is_required else []
+            continue
+        _check_choice(each, value)
+        if each.is_secret and "${" not in value:
+            typed[secret] = value
+            value = f"${{keyring:{secret}}}"
+        filled[each.name] = value
+    if unknown := [name for name in said.values if name not in known]:
+        raise UsageError(
+            f"{server} takes no {unknown[0]!r}", f"it takes {', '.join(sorted(map(flat, known))) or 'nothing'}"
+        )
+    if missing:
+        raise UsageError(f"{server} needs {_told(missing)}", _how(missing))
+    return filled, typed
+
+
+def _told(missing: "Sequence[Wanted]") -> str:
+    return "; ".join(
+        flat(each.name) + (f" ({flat(clipped(each.description, 120))})" if each.description else "") for each in missing
+    )
+
+
+def _how(missing: "Sequence[Wanted]") -> str:
+    secrets = [f"quarterdeck secret set {_SECRET_NAME.sub('_', each.name)}" for each in missing if each.is_secret]
+    plain = [f"--set {flat(each.name)}={flat(each.placeholder) or 'VALUE'}" for each in missing if not each.is_secret]
+    steps = [*secrets, *([f"add {' '.join(plain)}"] if plain else [])]
+    return f"{', '.join(steps)}; then run the command again"
+
+
+def _check_choice(wanted: "Wanted", value: str) -> None:
+    if wanted.choices and "${" not in value and value not in wanted.choices:
+        choices = ", ".join(flat(clipped(each, 40)) for each in wanted.choices[:20])
+        raise UsageError(f"{flat(wanted.name)}: {value!r} is none of its values", f"one of {choices}")
+
+
+def _ask(server: str, wanted: "Wanted") -> str:
+    import click
+
+    about = f" ({flat(clipped(wanted.description, 200))})" if wanted.description else ""
+    question = f"{server} needs {flat(wanted.name)}{about}"
+    if not wanted.is_secret:
+        return str(click.prompt(question, err=True))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(f"{question}; it is not shown, and kept in your keyring: ")
+    except (EOFError, getpass.GetPassWarning):
+        raise UsageError("nothing was typed, or the terminal cannot hide the input", _how([wanted])) from None
+
+
+def _id(name: str) -> str:
+    with as_command_error(ValueError, remedy="choose its id: letters, digits, - and _: --id NAME"):
+        return to_server_id(name)
+
+
+_PLAIN_HOSTS: Final = frozenset({"mcp", "www", "api", "localhost"})
+
+
+def _name_of_host(url: str) -> str:
+    """What to call a server by its address: `https://mcp.example.com/mcp` is `example`."""
+    with as_command_error(ValueError, remedy="for example https://example.com/mcp", what="the URL is wrong: "):
+        host = urlsplit(url).hostname or ""
+    if not host:
+        raise UsageError(f"{url!r} names no host", "for example https://example.com/mcp")
+    if re.fullmatch(r"[\d.]+|.*:.*", host):
+        return "remote"
+    labels = [each for each in host.split(".") if each not in _PLAIN_HOSTS]
+    return labels[-2] if len(labels) > 1 else labels[0] if labels else "remote"
+
+
+def _absolute(word: str) -> str:
+    """A path from here is a path from anywhere: the server runs in a folder of its own."""
+    is_path = os.sep in word or word in (".", "..") or os.path.isfile(word)
+    is_here = not word.startswith("-") and is_path and os.path.exists(word)
+    if is_here and not (os.sep not in word and shutil.which(word)):
+        return os.path.abspath(word)
+    return word
+
+
+def no_such_server(name: str, others: "Sequence[Entry]", where: str) -> CommandError:
+    """The error of a name that no registry knows, with what is like it."""
+    near = ", ".join(each.server.name for each in others[:5])
+    return CommandError(
+        ExitCode.NOT_FOUND,
+        f"{where} has no server {name!r}" + (f"; like it: {near}" if near else ""),
+        "quarterdeck search WORD finds names; a program of your own: quarterdeck add NAME -- COMMAND …",
+    )

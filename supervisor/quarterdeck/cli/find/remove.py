@@ -1,0 +1,54 @@
+"""`quarterdeck remove`: take a server out of the file that it is in."""
+
+from typing import Annotated
+
+from quarterdeck.cli import options
+from quarterdeck.cli.configure.clients import DryRun
+from quarterdeck.cli.configure.take_out import as_it_was, print_diff
+from quarterdeck.cli.exits import UsageError, as_command_error
+from quarterdeck.cli.output import is_confirmed, print_json, print_line
+from quarterdeck.cli.parameters import Argument
+from quarterdeck.cli.source import Named, check_server, load
+from quarterdeck.cli.trust.trust import Yes
+from quarterdeck.common.words import printable, utf8
+
+from .row_change import place_of, replace_text
+
+
+def remove(
+    source: Named,
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: options.Json = False,
+) -> None:
+    """Take a server out of your configuration; what it kept on disk stays until quarterdeck purge."""
+    from quarterdeck.config.clients.link_entry import show_change
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
+    from quarterdeck.config.load.document import DocumentError
+    from quarterdeck.config.load.jsonc import remove_member
+    from quarterdeck.config.load.origin import steps_of
+    from quarterdeck.config.load.text_edit import EditError
+
+    settings = load(source)
+    check_server(settings, server)
+    origin = settings.origin(server)
+    path = place_of(origin).path
+    try:
+        with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be read"):
+            old = read_user_file(path).text
+        new = remove_member(old, steps_of(origin.pointer), has_comments=True)
+    except (DocumentError, EditError) as error:
+        raise UsageError(f"{path} is not changed: {error}", f"take {origin.location} out of it by hand") from error
+    diff = show_change(str(path), old, new)
+    if not json:
+        print_diff(diff)
+    is_wanted = not dry_run and (yes or is_confirmed(f"remove {server}?", can_ask=not json))
+    backup = replace_text(path, old, new) if is_wanted else None
+    if json:
+        print_json({"server": server, "path": utf8(path), "changed": is_wanted, "diff": [utf8(line) for line in diff]})
+    elif is_wanted:
+        print_line(f"{server} is taken out of {printable(str(path))}{as_it_was(backup)}", "green")
+        print_line(f"quarterdeck purge {server} removes its home and its log", "dim", stderr=True)
+    else:
+        print_line("nothing was changed" + (" (--dry-run)" if dry_run else ""), "dim")

@@ -1,0 +1,273 @@
+"""Change one server's row in a file, and have what a trial showed of it approved in the same step.
+
+What is approved is recorded first: a `serve` that follows the file starts the server the moment it is written there,
+and would take what that offers for first sight.  A file that cannot be changed is found before anything is recorded.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quarterdeck.cli.exits import UsageError, as_command_error, ledger_errors
+from quarterdeck.cli.source import Source, load
+from quarterdeck.cli.trust.context import directory, send
+
+if TYPE_CHECKING:
+    from quarterdeck.config.clients.user_file import UserFile
+    from quarterdeck.config.load.origin import Origin, Standing
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.ledger.events.fold import Book
+    from quarterdeck.trust.judge.documents import Document
+    from quarterdeck.trust.judge.overview import Read
+    from quarterdeck.trust.judge.server_rows import ServerRow
+    from quarterdeck_protocol.configs import ServerConfig
+
+Lookup = Callable[[str], str]
+"""Finds the secret of a name, or raises `SecretError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The file that a row is in, or is to be put into, and whose word it is."""
+
+    path: Path
+    standing: "Standing"
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A change of one row.
+
+    Attributes:
+        old: the text of the file when it was read.
+        new: with the row.
+        config: what the row then means.
+        diff: the same for people, secrets masked.
+    """
+
+    place: Place
+    server: str
+    old: str
+    new: str
+    config: "ServerConfig" = field(repr=False)
+    origin: "Origin" = field(repr=False)
+    diff: list[str] = field(repr=False)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What no message may show."""
+        from quarterdeck.config.secrets.masking import secrets_of
+
+        return self.origin.expanded | secrets_of(self.config)
+
+
+def own_place(source: Source) -> Place:
+    """Where a new row is put: the first file that is named, else the user's own."""
+    from quarterdeck.cli.configure.clients import user_file
+    from quarterdeck.config.load.origin import Standing
+
+    if source.config:
+        return Place(source.config[0], Standing.NAMED)
+    return Place(user_file().absolute(), Standing.USER)
+
+
+def place_of(origin: "Origin") -> Place:
+    """Where the row of a server is that may be changed.
+
+    Raises:
+        CommandError: it may not: a whole team's file is theirs.
+    """
+    from quarterdeck.config.load.origin import Standing
+
+    if origin.path is None or origin.standing is Standing.PROJECT:
+        raise UsageError(
+            f"the row is in a project's file, {origin.path}", f"change it there; or name the file: -c {origin.path}"
+        )
+    return Place(origin.path, origin.standing)
+
+
+def added(place: Place, server: str, row: Mapping[str, object], lookup: Lookup) -> RowChange:
+    """The change that puts a new row into a file.
+
+    Raises:
+        CommandError: the file cannot be changed, has such a server, or the row cannot work.
+    """
+    from quarterdeck.config.clients.import_servers import FoundServer, add_servers
+
+    def edit(text: str) -> str:
+        new, _, left_out = add_servers(text, [FoundServer(server, server, place.path, row)])
+        if left_out:
+            raise taken(server, place.path)
+        return new
+
+    return _change(place, server, edit, lookup)
+
+
+def with_args(origin: "Origin", server: str, args: Sequence[str], lookup: Lookup) -> RowChange:
+    """The change that gives a row other arguments; those that stay are kept as they are written.
+
+    Raises:
+        CommandError: the file cannot be changed, or the row cannot work then.
+    """
+    from quarterdeck.config.load.jsonc import set_member
+    from quarterdeck.config.load.origin import steps_of
+
+    path = [*steps_of(origin.pointer), "args"]
+    return _change(place_of(origin), server, lambda text: set_member(text, path, list(args), has_comments=True), lookup)
+
+
+def taken(server: str, path: object) -> UsageError:
+    """The error of an id that another server has."""
+    return UsageError(
+        f"there is a server {server!r} already, in {path}",
+        f"call this one otherwise: --id NAME; or remove that: quarterdeck remove {server}",
+    )
+
+
+def _change(place: Place, server: str, edit: Callable[[str], str], lookup: Lookup) -> RowChange:
+    from quarterdeck.config.clients.link_entry import show_change
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
+    from quarterdeck.config.load.document import DocumentError
+    from quarterdeck.config.load.file import ConfigFileError, load_config_file
+    from quarterdeck.config.load.origin import Standing
+    from quarterdeck.config.load.text_edit import EditError
+
+    path = place.path
+    with (
+        as_command_error(UserFileError, remedy=f"make {path} a file of your own, or name another with -c FILE"),
+        as_command_error(
+            DocumentError,
+            EditError,
+            remedy=f"correct {path} where the message says, or edit it by hand",
+            what=f"{path} is not changed: ",
+        ),
+    ):
+        file = read_user_file(path)
+        new = edit(file.text)
+    try:
+        workspace = Path.cwd() if place.standing is Standing.USER else None
+        loaded = load_config_file(
+            path, os.environ, workspace=workspace, standing=place.standing, keyring=lookup, text=new
+        )
+    except ConfigFileError as error:
+        raise UsageError(str(error), "correct the file first: quarterdeck config check") from error
+    for row in loaded.broken:
+        if row.id == server:
+            raise UsageError(f"the row cannot work: {row.message}", row.remedy)
+    config = next((each for each in loaded.servers if each.id == server), None)
+    if config is None:
+        raise UsageError(f"{path} would not start {server!r}", "look at the file: quarterdeck config check")
+    return RowChange(
+        place, server, file.text, new, config, loaded.origins[server], show_change(str(path), file.text, new)
+    )
+
+
+def settings_of(source: Source) -> "Settings":
+    """The configuration that a new row joins; a named file that is not there yet is made with it."""
+    from quarterdeck.config.settings import Settings
+
+    there = tuple(path for path in source.config if path.exists())
+    if source.config and not there:
+        return Settings()
+    return load(replace(source, config=there), may_be_empty=True)
+
+
+@contextmanager
+def recorded() -> "Iterator[tuple[Book, Read]]":
+    """What the ledger knows, and its documents by their hashes, to be read in the block.
+
+    Raises:
+        CommandError: the ledger cannot be used.
+    """
+    from quarterdeck.ledger.errors import MissingLedgerError
+    from quarterdeck.ledger.events.fold import Book
+    from quarterdeck.ledger.store.reader import LedgerReader
+
+    store: LedgerReader | None = None
+    with ledger_errors(), suppress(MissingLedgerError):
+        store = LedgerReader.open(directory())
+    if store is None:
+        yield Book(), lambda _: None
+        return
+    with ledger_errors(), store:
+        yield store.book, partial(store.document, archived=True)
+
+
+def launch_row(source: Source, change: RowChange) -> "ServerRow":
+    """How the server would be started after the change, as trust sees it."""
+    from quarterdeck.trust.configured_servers import configured
+
+    settings = settings_of(source)
+    others = (each for each in settings.servers if each.id != change.server)
+    settings = replace(
+        settings,
+        servers=(*others, change.config),
+        origins={**settings.origins, change.server: change.origin},
+        # A file that is made now is one of them.
+        config_paths=settings.config_paths or (change.place.path,),
+    )
+    [row] = [each for each in configured(settings).rows if each.id == change.server]
+    return row
+
+
+def record(source: Source, change: RowChange, documents: "Iterable[Document]") -> Path | None:
+    """Approve how the server is started after the change, and these forms of what it offers; then write the file.
+
+    What a person has blocked stays so.
+
+    Returns:
+        the copy of the file as it was; None when there was none.
+
+    Raises:
+        CommandError: nothing is approved, or nothing written.
+    """
+    from quarterdeck.ledger.events.fold import Item
+    from quarterdeck.trust.judge.verdicts import Decision
+
+    row = launch_row(source, change)
+    with recorded() as (book, _):
+        items = book.entry(row.scope, row.id).items
+    file = _unchanged(change.place.path, change.old)
+    send(
+        [
+            Decision(row.scope, row.id, document.key, document.hash, document.body)
+            for document in (row.launch, *documents)
+            if not items.get(document.key, Item()).is_blocked
+        ]
+    )
+    return _written(file, change.new)
+
+
+def replace_text(path: Path, old: str, new: str) -> Path | None:
+    """Write a file that must not have changed since `old` was read; the copy of it as it was.
+
+    Raises:
+        CommandError: it has, or cannot be written.
+    """
+    return _written(_unchanged(path, old), new)
+
+
+def _unchanged(path: Path, old: str) -> "UserFile":
+    """The file, if it still holds `old` and can be written."""
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
+
+    with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be written"):
+        file = read_user_file(path)
+    if file.text != old:
+        raise UsageError(f"{path} has changed meanwhile, and is not changed", "run the command again")
+    nearest = next(each for each in (file.target, *file.target.parents) if each.exists())
+    if not os.access(nearest, os.W_OK):
+        raise UsageError(f"{path} is read-only, and is not changed", "make it writable, or name another with -c FILE")
+    return file
+
+
+def _written(file: "UserFile", text: str) -> Path | None:
+    from quarterdeck.config.clients.user_file import UserFileError, write_user_file
+
+    with as_command_error(UserFileError, remedy=f"make {file.path} a file of your own that can be written"):
+        return write_user_file(file, text, datetime.now(UTC), is_private=file.status is None)

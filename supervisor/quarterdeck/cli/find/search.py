@@ -1,0 +1,142 @@
+"""`quarterdeck search`: which servers an MCP registry lists under a word."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.process import run
+from quarterdeck.cli.source import Named, Source, load
+from quarterdeck.common.words import clipped, counted, flat, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from quarterdeck.registry.catalog import Catalog
+    from quarterdeck.registry.server_json import Entry, Server
+
+Registry = Annotated[
+    str | None,
+    Option(
+        "--registry",
+        metavar="URL|FILE",
+        help="Where to look, in place of the official MCP registry or of the key `registry`.",
+        show_default=False,
+    ),
+]
+
+_WORDS_CHARS: Final = 200
+
+
+def search(
+    source: Named,
+    word: Annotated[str, Argument(metavar="WORD", help="A part of a name.", show_default=False)],
+    registry: Registry = None,
+    limit: Annotated[int, Option("--limit", metavar="N", help="Show so many at most.", min=1)] = 20,
+    json: options.Json = False,
+) -> None:
+    """Look for servers in the MCP registry: what it says of them is their publishers' word, and nobody else's."""
+    catalog = open_catalog(source, registry)
+    with registry_errors():
+        found = run(lambda: catalog.search(word, limit))
+    if json:
+        print_json(
+            {
+                "registry": catalog.shown,
+                "servers": [_view(entry) for entry in found.entries],
+                "has_more": found.has_more,
+                "unread": found.unread,
+            }
+        )
+        return
+    if found.entries:
+        print_table(("NAME", "VERSION", "RUNS", "WHAT IT SAYS"), [_row(entry) for entry in found.entries])
+        print_line()
+        print_line("quarterdeck add NAME shows one with its sandbox and its tools, and asks", "dim", stderr=True)
+    else:
+        print_line(f"{flat(catalog.shown)} lists no server under {flat(word)!r}", stderr=True)
+    if found.has_more:
+        print_line(f"there are more than {limit}: name more of it, or --limit N", "dim", stderr=True)
+    if found.unread:
+        print_line(f"{counted(found.unread, 'entry', 'entries')} could not be read, and are left out", stderr=True)
+
+
+def open_catalog(source: Source, named: str | None) -> "Catalog":
+    """The registry that is named, or configured.
+
+    Raises:
+        CommandError: what names it is wrong.
+    """
+    from quarterdeck.config.load.problems import RowError
+    from quarterdeck.config.load.registry_key import RegistryWish, registry_at
+    from quarterdeck.registry.catalog import Catalog
+
+    if named is not None:
+        with as_command_error(RowError, remedy="give a URL, or a file with a registry's answer in it"):
+            return Catalog(registry_at(named, lambda path: Path(path).expanduser().absolute(), "--registry"))
+    wish = load(source, may_be_empty=True).registry
+    if not isinstance(wish, RegistryWish):
+        raise UsageError(str(wish), "correct it in your configuration, or name the registry: --registry URL")
+    return Catalog(wish)
+
+
+@contextmanager
+def registry_errors() -> "Iterator[None]":
+    """Turn errors of the registry in the block into the command's.
+
+    Raises:
+        CommandError: one was raised.
+    """
+    from quarterdeck.registry.catalog import RegistryError
+
+    try:
+        yield
+    except RegistryError as error:
+        raise CommandError(ExitCode.NO_ANSWER, error.message, error.remedy) from error
+
+
+def findings_of(server: "Server") -> "Sequence[str]":
+    """The rules of the scan that match what is said of a server."""
+    from quarterdeck.trust.scan import scan_definition
+
+    said = {"title": server.title, "description": server.description}
+    return sorted({finding.rule for finding in scan_definition("server", "", said)})
+
+
+def _row(entry: "Entry") -> list[Cell]:
+    server = entry.server
+    rules = findings_of(server)
+    says = one_line(server.description or server.title)
+    notes = [f"[scan: {', '.join(rules)}]"] if rules else []
+    notes += [f"[{flat(clipped(entry.status, 40))}]"] if entry.status != "active" else []
+    return [
+        Cell(server.name, "cyan"),
+        Cell(flat(clipped(server.version, 24)) or "-"),
+        Cell(_runs(server)),
+        Cell(clipped(" ".join([*notes, says]), _WORDS_CHARS), "red" if rules else ""),
+    ]
+
+
+def _runs(server: "Server") -> str:
+    kinds = dict.fromkeys(flat(clipped(each.registry_type, 12)) for each in server.packages)
+    return ", ".join([*kinds, *(["remote"] if server.remotes else [])]) or "-"
+
+
+def _view(entry: "Entry") -> dict[str, object]:
+    server = entry.server
+    return {
+        "name": server.name,
+        "version": server.version,
+        "title": server.title,
+        "description": server.description,
+        "status": entry.status,
+        "packages": [
+            {"type": each.registry_type, "identifier": each.identifier, "version": each.version}
+            for each in server.packages
+        ],
+        "remotes": [{"type": each.type, "url": each.url} for each in server.remotes],
+        "findings": findings_of(server),
+    }

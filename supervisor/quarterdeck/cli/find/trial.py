@@ -1,0 +1,144 @@
+"""Try a server once, before anything of it is kept: what it lists, what confined it, or why it did not start.
+
+It runs confined, with state, home and runtime directories that are thrown away, and may change nothing of the user's:
+what its row would let it write it only reads, and it is given no grants.  Its network is that of its row.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.process import run
+from quarterdeck.cli.source import start_product
+
+if TYPE_CHECKING:
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.control.protocol import FaultView, ReceiptView
+    from quarterdeck.trust.judge.documents import Document
+    from quarterdeck_protocol.configs import ServerConfig
+
+_PACKAGE: Final = re.compile(r"\S+ (?P<version>\S+) \((?:npm|PyPI)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of it.
+
+    Attributes:
+        documents: what the server says of itself and lists; its launch is not among them.
+        fault: why it lists nothing; None when it was asked for everything.
+        receipt: what confined it; None for a remote server, or one that was never let go.
+        version: of its package, as it was installed; empty when that is not known.
+    """
+
+    documents: "tuple[Document, ...]" = ()
+    fault: "FaultView | None" = None
+    receipt: "ReceiptView | None" = None
+    version: str = ""
+
+    @property
+    def lists_nothing(self) -> bool:
+        """Whether it has neither a tool, nor a prompt, nor a resource."""
+        from quarterdeck.ledger.events.events import LISTED
+
+        return not any(document.key.subject in LISTED for document in self.documents)
+
+
+def try_server(config: "ServerConfig", secrets: frozenset[str], *, allow_unsandboxed: bool) -> Trial:
+    """Start the server, ask it for its lists, and end it.
+
+    Args:
+        config: as its row has it.
+        secrets: values of it that no message may show.
+        allow_unsandboxed: start it even where nothing but limits confines it.
+
+    Raises:
+        CommandError: nothing can be tried here.
+    """
+    from quarterdeck.config.settings import Settings
+    from quarterdeck_sandbox import temporary_folder
+
+    harmless = _without_harm(config)
+    settings = Settings(servers=(harmless,), expanded_secrets=secrets, allow_unsandboxed=allow_unsandboxed)
+    # The caller says what was found, and asks.
+    logging.getLogger("quarterdeck").setLevel(logging.CRITICAL)
+    with temporary_folder("quarterdeck-try-") as base, _throwaway(Path(base)):
+        return run(lambda: _try(settings, config.id))
+
+
+async def _try(settings: "Settings", server: str) -> Trial:
+    from quarterdeck.control.answers import answer
+    from quarterdeck.control.protocol import Inspect, Inspection
+
+    async with start_product(settings) as product:
+        await product.finished()
+        found = await answer(product, Inspect(server))
+    assert isinstance(found, Inspection)
+    fault = found.server.fault
+    documents, package = _recorded(server)
+    version = _PACKAGE.fullmatch(package)
+    return Trial(documents if fault is None else (), fault, found.receipt, version["version"] if version else "")
+
+
+def _recorded(server: str) -> "tuple[tuple[Document, ...], str]":
+    """What the throwaway ledger has of it, and the package that ran."""
+    from quarterdeck.cli.exits import ledger_errors
+    from quarterdeck.config.places.paths import state_dir
+    from quarterdeck.ledger.errors import MissingLedgerError
+    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck.ledger.store.lease import ledger_dir
+    from quarterdeck.ledger.store.reader import LedgerReader
+    from quarterdeck.trust.judge.documents import Document
+    from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
+
+    try:
+        with ledger_errors(), LedgerReader.open(ledger_dir(state_dir())) as reader:
+            entry = reader.book.entry(PROGRAM_SCOPE, server)
+            seen = {key: item.seen for key, item in entry.items.items() if item.seen and key.subject != Subject.LAUNCH}
+            bodies = {key: reader.document(hash_) for key, hash_ in seen.items()}
+    except MissingLedgerError:
+        return (), ""
+    life = entry.last_life
+    documents = (Document(key, hash_, body) for key, hash_ in seen.items() if (body := bodies[key]) is not None)
+    return tuple(documents), life.package if life is not None else ""
+
+
+def _without_harm(config: "ServerConfig") -> "ServerConfig":
+    """The server as it is tried."""
+    from quarterdeck.check.place import harmless
+    from quarterdeck.config.places.paths import state_dir
+    from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
+    from quarterdeck_sandbox import is_within_any
+
+    config = config.model_copy(update={"trust": TrustMode.BASELINE})
+    if not isinstance(config, StdioServerConfig):
+        return config
+    policy = harmless(config.sandbox, config.sandbox.model_dump(mode="json")["network"])
+    ours = os.path.realpath(state_dir())
+    if is_within_any(ours, policy.read):
+        policy = policy.model_copy(update={"hidden": (*policy.hidden, ours)})
+    return config.model_copy(update={"sandbox": policy})
+
+
+@contextmanager
+def _throwaway(base: Path) -> Iterator[None]:
+    """Within the block, what we keep lies below `base`."""
+    from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, STATE_DIR_VARIABLE
+
+    os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
+    places = {STATE_DIR_VARIABLE: str(base / "state"), RUNTIME_DIR_VARIABLE: str(base / "run")}
+    before = {name: os.environ.get(name) for name in places}
+    os.environ.update(places)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

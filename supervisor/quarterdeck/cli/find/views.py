@@ -1,0 +1,168 @@
+"""Show what a server is, what it sees, and what it lists, to whoever is to decide about it."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from quarterdeck.cli.exits import UsageError
+from quarterdeck.cli.output import Cell, print_line, print_table
+from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.run.servers import describe_dossier, describe_policy
+from quarterdeck.cli.trust.views import describe_key
+from quarterdeck.common.words import clipped, counted, flat, one_line, printable
+
+if TYPE_CHECKING:
+    from quarterdeck.control.protocol import FaultView
+    from quarterdeck.ledger.events.fold import Book, ItemKey
+    from quarterdeck.trust.judge.documents import Document
+    from quarterdeck.trust.scan import Finding
+    from quarterdeck_protocol.configs import ServerConfig
+
+    from .trial import Trial
+
+AcceptFindings = Annotated[
+    bool, Option("--accept-findings", help="With --yes: whatever the scan finds; you have read it.")
+]
+
+MAX_TOOLS: Final = 40
+"""Shown, of what a server lists; --whole shows all."""
+
+MAX_OTHERS: Final = 5
+"""Shown of each other kind: servers list resources by the hundred."""
+
+MAX_FINDINGS: Final = 12
+"""Shown, the tools' first."""
+
+_EXCERPT_CHARS: Final = 80
+
+_WORDS_CHARS: Final = 160
+
+_LABEL: Final = 9
+
+Findings = Mapping["ItemKey", "Sequence[Finding]"]
+
+
+def print_config(config: "ServerConfig") -> None:
+    """How a server is started or reached, and what it is given; secrets by their names alone."""
+    from quarterdeck.config.secrets.masking import mask_args, mask_text
+    from quarterdeck_protocol.configs import StdioServerConfig
+
+    if not isinstance(config, StdioServerConfig):
+        _fact("url", mask_text(str(config.url)))
+        if config.headers:
+            _fact("headers", ", ".join(config.headers))
+        _fact("runs", "elsewhere: no sandbox of yours holds it, and what it is sent leaves this machine")
+        return
+    _fact("command", shlex.join([config.command, *map(str, mask_args(config.args))]))
+    policy = describe_policy(msgspec.json.encode(config.sandbox.model_dump(mode="json", exclude_unset=True)))
+    _fact("policy", policy or "the standard one")
+    names = [*config.env, *config.inherit_env]
+    _fact("env", ", ".join(names) if names else "nothing of yours")
+
+
+def print_trial(trial: "Trial") -> None:
+    """What confined the server in its trial, as it was observed."""
+    receipt = trial.receipt
+    if receipt is None:
+        return
+    _fact("sandbox", receipt.tier)
+    _fact("network", receipt.network)
+    _fact("files", "; ".join(receipt.shown) if receipt.shown else "its own home, and the system's programs")
+    for gap in receipt.gaps:
+        _fact("weaker", gap, "yellow")
+
+
+def print_failure(server: str, fault: "FaultView") -> None:
+    """Why a trial failed, with what the server said last; its remedy is the caller's to give."""
+    what = printable(f"{server}: {fault.message}")
+    print_line(f"error[{fault.code or fault.kind}]: {what}", "red", stderr=True)
+    if fault.dossier is not None:
+        for line in describe_dossier(fault.dossier):
+            print_line(f"  {line}", "dim", stderr=True)
+
+
+def print_offer(documents: "Sequence[Document]", findings: Findings, *, whole: bool) -> None:
+    """What a server lists, a line each, and what the scan found in it; with `whole` every definition."""
+    from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
+
+    print_line()
+    rows: list[list[Cell]] = []
+    counts: list[str] = []
+    for kind in sorted(LISTED, key=lambda each: (each is not Subject.TOOL, ORDER[each])):
+        listed = sorted((each for each in documents if each.key.subject is kind), key=lambda each: each.key.name)
+        shown = listed if whole else listed[: MAX_TOOLS if kind is Subject.TOOL else MAX_OTHERS]
+        counts += [counted(len(listed), str(kind))] if listed else []
+        rows += [_offer_row(each) for each in shown]
+        if len(shown) < len(listed):
+            rows.append([Cell(f"… {len(listed) - len(shown):,} more", "dim"), Cell("--whole shows them", "dim")])
+    print_line(f"it lists {', '.join(counts) or 'nothing'}", "bold")
+    if rows:
+        print_table(("NAME", "WHAT IT SAYS"), rows, indent="  ")
+    if whole:
+        for each in documents:
+            print_line(describe_key(each.key), "bold")
+            print_line(printable(msgspec.json.format(each.body, indent=2).decode(errors="replace")))
+    print_findings(findings)
+
+
+def print_findings(findings: Findings) -> None:
+    """What the scan found, a line each."""
+    told = [(key, each) for key, found in findings.items() for each in found]
+    told.sort(key=lambda pair: pair[0].subject != "tool")
+    for key, each in told[:MAX_FINDINGS]:
+        place, excerpt = flat(each.place) or "the whole", clipped(flat(each.excerpt), _EXCERPT_CHARS)
+        print_line(f"  scan: {each.rule} in {describe_key(key)}, {place}: {flat(each.sentence)}: {excerpt!r}", "red")
+    if len(told) > MAX_FINDINGS:
+        print_line(f"  scan: and {counted(len(told) - MAX_FINDINGS, 'more finding')}", "red")
+
+
+def refuse_unseen(findings: Findings, outcome: str) -> None:
+    """Refuse to approve unasked what the scan finds something in.
+
+    Raises:
+        CommandError: it does.
+    """
+    if findings:
+        where = ", ".join(describe_key(key) for key in list(findings)[:5])
+        raise UsageError(
+            f"the scan found something in {where}: {outcome}",
+            "look at it, without --yes; or say that you did: --accept-findings",
+        )
+
+
+def scanned(documents: "Sequence[Document]", book: "Book", scope: str, server: str) -> Findings:
+    """What the scan finds in what a server lists, beside the names of the servers that the ledger knows."""
+    from quarterdeck.trust.judge.documents import value_of
+    from quarterdeck.trust.scan import scan_definition
+    from quarterdeck.trust.scan.tool_names import names_around, names_by_server
+
+    names = names_around(names_by_server(book), scope, server)
+    found = ((each.key, scan_definition(*each.key, value_of(each.body), names)) for each in documents)
+    return {key: findings for key, findings in found if findings}
+
+
+def view_offer(documents: "Sequence[Document]", findings: Findings) -> dict[str, object]:
+    """The same for programs."""
+    return {
+        "lists": [{"subject": each.key.subject.value, "name": each.key.name, "hash": each.hash} for each in documents],
+        "findings": [
+            {"subject": key.subject.value, "name": key.name, "rule": each.rule, "place": each.place}
+            for key, found in findings.items()
+            for each in found
+        ],
+    }
+
+
+def _offer_row(document: "Document") -> list[Cell]:
+    from quarterdeck.trust.judge.documents import value_of
+
+    value = value_of(document.body)
+    text = value.get("description") or value.get("title") if isinstance(value, dict) else ""
+    words = clipped(one_line(text), _WORDS_CHARS) if isinstance(text, str) else ""
+    return [Cell(describe_key(document.key), "cyan"), Cell(words)]
+
+
+def _fact(label: str, text: str, style: str = "") -> None:
+    print_line(f"  {label:{_LABEL}} {printable(text)}", style)

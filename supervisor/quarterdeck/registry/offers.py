@@ -1,0 +1,327 @@
+"""The rows that a registry's entry amounts to: one for each package or address, with what a person has to give.  Pure.
+
+Texts of the registry are untrusted: what it fixes is put into a row as plain text, so that it can name none of the
+user's variables, files or secrets; and the command line must start the package that the entry names, in its version.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Final
+
+from quarterdeck.trust.package_request import NPM_NAME, PYPI_NAME
+from quarterdeck_protocol.names import to_server_id
+
+from .pins import VERSION, pin_of, pinned
+from .server_json import STDIO, ArgumentInput, Input, NamedInput, Package, Server, Transport
+
+_VARIABLE: Final = re.compile(r"\{([A-Za-z0-9_.-]{1,64})\}")
+
+_QUIET: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
+"""What a runner may be told without anybody having to look at it."""
+
+_ALLOWED: Final = {
+    "npx": _QUIET | {"--", "-p", "--package", "--prefer-offline", "--prefer-online"},
+    "uvx": _QUIET | {"--from", "--with", "--python", "-p", "--isolated", "--no-cache", "-n", "--prerelease"},
+    "pipx": _QUIET | {"--", "--spec", "--python", "--no-cache"},
+}
+"""Options that an entry may give a runner: none that has it start, or fetch from, what nobody has looked at."""
+
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+
+_GENERIC: Final = frozenset({"mcp", "server", "mcp-server", "cli"})
+"""What many servers are called within their namespace."""
+
+
+class OfferKind(StrEnum):
+    """What runs, or where."""
+
+    NPM = "npm"
+    PYPI = "pypi"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A value that a person may give, and has to when `is_required`: the registry has none for it.
+
+    Attributes:
+        name: how it is called on the command line.
+        default: what is taken otherwise; None for nothing.
+    """
+
+    name: str
+    description: str = ""
+    is_required: bool = False
+    is_secret: bool = False
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    placeholder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way to have a server: its row, once the values are there that it wants.
+
+    Attributes:
+        title: what runs, in words.
+        wanted: each once, in the order of the entry.
+        told: what of the registry's a runner is told beside the package, to be looked at.
+    """
+
+    kind: OfferKind
+    title: str
+    wanted: tuple[Wanted, ...]
+    told: tuple[str, ...]
+    _program: tuple[str, ...]
+    _package: Package | None
+    _remote: Transport | None
+
+    def row(self, values: Mapping[str, str]) -> dict[str, object]:
+        """The row with these values, which may hold references such as `${keyring:NAME}`.
+
+        Raises:
+            ValueError: its command line does not start the package that the entry names.
+        """
+        if self._remote is not None:
+            return _remote_row(self._remote, values)
+        assert self._package is not None
+        return _local_row(self._program, self._package, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A package or an address that cannot be had, and why."""
+
+    title: str
+    reason: str
+
+
+def offers_of(server: Server, programs: Collection[str]) -> list[Offer | Unusable]:
+    """Every way to have the server: packages first, since they can be confined.
+
+    Args:
+        server: as the registry lists it.
+        programs: which of `RUNNERS` are on this machine.
+    """
+    found = [_of_package(package, programs) for package in server.packages]
+    return [*found, *map(_of_remote, server.remotes)]
+
+
+RUNNERS: Final = ("npx", "uvx", "pipx")
+"""The package runners that rows are made for."""
+
+
+def id_of(name: str) -> str:
+    """The server's id: the last part of its registry name, with what stands before where alone it says nothing.
+
+    Raises:
+        ValueError: no id can be made of it.
+    """
+    space, _, last = name.rpartition("/")
+    return to_server_id(f"{space.rpartition('.')[2]}-{last}" if last.lower() in _GENERIC else last)
+
+
+def _of_package(package: Package, programs: Collection[str]) -> Offer | Unusable:
+    version = package.version
+    title = f"{package.registry_type} {package.identifier} {version}".strip()
+    reason = _refusal(package)
+    if reason:
+        return Unusable(title, reason)
+    kind = OfferKind(package.registry_type)
+    choices: tuple[tuple[str, ...], ...] = (("npx", "-y"),) if kind is OfferKind.NPM else (("uvx",), ("pipx", "run"))
+    if package.runtime_hint == "pipx":
+        choices = choices[::-1]
+    program = next((words for words in choices if words[0] in programs), None)
+    if program is None:
+        install = "install Node.js" if kind is OfferKind.NPM else "install uv"
+        return Unusable(title, f"{' and '.join(words[0] for words in choices)} not found on PATH: {install}")
+    options = [each.name or each.value or "" for each in package.runtime_arguments]
+    wanted = _wanted(
+        (
+            *_named(package.runtime_arguments, "runtime-argument"),
+            *_named(package.package_arguments),
+            *_named(package.environment_variables),
+        )
+    )
+    told = tuple(word for word in options if word not in _QUIET)
+    return _tried(Offer(kind, title, wanted, told, program, package, None))
+
+
+def _tried(offer: Offer) -> Offer | Unusable:
+    """The offer, if a row can be made of it."""
+    try:
+        offer.row({wanted.name: "${value}" for wanted in offer.wanted if wanted.default is None})
+    except ValueError as error:
+        return Unusable(offer.title, str(error))
+    return offer
+
+
+def _refusal(package: Package) -> str:
+    """Why a package cannot be run, by its entry alone; empty when it can."""
+    match package.registry_type:
+        case "npm":
+            name, is_name = "npm's", NPM_NAME.fullmatch(package.identifier)
+        case "pypi":
+            name, is_name = "PyPI's", PYPI_NAME.fullmatch(package.identifier)
+        case "oci":
+            return "it is a container image, and quarterdeck confines programs itself: run it with a container engine"
+        case "mcpb":
+            return "it is a bundle for desktop clients, which quarterdeck does not unpack"
+        case _:
+            return "quarterdeck runs packages of npm and PyPI"
+    if not is_name:
+        return f"its identifier is no name of {name}"
+    if package.version and not VERSION.fullmatch(package.version):
+        return "its version is not an exact one"
+    if package.transport.type != STDIO:
+        return "it listens on HTTP by itself: start it, and add its URL"
+    bad = [each.name for each in package.environment_variables if not _VARIABLE_NAME.fullmatch(each.name)]
+    return "it names a variable that no environment can have" if bad else ""
+
+
+def _of_remote(remote: Transport) -> Offer | Unusable:
+    title = f"remote {remote.url}"
+    if remote.type not in ("streamable-http", "sse"):
+        return Unusable(title, "it is reached by a transport that quarterdeck does not speak")
+    if not re.match(r"https?://[^/{}\s]", remote.url):
+        return Unusable(title, "its address is no URL of http or https")
+    if any(not _HEADER_NAME.fullmatch(each.name) for each in remote.headers):
+        return Unusable(title, "it names a header that no request can have")
+    variables = ((name, each) for name, each in remote.variables.items() if f"{{{name}}}" in remote.url)
+    headers = ((each.name, each) for each in remote.headers)
+    offer = Offer(OfferKind.REMOTE, title, _wanted((*variables, *headers)), (), (), None, remote)
+    return _tried(offer)
+
+
+def _local_row(program: Sequence[str], package: Package, values: Mapping[str, str]) -> dict[str, object]:
+    before = [word for word in _words(package.runtime_arguments, values, "runtime-argument") if word not in _QUIET]
+    for word in before:
+        if word.startswith("-") and word.partition("=")[0] not in _ALLOWED[program[0]]:
+            raise ValueError(f"it has {program[0]} called with {word[:64]!r}, which may start something else")
+    before = [*program[1:], *before]
+    after = list(_words(package.package_arguments, values))
+    # Some entries name the package among the runner's arguments.
+    args = [*before, *after] if pin_of(program[0], before) else [*before, package.identifier, *after]
+    pin = pin_of(program[0], args)
+    if pin is None or not pin.is_of(package.identifier):
+        raise ValueError("its arguments make the runner start something else than the package")
+    if package.version:
+        args = pinned(args, pin, package.version)
+    env = {each.name: text for each in package.environment_variables if (text := _text(each, each.name, values))}
+    return {"command": program[0], "args": args, **({"env": env} if env else {})}
+
+
+def _remote_row(remote: Transport, values: Mapping[str, str]) -> dict[str, object]:
+    url = _joined(_filled(remote.url, remote.variables, values))
+    headers = {each.name: text for each in remote.headers if (text := _text(each, each.name, values))}
+    kind = "sse" if remote.type == "sse" else "http"
+    return {"type": kind, "url": url, **({"headers": headers} if headers else {})}
+
+
+def _words(arguments: Sequence[ArgumentInput], values: Mapping[str, str], called: str = "argument") -> Iterator[str]:
+    """The words of a command line; a flag and its value are two, and a flag whose value is empty is one."""
+    for (name, _), argument in zip(_named(arguments, called), arguments, strict=True):
+        text = _text(argument, name, values)
+        if argument.type == "named" and (text is not None or argument.is_required):
+            yield literal(argument.name)
+        if text:
+            yield text
+
+
+def _named(inputs: Iterable[Input], called: str = "argument") -> Iterator[tuple[str, Input]]:
+    """Each input with the name that a person gives its value by; one without a name is `called` and numbered."""
+    for place, each in enumerate(inputs, start=1):
+        match each:
+            case ArgumentInput(name=name, value_hint=hint):
+                yield name.lstrip("-") or hint or f"{called}-{place}", each
+            case NamedInput(name=name):
+                yield name, each
+
+
+def _wanted(inputs: Iterable[tuple[str, Input]]) -> tuple[Wanted, ...]:
+    """What a person may give: inputs without a value, and the variables in those that have one."""
+    found: dict[str, Wanted] = {}
+    for name, each in inputs:
+        asked: list[tuple[str, Input]] = [(name, each)] if each.value is None else []
+        if each.value is not None:
+            asked = [(key, each.variables[key]) for key in _VARIABLE.findall(each.value) if key in each.variables]
+        for key, one in asked:
+            if one.value is None:
+                is_secret = one.is_secret or (one is not each and each.is_secret)
+                is_required = one.is_required or one is not each
+                found.setdefault(
+                    key,
+                    Wanted(
+                        key,
+                        one.description,
+                        is_required and one.default is None,
+                        is_secret,
+                        one.default,
+                        tuple(one.choices or ()),
+                        one.placeholder,
+                    ),
+                )
+    return tuple(found.values())
+
+
+def _text(each: Input, name: str, values: Mapping[str, str]) -> str | None:
+    """What stands for an input; None for nothing.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    pieces = _pieces(each, name, values)
+    return _joined(pieces) if pieces is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a text; `is_given` says that a person gave it, so that references in it are meant."""
+
+    text: str
+    is_given: bool = False
+
+
+def _pieces(each: Input, name: str, values: Mapping[str, str]) -> list[_Piece] | None:
+    if each.value is not None:
+        return _filled(each.value, each.variables, values)
+    if name in values:
+        return [_Piece(values[name], is_given=True)]
+    return [_Piece(each.default)] if each.default is not None else None
+
+
+def _filled(template: str, variables: Mapping[str, Input], values: Mapping[str, str]) -> list[_Piece]:
+    """A text of the registry's with its variables put in; what is no variable of it stays."""
+    pieces: list[_Piece] = []
+    at = 0
+    for found in _VARIABLE.finditer(template):
+        if (variable := variables.get(found[1])) is not None:
+            pieces.append(_Piece(template[at : found.start()]))
+            pieces += _pieces(variable, found[1], values) or ()
+            at = found.end()
+    return [*pieces, _Piece(template[at:])]
+
+
+def _joined(pieces: Iterable[_Piece]) -> str:
+    """The text as a configuration has to hold it.
+
+    Raises:
+        ValueError: a person's part and a stranger's would make a reference where they meet.
+    """
+    text = ""
+    for is_given, run in groupby(filter(lambda piece: piece.text, pieces), key=lambda piece: piece.is_given):
+        part = "".join(piece.text for piece in run)
+        part = part if is_given else literal(part)
+        if text.endswith("$") and part.startswith(("{", "${")):
+            raise ValueError("it puts a $ before a value, which a configuration cannot say")
+        text += part
+    return text
+
+
+def literal(text: str) -> str:
+    """A stranger's text as a configuration has to hold it, so that no reference in it is one."""
+    return text.replace("${", "$${")

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,16 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from . import run_folders
+from .run_folders import SOCKET_NAME, make_held_folder
+
 END_S: Final = 60.0
 """How long the supervisor may take to stop all servers before it is killed: several graces each, on a busy machine."""
-
-PREFIX: Final = "qd-run-"
-"""Of the folder's name; so many characters follow."""
-
-RANDOM_CHARS: Final = 8
-
-MAX_SOCKET_PATH_BYTES: Final = 103
-"""`sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL."""
 
 _BOOT: Final = """\
 import os, sys
@@ -53,7 +47,7 @@ class RunAddress:
     @property
     def socket(self) -> str:
         """The path of its socket."""
-        return str(Path(self.folder) / "s")
+        return str(Path(self.folder) / SOCKET_NAME)
 
     @property
     def log(self) -> Path:
@@ -70,7 +64,7 @@ class Run:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         """Make the folder and listen; nothing is started yet."""
-        folder = tempfile.mkdtemp(prefix=PREFIX, dir=_parent())
+        folder, self._held = make_held_folder()
         self.address: Final = RunAddress(folder, secrets.token_hex(16))
         self._environ = dict(environ)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -80,6 +74,7 @@ class Run:
         except OSError:
             self._listener.close()
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(self._held)
             raise
         self._ending, self._wake = os.pipe()
         self._process: subprocess.Popen[bytes] | None = None
@@ -107,8 +102,11 @@ class Run:
         os.close(self._ending)
         self._listener.close()
         left = [f"the run left {path} behind" for path in sorted(Path(self.address.folder, "run").glob("*"))]
-        if not keep:
+        if keep:
+            run_folders.keep(self.address.folder)
+        else:
             shutil.rmtree(self.address.folder, ignore_errors=True)
+        os.close(self._held)
         if self._process is not None and self._process.returncode:
             left.append(f"the run's supervisor ended with {self._process.returncode} in place of 0")
         return left
@@ -124,7 +122,7 @@ class Run:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                pass_fds=[self._listener.fileno()],
+                pass_fds=[self._listener.fileno(), self._held],
                 env=self._environment(),
                 start_new_session=True,
             )
@@ -146,13 +144,6 @@ class Run:
         own = Path(self.address.folder)
         places = {"QUARTERDECK_STATE_DIR": str(own / "state"), "QUARTERDECK_RUNTIME_DIR": str(own / "run")}
         return self._environ | places
-
-
-def _parent() -> str:
-    """The usual place for temporary files; where a socket's path would be too long there, `/tmp`."""
-    usual = tempfile.gettempdir()
-    is_short = len(os.fsencode(usual)) + len(PREFIX) + RANDOM_CHARS + len("//s") <= MAX_SOCKET_PATH_BYTES
-    return usual if is_short else "/tmp"  # noqa: S108 - the folder in it is ours alone
 
 
 def _import_path() -> str:

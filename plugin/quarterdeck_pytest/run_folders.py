@@ -1,0 +1,86 @@
+"""The folder of a run: held as long as the run lives, and removed by a later run when nobody holds it any more.
+
+A run that is killed removes nothing.  The hold is a lock on the folder itself, which the kernel lets go with the last
+process that has it: the controller, and the supervisor, which may still be ending its servers.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+PREFIX: Final = "qd-run-"
+"""Of the folder's name; so many characters follow."""
+
+RANDOM_CHARS: Final = 8
+
+SOCKET_NAME: Final = "s"
+
+MAX_SOCKET_PATH_BYTES: Final = 103
+"""`sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL."""
+
+_KEPT_NAME: Final = "kept"
+"""A file in a folder that its run has left for a look."""
+
+
+def make_held_folder() -> tuple[str, int]:
+    """A new folder, and a descriptor that holds it; the folders of dead runs beside it are removed."""
+    parent = _parent()
+    _sweep(parent)
+    while True:
+        folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+        with suppress(FileNotFoundError):  # another run has swept it before it was held
+            return folder, _hold(folder, needs_lock=False)
+
+
+def keep(folder: str) -> None:
+    """Have no later run remove it."""
+    Path(folder, _KEPT_NAME).touch()
+
+
+def _sweep(parent: str) -> None:
+    """Remove the folders of runs of ours that are dead."""
+    with os.scandir(parent) as entries:
+        found = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+    for folder in found:
+        try:
+            held = _hold(folder, needs_lock=True)
+        except OSError:
+            continue  # a live run's, or nothing that a run has made
+        if os.fstat(held).st_uid == os.geteuid() and not os.path.lexists(os.path.join(folder, _KEPT_NAME)):
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
+
+
+def _hold(folder: str, *, needs_lock: bool) -> int:
+    """A descriptor of the folder, locked; unlocked where the file system knows no locks, unless it `needs_lock`.
+
+    Raises:
+        FileNotFoundError: the folder is gone, or another run that sweeps has it.
+        OSError: it cannot be opened, or locked.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileNotFoundError(folder) from None
+        except OSError:
+            if needs_lock:
+                raise
+        if not os.path.samestat(os.fstat(fd), os.lstat(folder)):
+            raise FileNotFoundError(folder)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _parent() -> str:
+    """The usual place for temporary files; where a socket's path would be too long there, `/tmp`."""
+    usual = tempfile.gettempdir()
+    length = len(os.fsencode(usual)) + len(f"/{PREFIX}") + RANDOM_CHARS + len(f"/{SOCKET_NAME}")
+    return usual if length <= MAX_SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - the folder in it is ours alone

@@ -72,6 +72,7 @@ async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: 
                     Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
                 ):
                     wrong |= {(mode, what): how for what, how in (await wrong_names(client)).items() if how}
+        child.process.terminate()
         assert wrong == {}
 
 

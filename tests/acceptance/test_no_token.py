@@ -26,6 +26,7 @@ def served(config: Path) -> Iterator[str]:
     words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-token", "--json")
     with no_leftovers(DEADLINE_S), LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
         yield json.loads(child.read_line())["url"]
+        child.process.terminate()  # the end of its stdin is none of its own
 
 
 def state(config: Path) -> dict[str, Any]:

@@ -168,6 +168,7 @@ async def test_one_server_is_reached_over_http_under_its_own_names() -> None:
         assert httpx2.post(url, json={}).status_code == 401
         async with connected(url, "auto", token=quarterdeck_forked("token", "show").stdout.strip()) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"sum": 3}
+        child.process.terminate()
 
 
 def test_options_of_http_without_it_are_a_usage_error() -> None:

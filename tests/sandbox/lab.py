@@ -31,6 +31,9 @@ from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.process_signals import kill_descendants
 from quarterdeck_sandbox.run.start import start
 
+GRACE_S: Final = 30.0
+"""A busy machine takes a while; each step of a stop ends as soon as it can."""
+
 DAEMON = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -96,7 +99,7 @@ async def stop_a_server_with_a_daemon(place: TierHome) -> dict[str, Any]:
     """The server ends at EOF; its daemon would not."""
     process, daemon = await server(place)
     whole = tree(process)
-    await process.stop(5.0)
+    await process.stop(GRACE_S)
     process.close_fds()
     return {"returncode": process.returncode, "daemons": len(daemon), "alive": alive(*whole)}
 
@@ -107,7 +110,7 @@ async def stop_a_server_that_left_its_daemon(place: TierHome) -> dict[str, Any]:
     whole = tree(process)
     os.write(process.stdin_fd, b"\n")
     returncode = await process.wait()
-    await process.stop(5.0)
+    await process.stop(GRACE_S)
     process.close_fds()
     return {"returncode": returncode, "alive": alive(*whole)}
 
@@ -117,10 +120,10 @@ async def spare_one(place: TierHome) -> dict[str, Any]:
     kept, _ = await server(place)
     doomed, _ = await server(place)
     spared, rest = tree(kept), tree(doomed)
-    await kill_descendants(5.0, lambda pid: pid in spared)
+    await kill_descendants(GRACE_S, lambda pid: pid in spared)
     outcome = {"kept": alive(*spared) == spared, "alive": alive(*rest)}
     for process in (kept, doomed):
-        await process.stop(5.0)
+        await process.stop(GRACE_S)
         process.close_fds()
     return outcome | {"left": alive(*spared, *rest)}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.waiting import PATIENCE_S
 
 from quarterdeck.common.local_socket import Peer
 from quarterdeck.daemon import connection as connection_module
@@ -43,7 +44,7 @@ def frames(data: bytes) -> list[tuple[bytes, int]]:
 async def test_a_door_that_reads_late_gets_whole_frames_and_its_end(ends: tuple[Door, socket.socket]) -> None:
     """A frame that was sent in part would have the door wait for ever, or end with another code."""
     door, theirs = ends
-    theirs.settimeout(5)
+    theirs.settimeout(PATIENCE_S)
     for _ in range(2000):
         door.log("x" * 1000)
     telling = asyncio.create_task(door.end(7))
@@ -65,7 +66,7 @@ async def test_a_door_that_never_reads_holds_nobody_up(
     door, _ = ends
     for _ in range(10_000):
         door.log("x" * 1000)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         await door.end(0)
     assert len(door._out) < 2 * connection_module.MAX_BEHIND_BYTES
 
@@ -155,10 +156,10 @@ async def test_a_daemon_that_lets_nobody_in_is_not_waited_for(tmp_path: Path, mo
     with socket.socket(socket.AF_UNIX) as full:
         full.bind("door.sock")
         full.listen(0)
-        with connect(Path(), 1.0):
+        with connect(Path(), PATIENCE_S):
             with pytest.raises(TimeoutError, match="lets nobody in"):
                 connect(Path(), 0.2)
-            waiting = asyncio.create_task(asyncio.to_thread(connect, Path(), 5.0))
+            waiting = asyncio.create_task(asyncio.to_thread(connect, Path(), PATIENCE_S))
             await asyncio.sleep(0.1)
             full.accept()[0].close()
             (await waiting).close()

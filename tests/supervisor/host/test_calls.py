@@ -5,6 +5,7 @@ import asyncio
 import anyio
 import pytest
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
+from support.waiting import PATIENCE_S
 
 from quarterdeck.host.calls import PROGRESS_BACKLOG, ClientCall, alone, run_call
 from quarterdeck.tools.results import ToolResult
@@ -119,7 +120,7 @@ async def test_a_native_tool_that_floods_with_notes_is_never_held_up():
         told.append(note.progress)
 
     box.native("t", run)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         assert text_of(await run_call(box, call("t", tell=tell))) == "done"
     assert told == list(range(len(told)))
     assert len(told) <= PROGRESS_BACKLOG + 1
@@ -198,7 +199,7 @@ async def test_a_slow_client_loses_notes_and_never_the_result():
         begun.note(-1)
         may_tell.set()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(settle)
             assert await run_call(box, call(tell=tell)) == {"content": []}
@@ -217,7 +218,7 @@ async def test_a_client_that_cannot_be_told_costs_its_own_call_only():
     async def note():
         (await box.next_begun()).note(1)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(note)
             result = await run_call(box, call(tell=tell))

@@ -13,6 +13,7 @@ from support.clients.mcp_clients import LEGACY, MODERN, in_memory
 from support.tools.native_decks import DeckMaker
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
+from support.waiting import PATIENCE_S
 
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.offers.decks import Decks
@@ -38,7 +39,7 @@ async def test_a_call_before_the_handshake_is_refused_by_the_sdk():
         running = await create_provider_host(LiveBox()).connect(server_streams)
         request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"name": "x"})
         await write.send(SessionMessage(request))
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_S):
             answer = (await read.receive()).message
         assert answer.error.code == types.INVALID_PARAMS
         await running.cancel()
@@ -69,7 +70,7 @@ async def test_waiting_ends_when_the_client_leaves():
     async with create_client_server_memory_streams() as ((_, write), server_streams):
         running = await create_provider_host(NativeBox()).connect(server_streams)
         await write.aclose()
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_S):
             await running.waiting()
 
 

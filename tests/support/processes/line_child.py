@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 CHUNK_BYTES: Final = 64 * 1024
 """One read: a full pipe on Linux."""
 
-GRACE_S: Final = 5.0
+GRACE_S: Final = 20.0
 """What a child gets to end by itself once its stdin is closed, and once more after SIGTERM."""
 
 

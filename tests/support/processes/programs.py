@@ -10,7 +10,7 @@ from typing import Final
 
 SERVERS: Final = Path(__file__).resolve().parents[2] / "servers"
 
-END_S: Final = 5.0
+END_S: Final = 30.0
 """Patience with a server that was told to end before it is killed."""
 
 

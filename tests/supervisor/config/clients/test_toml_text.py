@@ -97,11 +97,11 @@ def test_a_file_that_has_no_place_for_a_table_is_left(text: str) -> None:
 )
 def test_a_hostile_text_is_refused_soon(text: str) -> None:
     """A project's file would hold a user's command for minutes."""
-    began = time.monotonic()
+    began = time.process_time()
     for work in (parse, lambda text: list(scalars(text)), lambda text: set_member(text, PATH, ROW)):
         with pytest.raises(DocumentError):
             work(text)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_secrets_are_hidden_and_comments_are_seen() -> None:

@@ -37,12 +37,12 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 def test_a_hostile_text_is_refused_soon_and_says_why(text: str, reason: str) -> None:
     """A project's file would hold a user's command for minutes, or run a program."""
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(DocumentError, match=reason):
         parse(text)
     with pytest.raises(DocumentError):
         set_member(text, ("extensions", "quarterdeck"), {"cmd": "/q"})
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_anchors_and_merges_mean_what_they_mean() -> None:

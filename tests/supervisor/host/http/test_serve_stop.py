@@ -1,5 +1,6 @@
 """Ending a server over HTTP: what is under way is answered, and nothing new is begun."""
 
+import asyncio
 import contextlib
 from functools import partial
 
@@ -8,6 +9,7 @@ import anyio.lowlevel
 import pytest
 from support.clients.http_clients import call_raw, connected, listening
 from support.tools.tool_boxes import LiveBox, hold
+from support.waiting import until
 
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.http import http_host as http
@@ -16,6 +18,19 @@ from quarterdeck.host.http import serve
 pytestmark = pytest.mark.anyio
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    """Set once a stop has begun: nothing new is taken from then on."""
+    begun, drain_all = asyncio.Event(), http._drain
+
+    async def note(drain, requests):
+        drain.closing.on_cancel(begun.set)
+        await drain_all(drain, requests)
+
+    monkeypatch.setattr(http, "_drain", note)
+    return begun
 
 
 async def call_once(url, mode, results):
@@ -47,14 +62,14 @@ async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
 
 
 @ERAS
-async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monkeypatch):
+async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monkeypatch, stopping):
     """A restart of the deck would lose results that were nearly there."""
-    monkeypatch.setattr(http, "GRACE_S", 15)
+    monkeypatch.setattr(http, "GRACE_S", 60)
     box, results = LiveBox(), []
     box.graft("s__t", hold)
 
     async def settle(begun):
-        await anyio.sleep(0.2)  # the stop has begun by then
+        await stopping.wait()
         begun.settle({"content": []})
 
     async with anyio.create_task_group() as tasks, listening(box) as url:
@@ -67,16 +82,26 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
 async def test_a_stop_waits_for_answers_as_long_as_they_come(monkeypatch):
     """On a busy machine the last ones of hundreds of calls would be cut off: 200, and nothing in it."""
     monkeypatch.setattr(http, "GRACE_S", 0)
-    monkeypatch.setattr(http, "ANSWER_S", 2.0)
-    drain, ending, answered = Drain(), anyio.Event(), []
-    drain.ending.on_cancel(ending.set)
+    monkeypatch.setattr(http, "ANSWER_S", 0.01)
+    drain, answered = Drain(), []
+    due = [anyio.Event() for _ in range(6)]
 
     async def answer_late(scope, receive, send):
-        await ending.wait()
-        await anyio.sleep(scope["number"] * 0.5)
+        await due[scope["number"]].wait()
         answered.append(scope["number"])
 
-    requests = http._Requests(answer_late)
+    class OneByOne(http._Requests):
+        """One more answer leaves each time that it is waited for them."""
+
+        async def answered(self):
+            left = self.left
+            if drain.ending.cancelled:
+                due[-left].set()
+                with anyio.CancelScope(shield=True):
+                    await until(lambda: self.left < left)
+            await super().answered()
+
+    requests = OneByOne(answer_late)
     async with anyio.create_task_group() as tasks:
         for number in range(6):
             tasks.start_soon(requests, {"type": "http", "method": "POST", "number": number}, None, None)
@@ -86,24 +111,24 @@ async def test_a_stop_waits_for_answers_as_long_as_they_come(monkeypatch):
     assert answered == list(range(6))
 
 
-async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):
+async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch, stopping):
     """It would be begun to be given up a moment later, and nobody would know what it did."""
-    monkeypatch.setattr(http, "GRACE_S", 15)
-    box, results, stopping = LiveBox(), [], anyio.Event()
+    monkeypatch.setattr(http, "GRACE_S", 60)
+    box, results, calling = LiveBox(), [], anyio.Event()
     box.graft("s__t", hold)
 
     async def late_client(url):
         async with connected(url, "auto") as client, anyio.create_task_group() as calls:
             calls.start_soon(partial(call_raw, client, "s__t", {}))
             begun = await box.next_begun()
-            stopping.set()
-            await anyio.sleep(0.2)  # the stop has begun by then
+            calling.set()
+            await stopping.wait()
             results.append(await call_raw(client, "s__t", {}))
             begun.settle({"content": []})
 
     async with anyio.create_task_group() as tasks, listening(box) as url:
         tasks.start_soon(late_client, url)
-        await stopping.wait()
+        await calling.wait()
     (result,) = results
     fault = result["_meta"]["quarterdeck/fault"]
     assert fault == {"kind": "not_connected", "code": "shutting_down", "delivery": "not_sent"}

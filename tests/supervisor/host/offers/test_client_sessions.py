@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 import pytest
 from support.tools.tool_boxes import LiveBox, answer
+from support.waiting import PATIENCE_S
 
 from quarterdeck.host.offers import client_sessions, content
 from quarterdeck.host.offers.client_sessions import Sessions
@@ -40,7 +41,7 @@ class FakeSession:
 @asynccontextmanager
 async def telling(live, box):
     """Changes of the box are told to those that are live, until the block ends."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(live.tell_changes, box)
             await anyio.wait_all_tasks_blocked()

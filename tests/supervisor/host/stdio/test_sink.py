@@ -7,7 +7,7 @@ import threading
 
 import anyio
 import pytest
-from support.waiting import eventually_async
+from support.waiting import PATIENCE_S, eventually_async
 
 from quarterdeck.host.stdio import sink as sink_module
 from quarterdeck.host.stdio.sink import HIGH_WATER_BYTES, PolledSink, ThreadedSink, open_sink
@@ -55,7 +55,7 @@ async def test_lines_arrive_whole_and_in_order_whatever_their_size(kind):
     sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
     lines = [b"%d:" % number + b"x" * size + b"\n" for number, size in enumerate([0, 10, 70_000, 3, 3_000_000, 1])]
     got = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
 
             async def read():
@@ -64,7 +64,7 @@ async def test_lines_arrive_whole_and_in_order_whatever_their_size(kind):
             tasks.start_soon(read)
             for line in lines:
                 sink.write(line[:3], memoryview(line)[3:])
-            await sink.close(5)
+            await sink.close(PATIENCE_S)
             os.close(writing)
     assert got == [b"".join(lines)]
     assert not told.broken.is_set()
@@ -78,10 +78,10 @@ async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
     sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
     os.close(reading)
     sink.write(b"a\n")
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         await told.broken.wait()
         sink.write(b"b\n")
-        await sink.close(5)
+        await sink.close(PATIENCE_S)
     os.close(writing)
 
 
@@ -93,7 +93,7 @@ async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
     for line in (b"one\n", b"two\n"):
         sink.write(line)
         assert os.read(reading, 100) == line
-    await sink.close(5)
+    await sink.close(PATIENCE_S)
     os.close(reading)
     os.close(writing)
 
@@ -110,7 +110,7 @@ async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch)
     os.set_blocking(reading, False)
     with pytest.raises(BlockingIOError):
         os.read(reading, 100)
-    await sink.close(5)
+    await sink.close(PATIENCE_S)
     assert os.read(reading, 100) == b"two\nthree\n"
     os.close(reading)
     os.close(writing)
@@ -126,13 +126,13 @@ async def test_a_slow_reader_congests_the_sink_until_it_has_read():
     # What the pipe itself took at once is not held.
     sink.write(b"y" * HIGH_WATER_BYTES)
     assert sink.is_congested
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read_all, reading)
             await sink.room()
             assert not sink.is_congested
             assert told.rooms == 1
-            await sink.close(5)
+            await sink.close(PATIENCE_S)
             os.close(writing)
 
 
@@ -142,7 +142,7 @@ async def test_closing_gives_up_on_a_reader_that_never_reads():
     told = Told()
     sink = sink_of(writing, told)
     sink.write(b"x" * (HIGH_WATER_BYTES + 1))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         await sink.close(0.01)
         await sink.room()
     assert os.get_blocking(writing)
@@ -159,7 +159,7 @@ async def test_a_file_is_written_though_it_cannot_be_polled(tmp_path):
         for number in range(100):
             sink.write(b"%d\n" % number)
             await asyncio.sleep(0)
-        await sink.close(5)
+        await sink.close(PATIENCE_S)
     assert (tmp_path / "out").read_bytes() == b"".join(b"%d\n" % number for number in range(100))
 
 
@@ -171,7 +171,7 @@ async def test_a_socket_is_polled_and_left_as_it_was_found():
         sink = sink_of(ours.fileno(), told)
         assert isinstance(sink, PolledSink)
         sink.write(b"a\n")
-        await sink.close(5)
+        await sink.close(PATIENCE_S)
         assert theirs.recv(10) == b"a\n"
         assert os.get_blocking(ours.fileno())
 
@@ -182,8 +182,8 @@ async def test_the_writing_thread_ends_with_its_sink(tmp_path):
     with raw(tmp_path / "out", "wb") as file:
         sink = sink_of(file.fileno(), Told())
         (thread,) = set(threading.enumerate()) - before
-        await sink.close(5)
-        await anyio.to_thread.run_sync(thread.join, 5)
+        await sink.close(PATIENCE_S)
+        await anyio.to_thread.run_sync(thread.join, PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -200,10 +200,10 @@ async def test_what_is_to_follow_a_line_follows_it_when_it_has_left(kind):
     sink.then(lambda: done.append("short"))
     await asyncio.sleep(0.05)
     assert done == ["at once"]
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read_all, reading)
-            await sink.close(5)
+            await sink.close(PATIENCE_S)
             os.close(writing)
     assert done == ["at once", "long", "short"]
 
@@ -231,5 +231,5 @@ async def test_a_sink_that_is_given_up_leaves_no_thread_behind():
     await sink.close(0.05)
     os.close(writing)
     await eventually_async(lambda: set(threading.enumerate()) <= before)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         assert len(await read_all(reading)) < 200_000

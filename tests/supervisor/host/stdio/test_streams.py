@@ -6,6 +6,7 @@ import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCResponse
+from support.waiting import PATIENCE_S
 
 from quarterdeck.host.stdio.session_streams import MAX_WAITING, ClientInput, ClientOutput
 
@@ -76,7 +77,7 @@ async def test_a_waiting_session_is_woken():
     async def read():
         got.extend([message async for message in inlet])
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await anyio.wait_all_tasks_blocked()
@@ -116,7 +117,7 @@ async def test_the_session_waits_while_the_client_does_not_read():
     """Its answers would pile up."""
     sink = FakeSink()
     outlet = ClientOutput(sink, lambda *_, **__: None)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(outlet.send, NOTE)
             await anyio.wait_all_tasks_blocked()

@@ -6,7 +6,7 @@ import threading
 
 import anyio
 import pytest
-from support.waiting import eventually_async
+from support.waiting import PATIENCE_S, eventually_async
 
 from quarterdeck.host.stdio.streams import CHUNK_BYTES, PolledSource, ThreadedSource, open_source
 
@@ -53,7 +53,7 @@ async def test_everything_is_read_and_then_the_end_told_once(kind):
         with os.fdopen(writing, "wb") as file:
             file.write(data)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         await anyio.to_thread.run_sync(write)
         await taken.ended.wait()
     source.close()
@@ -72,7 +72,7 @@ async def test_nothing_is_read_before_it_is_resumed_nor_after_it_is_closed(kind)
     assert taken.data == b""
     source.resume()
     source.resume()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         await taken.came.wait()
     source.close()
     source.close()
@@ -95,7 +95,7 @@ async def test_a_paused_pipe_keeps_its_bytes_until_it_is_resumed():
     await asyncio.sleep(0)
     assert taken.data == b""
     source.resume()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         await taken.came.wait()
     assert taken.data == b"waits"
     source.close()
@@ -112,7 +112,7 @@ async def test_a_file_is_read_though_it_cannot_be_polled(tmp_path):
         source = open_source(file.fileno(), taken.take, taken.end)
         assert isinstance(source, ThreadedSource)
         source.resume()
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             await taken.ended.wait()
     assert taken.data == b"line\n" * 100_000
 
@@ -123,7 +123,7 @@ async def test_a_descriptor_that_fails_is_at_its_end(tmp_path):
     with raw(tmp_path / "out", "wb") as write_only:
         source = open_source(write_only.fileno(), taken.take, taken.end)
         source.resume()
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_S):
             await taken.ended.wait()
     assert taken.ends == 1
 
@@ -136,7 +136,7 @@ async def test_the_reading_thread_ends_with_its_file(tmp_path):
         source = open_source(file.fileno(), taken.take, taken.end)
         (thread,) = set(threading.enumerate()) - before
         source.resume()
-        await anyio.to_thread.run_sync(thread.join, 5)
+        await anyio.to_thread.run_sync(thread.join, PATIENCE_S)
         await taken.ended.wait()
     assert not thread.is_alive()
 

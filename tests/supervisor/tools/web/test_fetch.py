@@ -186,7 +186,10 @@ async def test_what_came_before_the_deadline_is_kept() -> None:
         await asyncio.Event().wait()
 
     async with serving(answer) as server:
-        fetched = await fetch(server.url, deadlines=Deadlines(total_s=1.5))
+        for total_s in (0.5, 15.0):  # on a busy machine nothing comes as soon
+            fetched = await fetch(server.url, deadlines=Deadlines(total_s=total_s))
+            if fetched.body:
+                break
     assert (fetched.body, fetched.trouble) == (b"data: 1\n", "it did not come to its end in time")
 
 

@@ -14,7 +14,7 @@ import httpcore2
 import pytest
 from anyio.abc import ByteStream
 from support.servers.web_servers import response, serving
-from support.waiting import eventually_async
+from support.waiting import PATIENCE_S, eventually_async
 
 from quarterdeck.config.web_policy import Allowed, parse_allowed
 from quarterdeck.tools.web import guarded_network
@@ -217,7 +217,7 @@ async def test_a_real_address_is_dialled_and_left() -> None:
     """Nothing could be fetched at all."""
     async with serving(response("hi")) as server:
         async with GuardedNetwork(LOOPBACK, Meter(1000), resolve=SystemResolver()) as guarded:
-            stream = await guarded.connect_tcp("127.0.0.1", server.port, timeout=5)
+            stream = await guarded.connect_tcp("127.0.0.1", server.port, timeout=PATIENCE_S)
             await stream.write(b"GET /x HTTP/1.1\r\nHost: me\r\n\r\n")
             assert (await stream.read(100)).startswith(b"HTTP/1.1 200")
             assert stream.get_extra_info("ssl_object") is None
@@ -263,8 +263,8 @@ async def test_the_machines_own_resolver_is_asked() -> None:
 
 async def hang_up(port: int, authority: ssl.SSLContext, name: str) -> None:
     async with GuardedNetwork(LOOPBACK, Meter(1 << 20), resolve=Names(["127.0.0.1"])) as guarded:
-        stream = await guarded.connect_tcp(name, port, timeout=5)
-        secured = await stream.start_tls(authority, name, timeout=5)
+        stream = await guarded.connect_tcp(name, port, timeout=PATIENCE_S)
+        secured = await stream.start_tls(authority, name, timeout=PATIENCE_S)
         await secured.write(b"GET / HTTP/1.1\r\nHost: me\r\n\r\n")
         assert (await secured.read(100)).startswith(b"HTTP/1.1 200")
         assert secured.get_extra_info("ssl_object") is not None
@@ -310,6 +310,6 @@ async def test_tls_that_never_ends_its_handshake_has_a_deadline() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         async with GuardedNetwork(LOOPBACK, Meter(1000), resolve=Names(["127.0.0.1"])) as guarded:
-            stream = await guarded.connect_tcp("good.example", port, timeout=5)
+            stream = await guarded.connect_tcp("good.example", port, timeout=PATIENCE_S)
             with pytest.raises(httpcore2.ConnectTimeout):
                 await stream.start_tls(ssl.create_default_context(), "good.example", timeout=0.05)

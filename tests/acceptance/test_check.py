@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.config.places import write_config
 from support.processes.commands import OURSELVES, forks
-from support.processes.programs import server_argv
+from support.processes.programs import running_http_server, server_argv
 
 from quarterdeck.check.run import check as run_check
 from quarterdeck.check.scenario import Wishes
@@ -170,6 +171,58 @@ def test_what_there_is_no_time_for_is_named_and_blamed_on_nobody(
     found = {each.check.id for each in report.outcomes if each.state is State.FOUND}
     assert found <= {"greeting", *OF_BUSY_MACHINES}
     assert any("--timeout" in remark for remark in report.remarks)
+
+
+def far(file: Path, url: str, **members: object) -> Path:
+    """A configuration of a remote server."""
+    return write_config(file, far={"url": url, **members})
+
+
+def test_a_sound_remote_server_passes_in_both_eras(check: Check, tmp_path: Path) -> None:
+    """Its author would look for mistakes that are none; or its user's token would be shown."""
+    secret = "tok-4f9a8b7c6d5e4f3a2b1c0d9e"
+    with running_http_server("--require-token", secret) as url:
+        file = far(tmp_path / "mcp.json", url, headers={"Authorization": f"Bearer {secret}"})
+        ended = check("--json", "--call-all", "--call-timeout", PLENTY_S, "-c", str(file), "far")
+        refused = check("-c", str(far(tmp_path / "other.json", url)), "far")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    document = json.loads(ended.stdout)
+    assert (document["eras"], document["measured"]["tools"]) == (["2025-11-25", "2026-07-28"], 4)
+    assert document["measured"]["calls"] >= 8
+    states = found(document)
+    tried = {each for each in states if each.startswith("http-")} | {"survives-garbage", "call-result", "progress"}
+    assert {each: states[each] for each in tried} == dict.fromkeys(tried, "passed")
+    of_processes = {"clean-stdout", "ends-with-stdin", "read-only-kept", "closed-world-kept", "memory", "idle"}
+    assert {states[each] for each in of_processes} == {"untried"}
+    assert any("no process of this machine" in remark for remark in document["remarks"])
+    assert secret not in ended.stdout
+    assert refused.returncode == 1
+    assert "HTTP status 401 without a message: it wants other credentials" in " ".join(refused.stdout.split())
+
+
+def test_what_a_remote_server_does_wrong_in_http_is_found(check: Check, tmp_path: Path) -> None:
+    """Any page in a browser could use it; or a client would go on in a session that is gone."""
+    with running_http_server(name="careless_http") as url:
+        file = far(tmp_path / "mcp.json", url)
+        ended = check("--json", "--call-timeout", PLENTY_S, "-c", str(file), "far")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    document = json.loads(ended.stdout)
+    wrong = {each for each, state in found(document).items() if state == "found"}
+    sessions = {"http-session-unknown", "http-session-ended"}
+    assert wrong == {"http-accepted", "http-get", "http-origin", "http-version"} | sessions
+    assert document["measured"]["calls"] > 0  # both of its tools say that they only read
+
+
+def test_a_remote_servers_tools_are_called_that_say_that_they_only_read(check: Check, tmp_path: Path) -> None:
+    """A made-up call would change what is kept in a service, which nothing confines."""
+    with running_http_server("--legacy") as url:
+        ended = check("-c", str(far(tmp_path / "mcp.json", url)), "far")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "4 tools not said to only read (echo, add, slow, progress): --call-all calls such tools" in " ".join(
+        ended.stdout.split()
+    )
+    assert "call-result" not in ended.stdout
+    assert "--network" in check("-c", str(tmp_path / "mcp.json"), "--network", "none", "far").stderr
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """`quarterdeck check`: a ready suite over any MCP server: what it does with what clients send, and what it touches.
 
     catalogue    what is checked, as data
-    scenario     drives the server: a few starts of its process, confined, each an `Episode` of exchanges
+    scenario     what is tried, each part an `Episode` of exchanges: with a process, confined (`process_scenario`,
+                 `peer`), or with a remote server (`remote_scenario`, `http_peer`)
     judge        verdicts of recorded episodes; pure
     verdicts     what came of it, check by check
     report       the same for people and for programs; pure

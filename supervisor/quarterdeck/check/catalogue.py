@@ -159,6 +159,16 @@ CHECKS: Final = (
     Check("ends-within-line", WARNING, "It ends so too in the middle of a line", "end with the end of stdin", STDIO),
     Check("ends-on-term", WARNING, "SIGTERM ends it", "have SIGTERM end it", STDIO),
     Check("quiet-end", NOTE, "It ends with status 0 and without a stack of calls", "catch the end of stdin"),
+    # HTTP, of remote servers
+    Check("http-content-type", ERROR, "Answers are JSON or a stream of events", "say so in Content-Type", STDIO),
+    Check("http-accepted", ERROR, "A notification is answered with 202", "answer so, without a body", STDIO),
+    Check("http-get", ERROR, "A GET opens a stream, or is answered with 405", "answer so", STDIO),
+    Check("http-origin", WARNING, "A foreign Origin is refused with 403", "know your origins: DNS rebinding", STDIO),
+    Check("http-version", ERROR, "An unknown MCP-Protocol-Version is refused with 400", "refuse it so", STDIO),
+    Check("http-session-id", ERROR, "A session's id has visible ASCII characters alone", "make it of those", STDIO),
+    Check("http-session-needed", NOTE, "A request without its session's id is refused with 400", "refuse it so", STDIO),
+    Check("http-session-unknown", WARNING, "An unknown session is refused with 404", "clients begin anew then", STDIO),
+    Check("http-session-ended", ERROR, "A session that was ended is refused with 404", "forget it on DELETE", STDIO),
     # What it touches and takes
     Check("read-only-kept", ERROR, "A tool that says it only reads changes no file", "drop readOnlyHint", TOOLS),
     Check("destroys-told", WARNING, "A tool that removes or overwrites says so", "drop destructiveHint", TOOLS),

@@ -22,6 +22,8 @@ class Ending(StrEnum):
     """No answer came in time."""
     LOST = "lost"
     """The server ended first."""
+    REFUSED = "refused"
+    """HTTP answered without a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Exchange:
         progress: the params of the progress notifications that named its token, in order.
         outside: hints of what it wanted and was not given: hosts, files.
         late: whether an answer came after it was cancelled.
+        status: of HTTP; 0 where there is none.
     """
 
     purpose: str
@@ -65,6 +68,7 @@ class Exchange:
     changes: FileChanges = FileChanges()
     outside: tuple[str, ...] = ()
     late: bool = False
+    status: int = 0
 
     @property
     def result(self) -> JsonValue:
@@ -107,9 +111,24 @@ class End:
     said: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HttpTrial:
+    """One HTTP request that was made for the sake of its status.
+
+    Attributes:
+        purpose: a word of the scenario's, by which judges find it.
+        status: of the answer; 0 for none.
+        content_type: of the answer, in small letters, without parameters.
+    """
+
+    purpose: str
+    status: int
+    content_type: str = ""
+
+
 @dataclass(slots=True)
 class Episode:
-    """One start of the server.
+    """One start of the server, or one connection to a remote one.
 
     Attributes:
         name: of the part of the scenario.
@@ -124,6 +143,9 @@ class Episode:
         greeted_s: from its start to the greeting's answer.
         idle_cpu_s: processor time that it took in `idle_s` without a request.
         gone_at: what was being tried when it ended of itself; empty while it lives.
+        http: requests that were about HTTP itself.
+        content_types: of answers to requests, each once.
+        session_id: the one that it gave; empty for none.
     """
 
     name: str
@@ -145,6 +167,9 @@ class Episode:
     end: End = End()
     gone_at: str = ""
     stderr: str = ""
+    http: list[HttpTrial] = field(default_factory=list)
+    content_types: list[str] = field(default_factory=list)
+    session_id: str = ""
 
     def of(self, *purposes: str) -> list[Exchange]:
         """The exchanges of these purposes, in order."""
@@ -162,11 +187,13 @@ class Recording:
     Attributes:
         untried: what was not tried, and why.
         gaps: what of the sandbox is weaker on this machine than wanted.
+        is_remote: whether it is no process of this machine.
     """
 
     episodes: tuple[Episode, ...]
     untried: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    is_remote: bool = False
 
     def named(self, name: str) -> Episode | None:
         """The first episode of this name."""

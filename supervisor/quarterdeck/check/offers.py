@@ -6,8 +6,8 @@ from typing import Final
 from quarterdeck_protocol.schema.canonical import JsonValue
 
 from .episode import MEMBERS, Members, items_of
-from .peer import Peer
 from .requests import prompt_arguments
+from .speaker import Speaker
 
 MAX_PAGES: Final = 100
 
@@ -22,7 +22,9 @@ CAPABILITY_OF: Final = {
 }
 
 
-async def take_offers(peer: Peer, greeting: Members, meta: Members, wait_s: Callable[[], float], *, gets: bool) -> None:
+async def take_offers(
+    peer: Speaker, greeting: Members, meta: Members, wait_s: Callable[[], float], *, gets: bool
+) -> None:
     """Take all lists, ask for what there is and for what there is not.
 
     Args:
@@ -57,7 +59,7 @@ async def take_offers(peer: Peer, greeting: Members, meta: Members, wait_s: Call
         await _get(peer, found, meta, wait_s)
 
 
-async def _get(peer: Peer, found: dict[str, list[JsonValue]], meta: Members, wait_s: Callable[[], float]) -> None:
+async def _get(peer: Speaker, found: dict[str, list[JsonValue]], meta: Members, wait_s: Callable[[], float]) -> None:
     for item in found.get("prompts/list", ())[:MAX_OFFERS]:
         if isinstance(item, dict) and isinstance(name := item.get("name"), str):
             params: Members = {**meta, "name": name, "arguments": prompt_arguments(item)}
@@ -68,7 +70,7 @@ async def _get(peer: Peer, found: dict[str, list[JsonValue]], meta: Members, wai
             await peer.request("resource", "resources/read", params, wait_s=wait_s(), subject=uri)
 
 
-async def _list(peer: Peer, method: str, meta: Members, wait_s: Callable[[], float]) -> list[JsonValue]:
+async def _list(peer: Speaker, method: str, meta: Members, wait_s: Callable[[], float]) -> list[JsonValue]:
     """All pages of a list."""
     items: list[JsonValue] = []
     params, seen = meta, set[str]()

@@ -17,6 +17,7 @@ from quarterdeck_sandbox import ConfinedProcess, infer_hints
 
 from .episode import End, Ending, Episode, Exchange, FileChanges, Members, RequestId
 from .hearing import Hearing
+from .requests import message, with_progress
 
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 MAX_READ_BYTES: Final = 64 * 1024 * 1024
@@ -83,27 +84,13 @@ class Peer:
         progress: bool = False,
         in_pieces: bool = False,
     ) -> Exchange:
-        """Send a request, wait for its answer at most `wait_s`, then cancel it; what came of it is recorded.
-
-        Args:
-            purpose: see `Exchange`.
-            method: of the request.
-            params: of the request, without a progress token.
-            wait_s: how long its answer may take.
-            subject: see `Exchange`.
-            request_id: in place of the next number.
-            progress: whether progress is asked for.
-            in_pieces: whether its line is written in two pieces, the second a while later.
-        """
+        """See `Speaker`."""
         if request_id is None:
             self._next_id += 1
             request_id = self._next_id
-        sent: Members = dict(params or {})
         token = f"progress-{request_id}" if progress else ""
-        if progress:
-            meta = sent.get("_meta")
-            sent["_meta"] = {**(meta if isinstance(meta, dict) else {}), "progressToken": token}
-        line = msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": sent}) + b"\n"
+        sent = with_progress(params, token)
+        line = message(method, sent, request_id) + b"\n"
         answer: asyncio.Future[Members] = self._loop.create_future()
         self.hearing.opened(request_id, method, answer.set_result, token)
         mark, began = self._stderr_read, time.monotonic()
@@ -139,10 +126,8 @@ class Peer:
         return exchange
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
-        """Send a notification."""
-        return await self.write(
-            msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params or {}}) + b"\n"
-        )
+        """See `Speaker`."""
+        return await self.write(message(method, params) + b"\n")
 
     async def write(self, data: bytes, wait_s: float = WRITE_S) -> bool:
         """Write bytes as they are; False when the server does not take them in time."""

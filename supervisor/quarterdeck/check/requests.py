@@ -2,10 +2,12 @@
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
 
-from .episode import Members
+from .episode import Members, RequestId
 from .schemas import simple_schema
 from .values import argument_sets, refused_sets
 
@@ -50,6 +52,23 @@ def envelope(version: str = MODERN) -> Members:
         f"{prefix}clientInfo": INITIALIZE["clientInfo"],
     }
     return {"_meta": meta}
+
+
+def with_progress(params: Members | None, token: str) -> Members:
+    """The params of a request; with a token where progress is asked for, which is where that is not empty."""
+    sent: Members = dict(params or {})
+    if token:
+        meta = sent.get("_meta")
+        sent["_meta"] = {**(meta if isinstance(meta, dict) else {}), "progressToken": token}
+    return sent
+
+
+def message(method: str, params: Members | None, request_id: RequestId | None = None) -> bytes:
+    """A request as JSON; a notification where it has no id."""
+    members: Members = {"jsonrpc": "2.0"}
+    if request_id is not None:
+        members["id"] = request_id
+    return msgspec.json.encode({**members, "method": method, "params": params or {}})
 
 
 def prompt_arguments(prompt: Members) -> Members:

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox import temporary_folder
 
@@ -14,7 +14,8 @@ from .episode import Ending, Exchange, Recording
 from .judge import judge
 from .judge.definitions import MAX_TOOLS
 from .place import Place, Subject
-from .scenario import Wishes, record
+from .process_scenario import record
+from .scenario import Wishes
 from .verdicts import Measured, Report, outcomes
 
 STDERR_LINES: Final = 15
@@ -50,6 +51,22 @@ async def check(
         place = Place(Path(base))
         place.make()
         recording = await record(Subject(config, place, installs, allow_unsandboxed), wishes)
+    return report_of(recording, called, time.monotonic() - began, ignored, Redactor(tuple(secrets)))
+
+
+async def check_remote(
+    config: StreamableHttpServerConfig | SseServerConfig,
+    wishes: Wishes,
+    *,
+    called: str,
+    ignored: Collection[str] = (),
+    secrets: Iterable[str] = (),
+) -> Report:
+    """The same of a remote server, as far as it applies; see `check`."""
+    from .remote_scenario import record as record_remote
+
+    began = time.monotonic()
+    recording = await record_remote(config, wishes)
     return report_of(recording, called, time.monotonic() - began, ignored, Redactor(tuple(secrets)))
 
 

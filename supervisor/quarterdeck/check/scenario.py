@@ -1,62 +1,48 @@
-"""What is tried with a server, in order: a few starts of its process, each recorded as an episode.
+"""What is tried with every server, in order: a few episodes, each one start of its process, or one connection.
 
-    install   only of a package runner: one start with a network, until it answers; nothing is called
-    legacy    initialize, lists, prompts, resources, wrong requests, rest, the end of stdin
-    modern    server/discover, lists, wrong requests, SIGTERM
+    legacy    initialize, lists, prompts, resources, wrong requests
+    modern    server/discover, lists, wrong requests
     version   initialize with a version that does not exist
-    bytes     lines that are none, pieces of lines, the end of stdin within one; started again when one ended it
-    calls     every tool, a few times, started again likewise; last, as a tool may change what the server keeps
+    bytes     what is no request
+    calls     tools, a few times each, started again when one ended it; last, as a tool may change what the server keeps
 
-What is left out (no time, no tool) is said in the recording.  Every wait is bounded, and so is the whole.
+How it is reached, and what else is tried with it, says `process_scenario` or `remote_scenario`.  What is left out (no
+time, no tool) is said in the recording.  Every wait is bounded, and so is the whole.
 """
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from quarterdeck.common.words import counted
 from quarterdeck_protocol.mcp.relay.eras import MODERN_REVISIONS
-from quarterdeck_sandbox import TreeMonitor
 
-from .episode import Ending, Episode, Exchange, Members, Recording
+from .episode import Ending, Episode, Exchange, FileChanges, Members, Recording
 from .offers import take_offers
-from .peer import Peer
-from .place import Subject, changes
+from .place import Snapshot
 from .requests import (
     INITIALIZE,
     LEGACY,
-    LONG_LINE_BYTES,
     MODERN,
     NO_VERSION,
-    TRIALS,
     PlannedCall,
     envelope,
     planned_calls,
 )
 from .schemas import shown
+from .speaker import Speaker
 
 GREETING_S: Final = 60.0
 """How long the first answer may take; clients give up after thirty to sixty seconds."""
-
-INSTALL_S: Final = 180.0
-"""The same while a package is fetched."""
 
 DISCOVER_S: Final = 20.0
 """How long an older server may say nothing to a question that it does not know."""
 
 REQUEST_S: Final = 20.0
-
-AT_REST_S: Final = 1.0
-"""How long it is left alone, to see what it does then."""
-
-MAX_RESTS: Final = 4
-"""The quietest of so many counts."""
-
-QUIET_S: Final = 0.1
-"""Of processor time, in a rest that needs no other."""
 
 MAX_TOOLS: Final = 100
 MAX_RESTARTS: Final = 6
@@ -74,120 +60,152 @@ class Wishes:
         timeout_s: of the whole.
         call_s: of one call.
         calls: whether tools, prompts and resources are called at all.
+        call_all: whether tools of a remote server are called, too, that do not say that they only read.
         tell: is told what is being tried.
     """
 
     timeout_s: float = 300.0
     call_s: float = 10.0
     calls: bool = True
+    call_all: bool = False
     tell: Callable[[str], None] = lambda _: None
 
 
-async def record(subject: Subject, wishes: Wishes) -> Recording:
-    """Try everything.
+Peers = TypeVar("Peers", bound=Speaker)
 
-    Raises:
-        LaunchError: it cannot be started at all.
+
+class Scenario(ABC, Generic[Peers]):
+    """See the module.
+
+    Attributes:
+        wishes: what a user wants.
+        episodes: those that were recorded, and are.
     """
-    return await _Scenario(subject, wishes).record()
 
-
-class _Scenario:
-    def __init__(self, subject: Subject, wishes: Wishes) -> None:
-        self._subject = subject
-        self._wishes = wishes
+    def __init__(self, wishes: Wishes) -> None:
+        self.wishes: Final = wishes
+        self.episodes: list[Episode] = []
         self._until = time.monotonic() + wishes.timeout_s
-        self._episodes: list[Episode] = []
         self._untried: list[str] = []
-        self._monitor = TreeMonitor()
-        self._gaps: tuple[str, ...] = ()
 
-    async def record(self) -> Recording:
-        """See `record`."""
-        watching = asyncio.create_task(self._monitor.run())
-        try:
-            if self._subject.installs:
-                await self._part(self._install)
-            await self._part(self._legacy)
-            await self._part(self._modern)
-            if self._eras:
-                for part in (self._version, self._bytes, self._calls):
-                    await self._part(part)
-        finally:
-            watching.cancel()
-        return Recording(tuple(self._episodes), tuple(dict.fromkeys(self._untried)), self._gaps)
+    async def go_through(self) -> None:
+        """Try everything."""
+        for part in (*self.first_parts, self._legacy, self._modern):
+            await self._part(part)
+        if self.eras:
+            for part in (self._version, self.odd_bytes, self._calls):
+                await self._part(part)
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """What was left out, and why, each once."""
+        return tuple(dict.fromkeys(self._untried))
 
     async def _part(self, part: Callable[[], Awaitable[None]]) -> None:
         """Go through one part, as far as the time allows."""
         try:
-            self._wait_s()
+            self.wait_s()
             await part()
         except _TimeOverError:
-            self._skip(f"{part.__name__.strip('_')}, or the rest of it: the time was over (--timeout)")
+            self.skip(f"{part.__name__.strip('_').replace('_', ' ')}, or the rest of it: the time was over (--timeout)")
+
+    # What differs
+
+    @property
+    def first_parts(self) -> tuple[Callable[[], Awaitable[None]], ...]:
+        """What comes before all else."""
+        return ()
+
+    @property
+    @abstractmethod
+    def folder(self) -> str:
+        """Where paths lie that tools are called with."""
+
+    @abstractmethod
+    def opened(self, episode: Episode, *, with_network: bool = False) -> AbstractAsyncContextManager[Peers]:
+        """The server, reached for one episode."""
+
+    @abstractmethod
+    async def end_legacy(self, peer: Peers) -> None:
+        """What comes last in the legacy episode."""
+
+    @abstractmethod
+    async def end_modern(self, peer: Peers) -> None:
+        """What comes last in the modern episode."""
+
+    @abstractmethod
+    async def odd_bytes(self) -> None:
+        """What is no request."""
+
+    def look(self) -> Snapshot:
+        """What lies where the server may change files."""
+        return {}
+
+    def changes_since(self, before: Snapshot) -> FileChanges:  # noqa: ARG002 - for those that can change files
+        """What a call changed there."""
+        return FileChanges()
+
+    def is_called(self, tool: Members) -> bool:  # noqa: ARG002 - for those that can do harm
+        """Whether this tool may be called with made-up values."""
+        return True
 
     # The parts
 
-    async def _install(self) -> None:
-        async with self._episode("install", with_network=True) as peer:
-            await self._initialize(peer, LEGACY, INSTALL_S)
-            await peer.end("stdin")
-        self._episodes.pop()
-
     async def _legacy(self) -> None:
-        async with self._episode("legacy") as peer:
-            result = await self._initialize(peer, LEGACY)
+        async with self.episode("legacy") as peer:
+            result = await self.initialize(peer, LEGACY)
             if result is None:
                 return
-            await peer.request("ping", "ping", wait_s=self._wait_s())
-            await peer.request("ping", "ping", wait_s=self._wait_s(), request_id="text-id")
-            await take_offers(peer, result, {}, self._wait_s, gets=self._wishes.calls)
+            await peer.request("ping", "ping", wait_s=self.wait_s())
+            await peer.request("ping", "ping", wait_s=self.wait_s(), request_id="text-id")
+            await take_offers(peer, result, {}, self.wait_s, gets=self.wishes.calls)
             before = peer.hearing.null_errors
             await peer.notify("notifications/quarterdeck-no-such-thing")
-            await peer.request("ping", "ping", wait_s=self._wait_s())
+            await peer.request("ping", "ping", wait_s=self.wait_s())
             if peer.hearing.null_errors > before:
                 peer.episode.answered_notifications.append("notifications/quarterdeck-no-such-thing")
-            await self._rest(peer)
-            await peer.end("stdin")
+            await self.end_legacy(peer)
 
     async def _modern(self) -> None:
-        async with self._episode("modern") as peer:
-            asked = await peer.request("discover", "server/discover", envelope(), wait_s=self._wait_s(DISCOVER_S))
+        async with self.episode("modern") as peer:
+            asked = await peer.request("discover", "server/discover", envelope(), wait_s=self.wait_s(DISCOVER_S))
             peer.episode.greeted_s = asked.waited_s if asked.result_members else None
             supported = asked.result_members.get("supportedVersions")
             if isinstance(supported, list) and MODERN in supported:
                 peer.episode.era = MODERN
-                await take_offers(peer, asked.result_members, envelope(), self._wait_s, gets=self._wishes.calls)
-                await peer.request("version", "tools/list", envelope(NO_VERSION), wait_s=self._wait_s())
+                await take_offers(peer, asked.result_members, envelope(), self.wait_s, gets=self.wishes.calls)
+                await peer.request("version", "tools/list", envelope(NO_VERSION), wait_s=self.wait_s())
             else:
-                await self._initialize(peer, LEGACY)
-            await peer.end("term")
+                await self.initialize(peer, LEGACY)
+            await self.end_modern(peer)
 
     async def _version(self) -> None:
-        if LEGACY_ERA not in self._eras:
+        if LEGACY_ERA not in self.eras:
             return
-        async with self._episode("version") as peer:
+        async with self.episode("version") as peer:
             params = {**INITIALIZE, "protocolVersion": NO_VERSION}
-            await peer.request("version", "initialize", params, wait_s=self._wait_s(GREETING_S))
+            await peer.request("version", "initialize", params, wait_s=self.wait_s(GREETING_S))
 
     async def _calls(self) -> None:
-        recording = Recording(tuple(self._episodes))
-        tools = [tool for tool in recording.tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
-        if not self._wishes.calls:
-            self._skip("calls: --no-calls")
+        recording = Recording(tuple(self.episodes))
+        named = [tool for tool in recording.tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+        if not self.wishes.calls:
+            self.skip("calls: --no-calls")
             return
+        tools = [tool for tool in named if self.is_called(tool)]
         if len(tools) > MAX_TOOLS:
-            self._skip(f"{len(tools) - MAX_TOOLS} tools beyond the first {MAX_TOOLS} were not called")
+            self.skip(f"{len(tools) - MAX_TOOLS} tools beyond the first {MAX_TOOLS} were not called")
         planned: list[PlannedCall] = []
         for tool in tools[:MAX_TOOLS]:
-            calls = planned_calls(tool, str(self._subject.place.work))
+            calls = planned_calls(tool, self.folder)
             if not any(call.purpose == "call" for call in calls):
-                self._skip(f"{shown(str(tool['name']))}: no arguments could be made of its schema")
+                self.skip(f"{shown(str(tool['name']))}: no arguments could be made of its schema")
             planned += calls
         for _ in range(MAX_RESTARTS):
             if not planned:
                 return
-            async with self._episode("calls") as peer:
-                meta = await self._greet_any(peer)
+            async with self.episode("calls") as peer:
+                meta = await self.greet_any(peer)
                 if meta is None:
                     return
                 while planned and not peer.gone.is_set():
@@ -197,59 +215,30 @@ class _Scenario:
                 if not peer.gone.is_set():
                     await self._cancel(peer, meta)
         if planned:
-            self._skip(f"{len(planned)} calls: the server ended {MAX_RESTARTS} times")
-
-    async def _bytes(self) -> None:
-        trials = list(TRIALS)
-        for _ in range(MAX_RESTARTS):
-            async with self._episode("bytes") as peer:
-                meta = await self._greet_any(peer)
-                if meta is None:
-                    return
-                while trials and not peer.gone.is_set():
-                    name, lines = trials.pop(0)
-                    for line in lines:
-                        await peer.write(line)
-                    await self._probe(peer, f"after:{name}", meta)
-                    if peer.episode.exchanges[-1].ending is Ending.SILENT:
-                        break
-                if not trials and not peer.gone.is_set():
-                    await self._probe(peer, "pieces", meta, in_pieces=True)
-                    await self._probe_twice_at_once(peer, meta)
-                    await self._probe(peer, "long-line", {**meta, "filler": "a" * LONG_LINE_BYTES})
-                    await peer.end("half line")
-                    return
+            self.skip(f"{len(planned)} calls: the server ended {MAX_RESTARTS} times")
 
     # Their steps
 
     @asynccontextmanager
-    async def _episode(self, name: str, *, with_network: bool = False) -> AsyncIterator[Peer]:
-        """Start the server, and end it."""
-        self._wishes.tell(name)
+    async def episode(self, name: str, *, with_network: bool = False) -> AsyncIterator[Peers]:
+        """Reach the server, and leave it."""
+        self.wishes.tell(name)
         episode = Episode(name)
-        self._episodes.append(episode)
-        process = await self._subject.start(with_network=with_network)
-        self._gaps = process.receipt.gaps
-        limits = process.confinement.limits
-        forget = self._monitor.watch(
-            process.tree((str(self._subject.place.tmp), str(self._subject.place.work))),
-            limits,
-            lambda excess: process.kill_for(excess.limit),
-        )
-        peer = Peer(process, episode)
+        self.episodes.append(episode)
+        peer: Peers | None = None
         try:
-            yield peer
+            async with self.opened(episode, with_network=with_network) as peer:
+                yield peer
         finally:
-            forget()
-            await peer.close()
-            told = [replace(each, late=each.request_id in peer.hearing.late) for each in episode.exchanges]
+            late = peer.hearing.late if peer is not None else ()
+            told = [replace(each, late=each.request_id in late) for each in episode.exchanges]
             episode.exchanges[:] = [each for each in told if not self._was_cut(each)]
 
-    async def _initialize(self, peer: Peer, version: str, wait_s: float = GREETING_S) -> Members | None:
+    async def initialize(self, peer: Peers, version: str, wait_s: float = GREETING_S) -> Members | None:
         """Greet as older clients do; the result, None where there is none."""
         mark = peer.stderr_mark
         params = {**INITIALIZE, "protocolVersion": version}
-        greeted = await peer.request("initialize", "initialize", params, wait_s=self._wait_s(wait_s))
+        greeted = await peer.request("initialize", "initialize", params, wait_s=self.wait_s(wait_s))
         if not greeted.result_members:
             return None
         peer.episode.greeted_s = time.monotonic() - peer.started_at
@@ -259,38 +248,34 @@ class _Scenario:
         await peer.notify("notifications/initialized")
         return greeted.result_members
 
-    async def _greet_any(self, peer: Peer) -> Members | None:
+    async def greet_any(self, peer: Peers) -> Members | None:
         """Greet in the older era if it knows that, else in the newer; what each request carries, None for nothing."""
-        if LEGACY_ERA in self._eras:
-            return {} if await self._initialize(peer, LEGACY) is not None else None
-        asked = await peer.request("discover", "server/discover", envelope(), wait_s=self._wait_s(GREETING_S))
+        if LEGACY_ERA in self.eras:
+            return {} if await self.initialize(peer, LEGACY) is not None else None
+        asked = await peer.request("discover", "server/discover", envelope(), wait_s=self.wait_s(GREETING_S))
         peer.episode.era = MODERN
         return envelope() if asked.result_members else None
 
-    async def _call(self, peer: Peer, call: PlannedCall, meta: Members) -> Ending:
+    async def _call(self, peer: Peers, call: PlannedCall, meta: Members) -> Ending:
         purpose, name, arguments = call
-        place = self._subject.place
-        before = place.look()
+        before = self.look()
         params: Members = {**meta, "name": name, "arguments": arguments}
-        wait_s = self._wait_s(self._wishes.call_s)
+        wait_s = self.wait_s(self.wishes.call_s)
         await peer.request(purpose, "tools/call", params, wait_s=wait_s, subject=name, progress=True)
-        changed = changes(before, place.look())
         exchanges = peer.episode.exchanges
-        exchanges[-1] = replace(exchanges[-1], changes=changed)
+        exchanges[-1] = replace(exchanges[-1], changes=self.changes_since(before))
         if exchanges[-1].ending is Ending.LOST:
             peer.episode.gone_at = f"{name} was called"
-        if changed.any:
-            place.fill()
         return exchanges[-1].ending
 
     def _without(self, name: str, planned: list[PlannedCall]) -> list[PlannedCall]:
         """What is left to call without a tool that did not answer: each call of it would take as long again."""
         left = [call for call in planned if call.name != name]
         if len(left) < len(planned):
-            self._skip(f"{counted(len(planned) - len(left), 'more call')} of {shown(name)}: one had no answer")
+            self.skip(f"{counted(len(planned) - len(left), 'more call')} of {shown(name)}: one had no answer")
         return left
 
-    async def _cancel(self, peer: Peer, meta: Members) -> None:
+    async def _cancel(self, peer: Peers, meta: Members) -> None:
         """Cancel the call that took longest, if one took so long that it can be told."""
         calls = [each for each in peer.episode.of("call") if each.ending is Ending.ANSWERED]
         longest = max(calls, key=lambda each: each.waited_s, default=None)
@@ -300,50 +285,27 @@ class _Scenario:
             await asyncio.sleep(longest.waited_s)
         if any(each.ending is Ending.SILENT for each in peer.episode.of("call", "cancelled")):
             await asyncio.sleep(LATE_WAIT_S)
-            await self._probe(peer, "after:cancelled", meta)
+            await self.probe(peer, "after:cancelled", meta)
 
-    async def _probe(self, peer: Peer, purpose: str, meta: Members, *, in_pieces: bool = False) -> None:
+    async def probe(self, peer: Peers, purpose: str, meta: Members, *, in_pieces: bool = False) -> None:
         """Ask something that every server answers."""
         method = "server/discover" if peer.episode.era in MODERN_REVISIONS else "ping"
-        exchange = await peer.request(purpose, method, meta, wait_s=self._wait_s(), in_pieces=in_pieces)
+        exchange = await peer.request(purpose, method, meta, wait_s=self.wait_s(), in_pieces=in_pieces)
         if exchange.ending is Ending.LOST and not peer.episode.gone_at:
             peer.episode.gone_at = purpose
-
-    async def _probe_twice_at_once(self, peer: Peer, meta: Members) -> None:
-        peer.hold()
-        probes = [asyncio.create_task(self._probe(peer, "together", meta)) for _ in range(2)]
-        await asyncio.sleep(0)
-        await peer.release()
-        await asyncio.gather(*probes)
-
-    async def _rest(self, peer: Peer) -> None:
-        """Leave it alone for a while, and see what that costs; again where it may be busy with its start still."""
-        least: float | None = None
-        for _ in range(MAX_RESTS):
-            peer.process.look()
-            before = peer.process.cpu_s
-            await asyncio.sleep(AT_REST_S)
-            peer.process.look()
-            if before is None or peer.process.cpu_s is None or peer.gone.is_set():
-                return
-            spent_s = peer.process.cpu_s - before
-            least = spent_s if least is None else min(least, spent_s)
-            if least <= QUIET_S:
-                break
-        peer.episode.idle_cpu_s, peer.episode.idle_s = least, AT_REST_S
 
     # What it goes by
 
     @property
-    def _eras(self) -> set[str]:
+    def eras(self) -> set[str]:
         """The eras in which it was greeted, `LEGACY_ERA` for all older ones."""
-        return {MODERN if each.era == MODERN else LEGACY_ERA for each in self._episodes if each.era}
+        return {MODERN if each.era == MODERN else LEGACY_ERA for each in self.episodes if each.era}
 
     @property
     def _left_s(self) -> float:
         return self._until - time.monotonic()
 
-    def _wait_s(self, wanted: float = REQUEST_S) -> float:
+    def wait_s(self, wanted: float = REQUEST_S) -> float:
         """How long an answer may take now.
 
         Raises:
@@ -357,10 +319,11 @@ class _Scenario:
         """Whether a request has no answer because the time of all was over: that says nothing of the server."""
         if each.ending is not Ending.SILENT or each.purpose in _WAITED_LESS:
             return False
-        patience_s = self._wishes.call_s if each.purpose.startswith(("call", "refused")) else REQUEST_S
+        patience_s = self.wishes.call_s if each.purpose.startswith(("call", "refused")) else REQUEST_S
         return self._left_s <= 0 and each.waited_s < patience_s - SLACK_S
 
-    def _skip(self, why: str) -> None:
+    def skip(self, why: str) -> None:
+        """Note what is left out."""
         self._untried.append(why)
 
 

@@ -9,10 +9,10 @@ from itertools import chain
 from quarterdeck.check.episode import Recording
 from quarterdeck.check.verdicts import Verdict
 
-from . import calls, definitions, effects, endings, greetings, lists, messages
+from . import calls, definitions, effects, endings, greetings, http, lists, messages
 
 
 def judge(recording: Recording) -> Iterator[Verdict]:
     """All verdicts."""
-    sides = (greetings, messages, lists, definitions, calls, endings, effects)
+    sides = (greetings, messages, lists, definitions, calls, endings, http if recording.is_remote else effects)
     return chain.from_iterable(side.judge(recording) for side in sides)

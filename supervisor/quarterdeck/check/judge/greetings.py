@@ -43,7 +43,19 @@ def _why_not(recording: Recording) -> str:
         return "it was not asked"
     if asked[0].error is not None:
         return error_words(asked[0])
-    return unanswered(asked[0]) or "the answer is no greeting"
+    problem = unanswered(asked[0]) or "the answer is no greeting"
+    return f"{problem}: {_HTTP[asked[0].status]}" if asked[0].status in _HTTP else problem
+
+
+_NOT_LET_IN: Final = "it wants other credentials than the headers of its row"
+
+_HTTP: Final = {
+    401: _NOT_LET_IN,
+    403: _NOT_LET_IN,
+    404: "is its URL right?",
+    405: "is its URL right? The SSE transport of 2024-11-05 is not tried",
+}
+"""What a status says in place of a greeting."""
 
 
 def _initialize(episode: Episode) -> Iterator[Verdict]:

@@ -13,10 +13,13 @@ def judge(recording: Recording) -> Iterator[Verdict]:
     """See the module."""
     for episode in recording.episodes:
         if not episode.era:
-            if episode.junk:
+            if episode.junk and not recording.is_remote:
                 yield Verdict("clean-stdout", _junk(episode), episode.name)
             continue
-        yield Verdict("clean-stdout", _junk(episode), episode.name if episode.junk else "")
+        if recording.is_remote:
+            yield from _each("message-shape", [f"an answer is no message: {each}" for each in episode.junk])
+        else:
+            yield Verdict("clean-stdout", _junk(episode), episode.name if episode.junk else "")
         yield from _each("message-shape", episode.misshapen)
         yield from _each("reply-once", episode.strays)
         yield from _each("asks-declared", [f"it sent {method}" for method in episode.asked])

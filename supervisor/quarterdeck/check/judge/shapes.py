@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from quarterdeck.check.episode import Episode, Exchange
+from quarterdeck.check.episode import Ending, Episode, Exchange
 from quarterdeck.check.schemas import shown
 from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
 from quarterdeck_protocol.plain_words import plain_words
@@ -39,8 +39,10 @@ def unanswered(exchange: Exchange) -> str:
     """That there was no answer at all; empty when there was one."""
     if exchange.reply is not None:
         return ""
-    if exchange.ending == "lost":
-        return "the server ended"
+    if exchange.ending is Ending.LOST:
+        return "the server ended" if not exchange.status else "the connection ended"
+    if exchange.ending is Ending.REFUSED:
+        return f"HTTP status {exchange.status} without a message"
     return f"no answer in {exchange.waited_s:.0f} s"
 
 

@@ -23,7 +23,7 @@ from .check_view import print_report
 
 if TYPE_CHECKING:
     from quarterdeck.check.verdicts import Report
-    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.configs import ServerConfig
     from quarterdeck_protocol.policy import SandboxPolicy
 
 
@@ -57,6 +57,9 @@ def check(
     call_timeout: Annotated[
         int, Option("--call-timeout", metavar="SECONDS", help="How long one call may take.", min=1)
     ] = 10,
+    call_all: Annotated[
+        bool, Option("--call-all", help="Of a remote server, call tools too that do not say that they only read.")
+    ] = False,
     no_calls: Annotated[bool, Option("--no-calls", help="Call no tool, get no prompt, read no resource.")] = False,
     ignore: Annotated[
         list[str] | None,
@@ -80,10 +83,14 @@ def check(
     It runs confined, in throwaway directories, without a network unless --network says otherwise; only a package
     runner such as npx is given one, once, to fetch its package. What it touched is held against what its tools say.
 
+    Of a configured remote server, which nobody confines, only tools are called that say that they only read.
+
     Exit codes: 0 nothing found that is as bad as --fail-on, 1 something is, 4 it cannot be started.
     """
     from quarterdeck.check.run import check as check_server
+    from quarterdeck.check.run import check_remote
     from quarterdeck.check.scenario import Wishes
+    from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_sandbox import LaunchError
 
     _check_ignored(ignore or ())
@@ -93,20 +100,27 @@ def check(
         float(timeout),
         float(call_timeout),
         calls=not no_calls,
+        call_all=call_all,
         tell=(lambda part: print_line(f"quarterdeck: trying {part}", "dim", stderr=True)) if tells else lambda _: None,
     )
+    server, ignored = subject.config, ignore or ()
     try:
-        report = run_work(
-            lambda: check_server(
-                subject.config,
-                wishes,
-                called=subject.called,
-                installs=subject.installs,
-                allow_unsandboxed=allow_unsandboxed,
-                ignored=ignore or (),
-                secrets=subject.secrets,
+        if isinstance(server, StdioServerConfig):
+            report = run_work(
+                lambda: check_server(
+                    server,
+                    wishes,
+                    called=subject.called,
+                    installs=subject.installs,
+                    allow_unsandboxed=allow_unsandboxed,
+                    ignored=ignored,
+                    secrets=subject.secrets,
+                )
             )
-        )
+        else:
+            report = run_work(
+                lambda: check_remote(server, wishes, called=subject.called, ignored=ignored, secrets=subject.secrets)
+            )
     except LaunchError as error:
         remedy = "try its command by hand: quarterdeck sandbox run -- COMMAND"
         raise CommandError(
@@ -127,7 +141,7 @@ def check(
 class _Subject:
     """What is checked; `file` is where its findings are shown by code scanning."""
 
-    config: "StdioServerConfig"
+    config: "ServerConfig"
     called: str
     installs: bool
     file: str
@@ -180,16 +194,15 @@ def _configured(server: str, wish: SandboxWish, config: "list[Path] | None") -> 
     from quarterdeck.config.load.file import ConfigFileError
     from quarterdeck.config.load.origin import Standing
     from quarterdeck.trust.package_request import runner_of
-    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
         settings = read_settings(Source(tuple(config or ())))
     found = next((each for each in settings.servers if each.id == server), None)
     if found is None:
         return None
-    if not isinstance(found, StdioServerConfig):
-        raise UsageError(f"{server} is remote: check drives a process that it starts itself", "name a server's command")
-    if wish.env or wish.inherit_env or msgspec.json.decode(wish.sandbox).keys() - {"network"}:
+    asked = msgspec.json.decode(wish.sandbox).keys()
+    if wish.env or wish.inherit_env or asked - {"network"}:
         raise UsageError(f"of {server} its row says what it may see", "give no option but --network")
     origin = settings.origins.get(server)
     if origin is not None and origin.standing is Standing.PROJECT:
@@ -197,9 +210,17 @@ def _configured(server: str, wish: SandboxWish, config: "list[Path] | None") -> 
         raise UsageError(
             f"{server} is written in {place}", f"name the file: quarterdeck check -c {origin.path} {server}"
         )
-    policy = _policy(found.sandbox, wish)
-    row = found.model_copy(update={"sandbox": policy})
     file = str(origin.path) if origin is not None and origin.path is not None else server
+    if not isinstance(found, StdioServerConfig):
+        if asked:
+            raise UsageError(f"{server} is remote: no sandbox is around it", "leave --network out")
+        if isinstance(found, SseServerConfig) and found.legacy_only:
+            raise UsageError(
+                f"{server} speaks the SSE transport of 2024-11-05, which check does not know",
+                "give the URL of its streamable HTTP transport",
+            )
+        return _Subject(found, server, installs=False, file=file, secrets=tuple(settings.secrets))
+    row = found.model_copy(update={"sandbox": _policy(found.sandbox, wish)})
     return _Subject(row, server, runner_of(found.command, found.args) is not None, file, tuple(settings.secrets))
 
 

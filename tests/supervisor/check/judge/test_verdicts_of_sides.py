@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from support.check.episodes import episode, exchange, found, problems, tool, tools_listed
 
-from quarterdeck.check.episode import End, Ending, Episode, FileChanges
-from quarterdeck.check.judge import calls, definitions, effects, endings, greetings, judge, lists, messages
+from quarterdeck.check.episode import End, Ending, Episode, FileChanges, HttpTrial, Recording
+from quarterdeck.check.judge import calls, definitions, effects, endings, greetings, http, judge, lists, messages
 
 INITIALIZED = {
     "protocolVersion": "2025-11-25",
@@ -259,3 +259,62 @@ def test_a_server_that_was_never_greeted_is_blamed_for_that_alone() -> None:
     """Whoever reads the report would look for the cause among its consequences."""
     lost = episode(exchange("initialize", "initialize", ending=Ending.LOST), era="", end=End("term"))
     assert {check for check, told in found(judge, lost).items() if told} == {"greeting"}
+
+
+def trial(purpose: str, status: int, content_type: str = "application/json") -> Episode:
+    """A connection in which an HTTP request was answered so."""
+    return episode(http=[HttpTrial(purpose, status, content_type)])
+
+
+@pytest.mark.parametrize(
+    ("case", "wrong"),
+    [
+        (trial("notification", 202), set()),
+        (trial("notification", 200), {"http-accepted"}),
+        (trial("get", 405), set()),
+        (trial("get", 200, "text/event-stream"), set()),
+        (trial("get", 200, "text/html"), {"http-get"}),
+        (trial("origin", 403), set()),
+        (trial("origin", 200), {"http-origin"}),
+        (trial("unknown-version", 400), set()),
+        (trial("unknown-version", 200), {"http-version"}),
+        (trial("no-session", 200), set()),
+        (trial("no-session", 500), {"http-session-needed"}),
+        (trial("unknown-session", 404), set()),
+        (trial("unknown-session", 0), {"http-session-unknown"}),
+        (trial("ended-session", 404), set()),
+        (trial("ended-session", 200), {"http-session-ended"}),
+        (trial("end-session", 500), set()),
+        (episode(content_types=["text/plain"]), {"http-content-type"}),
+        (episode(content_types=["application/json", "text/event-stream"]), set()),
+        (episode(session_id="a session"), {"http-session-id"}),
+        (episode(session_id="a-session"), set()),
+    ],
+)
+def test_http_is_judged_by_its_statuses(case: Episode, wrong: set[str]) -> None:
+    """A server would be open to every page of a browser, or a client wait for a session that is gone."""
+    assert problems(http.judge, case) == wrong
+
+
+@pytest.mark.parametrize(
+    ("status", "ending", "told"),
+    [
+        (401, Ending.REFUSED, "HTTP status 401 without a message: it wants other credentials"),
+        (405, Ending.REFUSED, "HTTP status 405 without a message: is its URL right? The SSE transport"),
+        (200, Ending.LOST, "the connection ended"),
+    ],
+)
+def test_a_remote_server_that_is_not_greeted_says_by_http_why(status: int, ending: Ending, told: str) -> None:
+    """Whoever forgot a token would look for a mistake in the server."""
+    case = episode(exchange("initialize", "initialize", ending=ending, status=status), era="")
+    [problem] = found(greetings.judge, case)["greeting"]
+    assert problem.startswith(told)
+
+
+def test_of_a_remote_server_nothing_is_said_that_was_not_seen() -> None:
+    """It would pass for one that changes no file and leaves no process behind."""
+    seen = episode(exchange("call", "tools/call", result={"content": []}), exchange("ping", result={}), junk=["x"])
+    verdicts = {(verdict.check, verdict.problem) for verdict in judge(Recording((seen,), is_remote=True))}
+    checks = {check for check, _ in verdicts}
+    assert {"clean-stdout", "limits-kept", "files-outside", "network-untold"}.isdisjoint(checks)
+    assert ("message-shape", "an answer is no message: x") in verdicts

@@ -150,6 +150,14 @@ class OfferSource(Protocol):
         """What servers have of tasks that a client may use; with `tool`, as `RawCall` has it, what its server has."""
         ...
 
+    def watch_task(self, request: RawRequest, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
+        """Have `tell` take each state of a task from now on, the present one too, until it has ended.
+
+        `request` is the client's own for the state, made as often as it has to be.  Returns what ends it; None of a
+        task that is not the client's, or one too many.
+        """
+        ...
+
     def may_hold(self, tool: str) -> bool:
         """Whether a call of this tool, named as in `RawCall`, is one for `begin` though its client takes no task.
 

@@ -49,6 +49,7 @@ from .sdk_requests import (
     wire_request,
 )
 from .session_news import SessionNews, subscribed
+from .task_streams import tasks_told
 
 MAX_CALLS_EACH: Final = 512
 """Of one client under way over HTTP, read or not; each is a task and some 90 KiB."""
@@ -293,7 +294,9 @@ class McpServer(Server[ResultSlot]):
         wanted = params.notifications.resource_subscriptions or ()
         async with subscribed(self._content.offers, self._client_of(context), wanted, self.drain) as honored:
             notifications = params.notifications.model_copy(update={"resource_subscriptions": honored})
-            return await self.sessions.listen(context, params.model_copy(update={"notifications": notifications}))
+            listening = params.model_copy(update={"notifications": notifications})
+            async with tasks_told(self._content, self._client_of(context), context) as telling:
+                return await self.sessions.listen(telling, listening)
 
     def _note_level(self, context: Context, level: str) -> None:
         self.on_level(level)

@@ -58,7 +58,7 @@ class Reach:
         if not request.is_modern:
             return begin(self.answerer, None, deliver)
         if request.method.startswith("tasks/"):
-            return begin(_CapabilitiesOnly(request.capabilities), None, deliver)  # what is asked comes with a state
+            return begin(CapabilitiesOnly(request.capabilities), None, deliver)  # what is asked comes with a state
         if self.parking is None or (request.resumption is None and request.capabilities in NOTHING):
             return begin(None, None, deliver) if request.resumption is None else None
         key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
@@ -124,7 +124,7 @@ class Reach:
         return self.offers.may_hold(own)
 
 
-class _CapabilitiesOnly(Answerer):
+class CapabilitiesOnly(Answerer):
     """Tells a server what its caller can, where nothing is asked meanwhile."""
 
     def __init__(self, capabilities: bytes) -> None:
@@ -132,12 +132,15 @@ class _CapabilitiesOnly(Answerer):
 
     @property
     def capabilities(self) -> bytes:
+        """See `Answerer`."""
         return self._capabilities
 
     @property
     def bridges(self) -> bool:
+        """See `Answerer`."""
         return False
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """See `Answerer`; nobody is."""
         end = QuestionEnd(code=METHOD_NOT_FOUND, message=f"{question.method} is not asked during such a request")
         return asyncio.get_running_loop().call_soon(answer, end).cancel

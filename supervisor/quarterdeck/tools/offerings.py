@@ -122,6 +122,10 @@ class Offerings(OfferSource):
         endpoint = self._fleet.endpoint(server)
         return endpoint.task_support() if endpoint is not None else NO_TASKS
 
+    def watch_task(self, request: RawRequest, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
+        """See `OfferSource`."""
+        return self._tasks.watch(request, self.begin, tell)
+
     def may_hold(self, tool: str) -> bool:
         """See `OfferSource`; of most fleets it is known at once."""
         if self._changed or not self._endpoints:

@@ -51,9 +51,16 @@ from .older_server import OlderTask, Waits
 from .page import ANSWER_S, PAGE, TaskPage
 from .routes import Bridge, TaskRoute, TaskRoutes
 from .taking import Taking
+from .watched_task import WatchedTask
 
 MAX_SHOWN_CHARS: Final = 80
 """Of an id that a client made up, in a message."""
+
+MAX_WATCHED_EACH: Final = 100
+"""Tasks of one client that its streams tell of."""
+
+MAX_WATCHED: Final = 1_000
+"""Of all clients."""
 
 MAX_CURSOR_CHARS: Final = 20
 """Of a cursor of ours, a number."""
@@ -71,6 +78,7 @@ class ClientTasks:
         self._tell = tell
         self._pace = Pace()
         self._waits = Waits()
+        self._watched: dict[tuple[str, str], dict[object, WatchedTask]] = {}
 
     def leave(self, client: Client) -> None:
         """A client has left: nobody asks for its tasks any more; a part of one has none of its own."""
@@ -175,10 +183,31 @@ class ClientTasks:
             route = self._routes.find(client, public)
             if route is None or (route.server, route.own) != (note.server, own):
                 continue
+            for watched in tuple(self._watched.get((client, public), {}).values()):
+                watched.look_now()
             if route.bridge is not None:
                 return _noted_by(route.bridge, note)
             return note if public == own else msgspec.structs.replace(note, params=under_id(note.params, public))
         return None
+
+    def watch(self, request: RawRequest, begin: Begin, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
+        """See `OfferSource.watch_task`."""
+        client, task = request.client, task_named(request.params)
+        each = sum(len(watched) for (key, _), watched in self._watched.items() if key == client.key)
+        total = sum(map(len, self._watched.values()))
+        if isinstance(self.find(client, task), ProtocolFault) or each >= MAX_WATCHED_EACH or total >= MAX_WATCHED:
+            return None
+        watched, key = WatchedTask(request, begin, tell, self._pace), object()
+        self._watched.setdefault((client.key, task), {})[key] = watched
+
+        def forget() -> None:
+            watched.close()
+            others = self._watched.get((client.key, task), {})
+            others.pop(key, None)
+            if not others:
+                self._watched.pop((client.key, task), None)
+
+        return forget
 
     def list_page(self, request: RawRequest, begin: Begin, deliver: Deliver) -> PendingCall:
         """Answer `tasks/list`, with what `begin` says of each task."""

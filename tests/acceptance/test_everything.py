@@ -52,10 +52,10 @@ Method = Callable[["Client"], object]
 class Client(EraClient):
     """A client whose servers' names may have a prefix; it says and shows them without."""
 
-    def __init__(self, argv: list[str], prefix: str = "", **options: Any) -> None:
+    def __init__(self, argv: list[str], prefix: str = "", era: Era = Era.OLD, **options: Any) -> None:
         """Start the child, greet it, and wait until it has added the tools for what we can do."""
         self.prefix = prefix
-        super().__init__(argv, Era.OLD, deadline_s=PATIENCE_S, **options)
+        super().__init__(argv, era, deadline_s=PATIENCE_S, **options)
         eventually(lambda: len(self.pages("tools/list", "tools")) >= len(CALLS) + 8, PATIENCE_S, "all tools")
 
     def ask(self, method: str, /, **params: Any) -> JsonObject:
@@ -191,15 +191,15 @@ DIFFERENT: Final[dict[tuple[str, str], str]] = {}
 
 
 @contextmanager
-def over_stdio(found: Installed, folder: Path, basetemp: Path) -> Iterator[Client]:
+def over_stdio(found: Installed, folder: Path, basetemp: Path, era: Era = Era.OLD) -> Iterator[Client]:
     """A client of a `run`."""
     wish = ["--network", "none", "--read", str(shared_folder(basetemp))]
-    with Client(["run", "--own", *wish, "--", *found.argv], popen=popen_forked) as client:
+    with Client(["run", "--own", *wish, "--", *found.argv], era=era, popen=popen_forked) as client:
         yield client
 
 
 @contextmanager
-def over_http(found: Installed, folder: Path, basetemp: Path) -> Iterator[Client]:
+def over_http(found: Installed, folder: Path, basetemp: Path, era: Era = Era.OLD) -> Iterator[Client]:
     """A client of a `serve` whose server is behind an address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -210,7 +210,7 @@ def over_http(found: Installed, folder: Path, basetemp: Path) -> Iterator[Client
             eventually(lambda: _listens(port), PATIENCE_S, "the server on HTTP")
             config = write_config(folder / "mcp.json", **{NAME: {"url": f"http://127.0.0.1:{port}/mcp"}})
             words = ["serve", "--own", "--config", str(config), *PATIENT, "--name-budget", "0"]
-            with Client(words, PREFIX, popen=popen_forked) as client:
+            with Client(words, PREFIX, era, popen=popen_forked) as client:
                 yield client
         finally:
             server.terminate()
@@ -248,6 +248,32 @@ def test_a_method_answers_as_it_does_without_us(clients: tuple[str, Client, Clie
         assert seen != expected, "it is the same: take it out of DIFFERENT"
     else:
         assert seen == expected
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_its_tasks_are_there_for_a_client_of_the_other_era(
+    way: str, own_directories: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A client that takes tasks would never have those of the servers that most people run."""
+    basetemp = tmp_path_factory.getbasetemp()
+    found = install(NAME, basetemp)
+    if found.missing:
+        pytest.skip(found.missing)
+    folder = tmp_path_factory.mktemp("everything")
+    with no_leftovers(DEADLINE_S), WAYS[way](found, folder, basetemp, Era.NEW) as client:
+        given = {"name": "simulate-research-query", "arguments": {"topic": "python", "ambiguous": True}}
+        task = client.ask("tools/call", **given)["taskId"]
+        asking = eventually(lambda: _in(client, task, "input_required"), PATIENCE_S, "its question")
+        answers = {key: client.answer_to(question) for key, question in asking["inputRequests"].items()}
+        client.ask("tasks/update", taskId=task, inputResponses=answers)
+        done = eventually(lambda: _in(client, task, "completed"), PATIENCE_S, "its end")
+        assert "Research" in done["result"]["content"][0]["text"]
+        assert [method for method, _ in client.questions] == ["elicitation/create"]
+
+
+def _in(client: Client, task: str, status: str) -> JsonObject | None:
+    state = client.ask("tasks/get", taskId=task)
+    return state if state["status"] == status else None
 
 
 def _settled(seen: object) -> object:

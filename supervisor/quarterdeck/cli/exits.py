@@ -38,13 +38,17 @@ MEANINGS: Final = {
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
     ExitCode.NOT_FOUND: (
-        "there is no such server, tool, client, checkpoint, event, secret, lock or ledger; for service: nothing here "
-        "runs services of a user"
+        "there is no such server, here or in the registry, no such tool, client, checkpoint, event, secret, lock or "
+        "ledger; for service: nothing here runs services of a user"
     ),
-    ExitCode.NOT_READY: "the server is not ready, or could not be started; for tools: no server is ready",
+    ExitCode.NOT_READY: (
+        "the server is not ready, or could not be started; for tools: no server is ready; for add and upgrade: it did "
+        "not work when it was tried"
+    ),
     ExitCode.FAULT: "the call ended without a result: refused, lost or timed out",
     ExitCode.NO_ANSWER: (
-        "the running serve did not answer, or could not serve; for trust: the decision was not recorded"
+        "the running serve did not answer, or could not serve; for trust: the decision was not recorded; for search, "
+        "add, outdated and upgrade: no registry answered"
     ),
     ExitCode.DRIFTED: "for lock --check and serve --locked: what servers offer differs from deck.lock",
     ExitCode.BROKEN: "the ledger is not what was written: its chain is broken, or events at its end are gone",

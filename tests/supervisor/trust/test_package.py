@@ -80,6 +80,17 @@ def test_uvx_tells_an_unpacked_wheel_when_there_is_no_environment(tmp_path: Path
     assert resolved_package("uvx", ["server"], tmp_path) == "server 1.0 (PyPI)"
 
 
+def test_pipx_tells_the_newest_environment_of_its_caches(tmp_path: Path) -> None:
+    """A server would run under a version that nobody is told, and could not be pinned."""
+    for cache, version, at in ((".cache/pipx", "1.0", 100), (".local/share/pipx", "2.0", 200)):
+        root = tmp_path / cache / "abc"
+        (root / "lib" / "python3.12" / "site-packages" / f"mcp_time-{version}.dist-info").mkdir(parents=True)
+        os.utime(root, (at, at))
+    assert resolved_package("pipx", ["run", "mcp-time"], tmp_path) == "mcp-time 2.0 (PyPI)"
+    assert resolved_package("pipx", ["run", "other"], tmp_path) is None
+    assert not has_to_install("pipx", ["run", "mcp-time==2.0"], tmp_path)
+
+
 def test_what_came_from_a_url_is_not_said_to_come_from_pypi(tmp_path: Path) -> None:
     """A fork under the same name is the oldest trick."""
     write(uv(tmp_path, "new", "server-1.0", at=1) / "direct_url.json", "{}")

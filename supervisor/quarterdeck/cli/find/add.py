@@ -230,7 +230,9 @@ def _needed(candidate: Candidate, config: "ServerConfig", notes: list[str]) -> d
 
 
 def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, notes: list[str]) -> Trial:
-    print_line(f"trying {candidate.server} once, in a throwaway sandbox …", "dim", stderr=True)
+    is_remote = "url" in candidate.row
+    how = "asking {} once …" if is_remote else "trying {} once, in a throwaway sandbox …"
+    print_line(how.format(candidate.server), "dim", stderr=True)
     trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None and trial.fault.code == NEEDS_LOGIN:
         notes.append("it wants a login before it lists anything: what it lists is judged at its first start")
@@ -239,7 +241,9 @@ def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, no
         raise CommandError(
             ExitCode.NOT_READY,
             f"{candidate.server} did not work when it was tried: nothing is added",
-            "give it what it lacks: --set, --env, --read PATH or --network; or add it all the same: --untried",
+            "check its URL, and what it wants to be sent: --header; or add it all the same: --untried"
+            if is_remote
+            else "give it what it lacks: --set, --env, --read PATH or --network; or add it all the same: --untried",
         )
     elif trial.lists_nothing:
         raise CommandError(

@@ -1,6 +1,9 @@
 """`quarterdeck outdated`: which servers' packages have a newer version than the one that is pinned."""
 
+import click
+
 from quarterdeck.cli import options
+from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.source import Named, load
 from quarterdeck.common.words import counted, flat
@@ -37,6 +40,8 @@ def outdated(source: Named, registry: Registry = None, json: options.Json = Fals
         )
     for failure in failures:
         print_line(flat(failure), "yellow", stderr=True)
+    if failures and len(failures) == len(found):
+        raise click.exceptions.Exit(ExitCode.NO_ANSWER)
 
 
 def _row(each: Packaged, answer: str) -> list[Cell]:

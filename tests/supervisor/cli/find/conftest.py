@@ -1,0 +1,102 @@
+"""A home with nothing in it, a registry in a file, and trials that end as a test says, without a process."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.cli import program
+from quarterdeck.cli.find import add, upgrade
+from quarterdeck.cli.find.trial import Trial
+from quarterdeck.control.protocol import FaultView
+from quarterdeck.ledger.events.events import Subject, hash_of
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.documents import Document
+from quarterdeck_protocol.configs import ServerConfig
+
+Run = Callable[..., int]
+"""Runs a command line; its exit code."""
+
+
+def tool(name: str, description: str = "Does something.") -> Document:
+    """A tool as a server lists it."""
+    body = json.dumps({"name": name, "description": description, "inputSchema": {"type": "object"}}).encode()
+    return Document(ItemKey(Subject.TOOL, name), hash_of(body), body)
+
+
+class Trials:
+    """What the next trials show, and of which servers there were any."""
+
+    def __init__(self) -> None:
+        self.result = Trial((tool("save"),))
+        self.tried: list[ServerConfig] = []
+
+    def fail(self, code: str, message: str) -> None:
+        """Have the next ones fail."""
+        self.result = Trial(fault=FaultView("connect", code, message, None, "not_sent"))
+
+    def __call__(self, config: ServerConfig, secrets: frozenset[str], *, allow_unsandboxed: bool) -> Trial:
+        """In place of `try_server`."""
+        self.tried.append(config)
+        return self.result
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
+    """See `Trials`."""
+    made = Trials()
+    for module in (add, upgrade):
+        monkeypatch.setattr(module, "try_server", made)
+    return made
+
+
+class Home:
+    """A user's own file, and a registry in another."""
+
+    def __init__(self, root: Path) -> None:
+        self.config = root / ".config" / "quarterdeck" / "mcp.json"
+        self.registry = root / "registry.json"
+
+    def write(self, **rows: object) -> None:
+        """Have these servers."""
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(json.dumps({"registry": str(self.registry), "mcpServers": rows}, indent=2))
+
+    def publish(self, name: str, **members: Any) -> None:
+        """Have the registry list one server alone."""
+        server = {"name": name, "description": "Notes", "version": "1.0.0", **members}
+        self.registry.write_text(json.dumps({"servers": [{"server": server}]}))
+
+    @property
+    def rows(self) -> Any:
+        """The rows of the file; none without one."""
+        return json.loads(self.config.read_text())["mcpServers"] if self.config.exists() else {}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """The home of a user who has npx and uvx, and never used us."""
+    root = tmp_path.resolve()
+    monkeypatch.setenv("HOME", str(root))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "QUARTERDECK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("state", "run", "work", "bin"):
+        (root / name).mkdir(mode=0o700)
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
+    for name in ("npx", "uvx"):
+        path = root / "bin" / name
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(root / "bin"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    monkeypatch.chdir(root / "work")
+    return Home(root)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs the command line."""
+    return lambda *arguments: program.run([str(argument) for argument in arguments])

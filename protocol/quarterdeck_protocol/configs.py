@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -176,7 +176,7 @@ class _ServerConfig(FrozenModel):
     call_timeout_s: float = Field(default=CALL_TIMEOUT_S, gt=0, le=86_400)
     max_result_bytes: int = Field(default=MAX_RESULT_BYTES, ge=1024, le=1024 * 1024 * 1024)
 
-    @field_validator("args", "env", "headers", mode="before", check_fields=False)
+    @field_validator("args", "auth", "env", "headers", mode="before", check_fields=False)
     @classmethod
     def _none_is_nothing(cls, value: Any, info: ValidationInfo) -> Any:
         return cls.model_fields[info.field_name or ""].default if value is None else value
@@ -210,11 +210,86 @@ class StdioServerConfig(_ServerConfig):
     sandbox: SandboxPolicy = SandboxPolicy()
 
 
+class GrantType(StrEnum):
+    """How we come to act at a remote server: a person logs in, or a machine shows its secret (RFC 6749 4.1, 4.4)."""
+
+    AUTHORIZATION_CODE = "authorization_code"
+    CLIENT_CREDENTIALS = "client_credentials"
+
+
+def _scope(text: str) -> str:
+    if not SCOPE.fullmatch(text):
+        raise ValueError("a scope is one word, without quotes and backslashes")
+    return text
+
+
+def _secure_url(text: str) -> str:
+    if not text.startswith("https://"):
+        raise ValueError("must begin with https://")
+    return _url(text)
+
+
+SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
+"""One scope (RFC 6749 3.3)."""
+
+MAX_SCOPES: Final = 64
+"""Of one login; servers name a dozen."""
+
+
+class LoginConfig(FrozenModel):
+    """How we log in at a remote server, where that is not all left to what the server says (OAuth 2.1).
+
+    Attributes:
+        client_id: names us to the authorization server; where it is absent we register at each login.
+        client_secret: with it no person is needed, unless `grant` says otherwise.
+        client_metadata_url: a document that says who we are, named in place of `client_id` where servers take it.
+        grant: `authorization_code` opens a browser, `client_credentials` needs none.
+        issuer: the authorization server that is used, and no other.
+        scopes: what is asked for, in place of what the server names.
+        redirect_port: of 127.0.0.1, to which the browser comes back; any free one when absent.
+    """
+
+    client_id: Text | None = Field(default=None, min_length=1, max_length=2048)
+    client_secret: Text | None = Field(default=None, min_length=1, max_length=2048, repr=False)
+    client_metadata_url: Annotated[str, AfterValidator(_secure_url)] | None = None
+    grant: GrantType | None = None
+    issuer: _Url | None = None
+    scopes: tuple[Annotated[str, AfterValidator(_scope)], ...] = Field(default=(), max_length=MAX_SCOPES)
+    redirect_port: int | None = Field(default=None, ge=1, le=65535)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.client_secret is not None and self.client_id is None:
+            raise ValueError("client_secret needs a client_id, whose secret it is")
+        if self.client_metadata_url is not None and self.client_id is not None:
+            raise ValueError("client_id and client_metadata_url exclude each other")
+        if self.grant is GrantType.CLIENT_CREDENTIALS and self.client_secret is None:
+            raise ValueError("grant 'client_credentials' needs client_id and client_secret")
+        return self
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a person logs in."""
+        if self.grant is None:
+            return self.client_secret is None
+        return self.grant is GrantType.AUTHORIZATION_CODE
+
+
 class _RemoteConfig(_ServerConfig):
-    """A server behind a URL."""
+    """A server behind a URL.
+
+    Attributes:
+        auth: how we log in there.
+    """
 
     url: _Url
     headers: Mapping[_HeaderName, _HeaderValue] = Field(default={}, repr=False)
+    auth: LoginConfig = LoginConfig()
+
+    @property
+    def brings_credentials(self) -> bool:
+        """Whether its headers say who we are: then no login is tried."""
+        return any(name.lower() == "authorization" for name in self.headers)
 
     @model_validator(mode="before")
     @classmethod
@@ -238,6 +313,9 @@ class StreamableHttpServerConfig(_RemoteConfig):
     kind: Literal[TransportKind.STREAMABLE_HTTP] = TransportKind.STREAMABLE_HTTP
     transport: ClassVar[TransportKind] = TransportKind.STREAMABLE_HTTP
 
+
+RemoteServerConfig = SseServerConfig | StreamableHttpServerConfig
+"""A server behind a URL."""
 
 ServerConfig = Annotated[StdioServerConfig | SseServerConfig | StreamableHttpServerConfig, Field(discriminator="kind")]
 """One server, discriminated by `kind`."""

@@ -40,7 +40,7 @@ class Delivery(StrEnum):
 
 REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "auth_needed": "get a token from the server; quarterdeck secret set NAME; in its row "
+        "auth_needed": "quarterdeck login SERVER; for a token got by hand: quarterdeck secret set NAME; in its row "
         '"headers": {"Authorization": "Bearer ${keyring:NAME}"}',
         "bad_arguments": "pass the arguments as one JSON object",
         "bad_cwd": "correct cwd: it must be an existing directory",
@@ -64,10 +64,14 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "handshake_timeout": "see quarterdeck logs SERVER: is it an MCP server, with the arguments that it needs? One "
         "that is slow needs a larger connect_timeout_s",
         "input_required": "pass what the server asks for as an argument, or call it from a client that can be asked",
+        "keyring_unusable": "unlock the keyring, then quarterdeck restart SERVER; where there is none: "
+        "quarterdeck login SERVER --file",
         "launch_blocked": "unblock it: quarterdeck trust approve SERVER --all",
         "launch_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER --all",
         "limit_hit": "raise that limit in the row's sandbox.limits, or ask the server for less",
         "list_timeout": "restart it, see its logs, or raise list_timeout_s",
+        "login_failed": "quarterdeck restart SERVER tries again; quarterdeck login SERVER shows each step",
+        "login_held": "look at it and approve it: quarterdeck login SERVER",
         "network_failed": "`quarterdeck doctor` says what this machine's sandboxes need for a network",
         "network_lost": "wait: it is restarted unless it keeps crashing",
         "not_connected": "quarterdeck ps says why; quarterdeck restart SERVER tries again",

@@ -8,7 +8,7 @@ reads files, makes the parts, and hands them to one another.
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,11 +29,16 @@ from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder, visiting
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
+from quarterdeck.login.access import LoginAccess, is_own_word
+from quarterdeck.login.store import login_name
+from quarterdeck.login.terms import Terms
 from quarterdeck.running_product import Product
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.server_rows import Locks
+from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck.trust.package import has_to_install
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
@@ -109,11 +114,23 @@ async def open_quarterdeck(
             flags = {key: getattr(settings, key) for key in ("allow_unsandboxed", "open_port", "environ")}
             return replace(product.settings, **flags)
 
+        logins = LoginApprovals(writes, common)
+
+        def access(config: ServerConfig, scope: str) -> LoginAccess | None:
+            if isinstance(config, StdioServerConfig) or config.brings_credentials:
+                return None
+
+            def admits(terms: Terms) -> Awaitable[bool]:
+                return logins.admits(scope, config.id, terms, is_own_word=is_own_word(config, terms))
+
+            return LoginAccess(config, login_name(scope, config.id, config.url), admits)
+
         source = FleetSource(
             settings=at_present,
             scope=lambda server: product.scope(server),  # noqa: PLW0108 - it is made below
             trusted=lambda: product.settings.trusted,
             slot=shared.servers.slots.hold if shared is not None else nullcontext,
+            access=access,
             has_to_install=lambda config, home: has_to_install(config.command, config.args, home),
         )
         own = source.fleet()
@@ -150,6 +167,7 @@ async def open_quarterdeck(
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)
         approvals.start()
+        stack.callback(common.hear(product.note_decisions))
         # Before it opens: what is decided meanwhile is followed, too.
         stack.callback(common.carry_out(product.apply))
         await product.apply()

@@ -23,6 +23,7 @@ from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
+from quarterdeck.login.terms import LOGIN
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck.trust.approvals import Approvals
@@ -84,6 +85,7 @@ class Product:
         self._serves = serves
         self._is_live = False
         self._scopes: dict[str, str] = {}
+        self._logged_in: set[str] = set()
         self._native_settings = NO_SETTINGS
         self._applying = asyncio.Lock()
         self.directory: Final = directory
@@ -255,6 +257,20 @@ class Product:
             startable = self.approvals.startable
             self.sessions.reconfigure(startable)
             await self.fleet.reconfigure(BridgeConfig(servers=startable))
+        await self._restart_logged_in()
+
+    def note_decisions(self, decisions: Sequence[Decision]) -> None:
+        """Keep in mind whose login a person has decided about; `apply` starts those that wait for one."""
+        self._logged_in |= {
+            each.server for each in decisions if each.key == LOGIN and self._scopes.get(each.server) == each.scope
+        }
+
+    async def _restart_logged_in(self) -> None:
+        logged_in, self._logged_in = self._logged_in, set()
+        for server in logged_in:
+            status = self.fleet.status_of(server)
+            if status is not None and status.phase is EndpointPhase.FAULTED:
+                await self.restart(server)
 
     async def restart(self, server: str) -> None:
         """Restart one server, for all who share it; what sessions have of it for themselves starts at their next call.

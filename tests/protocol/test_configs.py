@@ -328,3 +328,49 @@ def test_a_server_is_trusted_as_it_is_first_seen_unless_it_is_said_otherwise() -
     )
     with pytest.raises(ValidationError, match="'baseline', 'strict' or 'open'"):
         StdioServerConfig.model_validate({"id": "a", "command": "c", "trust": "always"})
+
+
+@pytest.mark.parametrize(
+    ("auth", "words"),
+    [
+        ({"client_secret": "s"}, "needs a client_id"),
+        ({"client_id": ""}, "at least 1"),
+        ({"client_id": "c", "client_metadata_url": "https://a.example/c"}, "exclude each other"),
+        ({"client_metadata_url": "http://a.example/c"}, "https://"),
+        ({"client_id": "c", "grant": "client_credentials"}, "needs client_id and client_secret"),
+        ({"issuer": "as.example"}, "must begin with"),
+        ({"scopes": ["two words"]}, "one word"),
+        ({"scopes": ['qu"ote']}, "one word"),
+        ({"redirect_port": 0}, "greater than"),
+        ({"client_secrt": "s"}, "client_secret"),
+    ],
+)
+def test_a_login_that_cannot_be_meant_is_refused(auth: dict[str, object], words: str) -> None:
+    """A login would fail at its end, in front of a person, or a secret be sent nowhere."""
+    with pytest.raises(ValidationError, match=words):
+        StreamableHttpServerConfig.model_validate({"id": "far", "url": "https://a.example/mcp", "auth": auth})
+
+
+@pytest.mark.parametrize(
+    ("auth", "needs_person"),
+    [
+        (None, True),
+        ({}, True),
+        ({"client_id": "c"}, True),
+        ({"client_id": "c", "client_secret": "s"}, False),
+        ({"client_id": "c", "client_secret": "s", "grant": "authorization_code"}, True),
+    ],
+)
+def test_a_secret_means_a_machine_unless_it_is_said_otherwise(auth: object, needs_person: bool) -> None:
+    """A pipeline would wait for a browser, or a person's login be made without them."""
+    config = StreamableHttpServerConfig.model_validate({"id": "far", "url": "https://a.example/mcp", "auth": auth})
+    assert config.auth.needs_person is needs_person
+    assert "client_secret" not in repr(config)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "authorization"])
+def test_a_header_that_says_who_we_are_stands_in_for_a_login(name: str) -> None:
+    """A token that a user got by hand would be replaced."""
+    config = StreamableHttpServerConfig(id="far", url="https://a.example/mcp", headers={name: "Bearer t"})
+    assert config.brings_credentials
+    assert not StreamableHttpServerConfig(id="far", url="https://a.example/mcp").brings_credentials

@@ -74,6 +74,8 @@ ENTRIES: Final = (
     ),
     Entry("link", "configure.clients:link", CONFIGURE, "Put quarterdeck into a client's configuration"),
     Entry("unlink", "configure.clients:unlink", CONFIGURE, "Take quarterdeck out of a client's configuration"),
+    Entry("login", "configure.login:login", CONFIGURE, "Log in at a remote server"),
+    Entry("logout", "configure.login:logout", CONFIGURE, "Forget the login at a remote server"),
     Entry("secret", "configure.secret:group", CONFIGURE, "Store the secrets that ${keyring:NAME} refers to"),
     Entry("token", "configure.secret:token_group", CONFIGURE, "Show, create and revoke bearer tokens of serve --http"),
     Entry("purge", "configure.purge:purge", CONFIGURE, "Show what is kept on disk, and remove it"),

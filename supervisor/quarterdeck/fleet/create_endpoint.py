@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck_protocol.configs import ServerConfig
 
+from .access import Access
 from .endpoint import ServerEndpointImpl
 from .worker_session import WorkerSession
 
@@ -25,6 +26,7 @@ def create_server_endpoint(
     claim: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
     digest: str = "",
+    access: Access | None = None,
 ) -> ServerEndpointImpl:
     """An idle endpoint for one server.
 
@@ -38,6 +40,7 @@ def create_server_endpoint(
         claim: by a server's id, has its directory be its own before it starts; may raise `UnsafePathError`.
         environ: what its environment is made from.
         digest: names the configuration, which its directories belong to; that of the runtime by default.
+        access: by our login at a remote server; None without one.
 
     Raises:
         ValueError: `config` asks for what a session of this process cannot have.
@@ -52,6 +55,7 @@ def create_server_endpoint(
             claim=claim,
             environ=environ,
             digest=digest,
+            access=access,
         )
         return ServerEndpointImpl(config, session)
     from .embedded import EmbeddedSession

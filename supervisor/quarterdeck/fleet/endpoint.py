@@ -306,6 +306,10 @@ class ServerEndpointImpl:
         """See `WorkerListener`."""
         self.exchange.on_ask_ended(ask_id)
 
+    def on_unauthorized(self) -> None:
+        """See `WorkerListener`."""
+        self._session.on_unauthorized()
+
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
         """See `WorkerListener`: keep its receipt, enforce its limits, and say where its sandbox is too weak."""
         self.confined = ConfinedServer(start, receipt, self._session.enforce_limits(start))

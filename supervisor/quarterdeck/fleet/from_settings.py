@@ -12,6 +12,7 @@ from quarterdeck.config.places.kept_state import reserve_server_home
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
+from .access import Access
 from .create_endpoint import create_server_endpoint
 from .endpoint import ServerEndpointImpl
 from .fleet import ServerFleetImpl
@@ -28,6 +29,7 @@ class FleetSource:
         trusted: the files that are the user's word now, see `create_server_endpoint`.
         slot: inside it a server starts, see `ServerFleetImpl`.
         has_to_install: whether this server, which has this home, must fetch its program before it can start; blocking.
+        access: by our login at a server of this scope; None for one that needs none.
     """
 
     settings: Callable[[], Settings]
@@ -35,6 +37,7 @@ class FleetSource:
     trusted: Trusted
     slot: Callable[[], AbstractAsyncContextManager[None]]
     has_to_install: Callable[[StdioServerConfig, Path], bool]
+    access: Callable[[ServerConfig, str], Access | None] = lambda _config, _scope: None
 
     def fleet(self) -> ServerFleetImpl:
         """A fleet whose servers are started by the settings of that moment."""
@@ -52,7 +55,7 @@ class FleetSource:
         return Wish(key, place, config, self.trusted, lambda trusted: replace(kept, trusted=trusted).fleet())
 
     def _endpoint(self, config: ServerConfig) -> ServerEndpointImpl:
-        settings = self.settings()
+        settings, scope = self.settings(), self.scope(config.id)
         return create_server_endpoint(
             config,
             allow_unsandboxed=settings.allow_unsandboxed,
@@ -62,6 +65,7 @@ class FleetSource:
             secrets_of=settings.secrets_of,
             environ=settings.environ,
             digest=settings.home_digest(config.id),
+            access=self.access(config, scope) if scope is not None else None,
         )
 
     def _claim(self, server: str) -> None:

@@ -69,6 +69,9 @@ class WorkerListener(Protocol):
     def on_ask_ended(self, ask_id: int) -> None:
         """What it asked needs no answer any more."""
 
+    def on_unauthorized(self) -> None:
+        """The server refused the access token: see `Unauthorized`."""
+
     def on_started(self, start: frames.ServerStart, receipt: Receipt) -> None:
         """The server's process was started, confined; not yet greeted."""
 
@@ -160,6 +163,8 @@ class WorkerHandle:
             case events.Arrived(frame=frames.AskEnded(ask_id=ask_id)):
                 self._ask_over(ask_id)
                 self._listener.on_ask_ended(ask_id)
+            case events.Arrived(frame=frames.Unauthorized()):
+                self._listener.on_unauthorized()
             case events.Arrived(frame=frames.Lost(fault=fault)):
                 self.lose(fault)
             case events.Arrived(frame=frames.Started(), body=body):

@@ -31,6 +31,7 @@ from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import (
     CLOSE_GRACE_S,
+    Authorize,
     Open,
     OpenOrder,
     RemoteServer,
@@ -53,6 +54,7 @@ from quarterdeck_sandbox import (
     words_of,
 )
 
+from .access import Access, AccessKeeper
 from .handle import WorkerHandle, WorkerListener
 from .requests import ask
 from .runtime import Runtime
@@ -114,6 +116,9 @@ class Session(ABC):
         """Have the next start try the older era, as the newer one fails; whether it does: it is done once."""
         return False
 
+    def on_unauthorized(self) -> None:  # noqa: B027 - where there is a login of ours
+        """The server refused the access token."""
+
     def enforce_limits(self, start: ServerStart) -> Watch | None:  # noqa: ARG002 - where there is a process of ours
         """Hold the server that was started to its limits until the end; None when it has no process of ours."""
         return None
@@ -137,6 +142,7 @@ class WorkerSession(Session):
         secrets: Iterable[str] = (),
         environ: Mapping[str, str] = os.environ,
         digest: str = "",
+        access: Access | None = None,
     ) -> None:
         """Start nothing yet; for the arguments see `create_server_endpoint`.
 
@@ -153,6 +159,8 @@ class WorkerSession(Session):
         self._runtime: Runtime | None = None
         self._handle: WorkerHandle | None = None
         self._watch: Watch | None = None
+        self._access = access
+        self._keeper: AccessKeeper | None = None
 
     async def start(self, listener: WorkerListener) -> WorkerHandle:
         """See `Session`."""
@@ -201,7 +209,33 @@ class WorkerSession(Session):
     async def prepare(self, order: OpenOrder) -> OpenOrder:
         """See `Session`."""
         assert self._runtime is not None
-        return await self._runtime.prepare(order) if isinstance(order.server, StdioServer) else order
+        if isinstance(order.server, StdioServer):
+            return await self._runtime.prepare(order)
+        return await self._authorized(order, order.server)
+
+    async def _authorized(self, order: OpenOrder, server: RemoteServer) -> OpenOrder:
+        """The order with the token of our login, which is kept good from now on."""
+        token = await self._access.open() if self._access is not None else None
+        if self._access is None or token is None:
+            return order
+        assert self._handle is not None
+        handle = self._handle
+
+        def give(value: str) -> None:
+            handle.post(Authorize(), value.encode())
+
+        self._keeper = AccessKeeper(self._config.id, self._access, give)
+        self._keeper.start(token)
+        return msgspec.structs.replace(
+            order,
+            server=msgspec.structs.replace(server, bearer=token.value),
+            secrets=tuple(sorted({*order.secrets, token.value})),
+        )
+
+    def on_unauthorized(self) -> None:
+        """See `Session`."""
+        if self._keeper is not None:
+            self._keeper.refused()
 
     def remember_era(self, era: str) -> None:
         """See `Session`: the next start of the same program need not probe."""
@@ -236,6 +270,8 @@ class WorkerSession(Session):
         """See `Session`."""
         if self._watch is not None:
             self._watch()
+        if self._keeper is not None:
+            await self._keeper.stop()
         if self._handle is not None:
             await self._handle.dismiss(EXIT_S)
             self._handle = None

@@ -26,6 +26,7 @@ RECORDS: Final = {
     "token": "the token of serve --http",
     "tokens.json": "what other tokens allow",
     "secrets": "what secret set keeps",
+    "logins": "what login keeps",
 }
 
 

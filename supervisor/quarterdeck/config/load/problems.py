@@ -34,7 +34,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 }
 """What a validation error asks for, in the words of JSON."""
 
-_SECRETIVE: Final = frozenset({"env", "headers"})
+_SECRETIVE: Final = frozenset({"auth", "env", "headers"})
 """Fields of which not even a number is shown."""
 
 _MAX_CHARS: Final = 500

@@ -17,7 +17,7 @@ from quarterdeck.config.load.project import ALLOW_KEY
 from quarterdeck.config.load.row import ROW_KEYS
 from quarterdeck.config.native_tools import NativeSettings, merge_native
 from quarterdeck.config.secrets.masking import MASK, mask_row
-from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, ToolFilter, TrustMode
+from quarterdeck_protocol.configs import LoginConfig, RestartPolicy, ServerConfig, ToolFilter, TrustMode
 from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Limits, SandboxPolicy
 from quarterdeck_protocol.policy_values import Preset
 
@@ -37,6 +37,7 @@ _PRESETS: Final = {
 """What each preset says otherwise than the default."""
 
 _ROW_MODELS: Final[Mapping[str, type[FrozenModel]]] = {
+    "auth": LoginConfig,
     "restart": RestartPolicy,
     "tools": ToolFilter,
     "sandbox": SandboxPolicy,

@@ -2,7 +2,8 @@
 
     servers/<file>/<server>/             a server's private home, temporary files, log; and whose home it is
     workspaces/<workspace>/              the home of native commands, and sessions
-    ledger, token, tokens.json, secrets  records: removed only when they are named
+    ledger, token, tokens.json           records: removed only when they are named
+    secrets, logins                      likewise
     sandbox-notice                       which gaps of the sandbox the user was told of
 
 Servers have written what is in there: nothing in it is trusted, no link is followed, and what is not below the state
@@ -27,7 +28,7 @@ from quarterdeck_sandbox import DiskUse, measure_disk_use, remove_tree
 
 from .paths import STATE_DIR_VARIABLE, SessionPaths, make_private_dir, server_paths, state_dir, writing_below
 
-RECORDS: Final = re.compile(r"ledger.*|token|tokens\.json|secrets")
+RECORDS: Final = re.compile(r"ledger.*|token|tokens\.json|secrets|logins")
 """Names in the state directory of what cannot be made again."""
 
 _TAKEN_AWAY: Final = re.compile(r"\.purged-[0-9a-f]{16}")

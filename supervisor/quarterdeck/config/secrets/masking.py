@@ -50,7 +50,8 @@ def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = Non
     if isinstance(config, StdioServerConfig):
         given = {**(environment or {}), **config.env}
         return frozenset({*secret_values(given), *secrets_in_args((config.command, *config.args))})
-    return frozenset({*secret_values(config.headers), *secrets_in(config.url)})
+    login = filter(None, (config.auth.client_secret,))
+    return frozenset({*secret_values(config.headers), *secrets_in(config.url), *login})
 
 
 def mask_row(row: Mapping[str, object]) -> dict[str, object]:
@@ -88,6 +89,10 @@ def _mask_member(key: str, value: object) -> object:
         return {name: mask_value(member) for name, member in value.items()}
     if key in {"env", "headers"}:
         return value if value is None else MASK
+    if key == "auth" and isinstance(value, Mapping):
+        return {
+            name: (mask_value if name == "client_secret" else _mask_inside)(member) for name, member in value.items()
+        }
     if key == "args":
         return mask_args(value) if isinstance(value, list) else value if value is None else MASK
     return _mask_inside(value)
@@ -114,6 +119,8 @@ def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
         elif isinstance(values, list) and section == "args":
             shown = mask_args(values)
             yield from (f"{section}.{place}" for place, value in enumerate(values) if shown[place] != value)
+        elif isinstance(values, dict) and section == "auth":
+            yield from (f"{section}.{name}" for name in ("client_secret",) if looks_secret(name, values.get(name)))
         elif looks_secret("", values):
             yield section
 

@@ -93,13 +93,14 @@ class SecretStore:
             raise MissingSecretError(f"the secret {name!r} is gone from the keyring: quarterdeck secret set {name}")
         return value
 
-    def set(self, name: str, value: str, *, in_file: bool = False) -> StoredSecret:
+    def set(self, name: str, value: str, *, in_file: bool = False, needs_keyring: bool = False) -> StoredSecret:
         """Keep `value`, instead of what there may be of this name; where it is now.
 
         Args:
             name: letters, digits, `_` and `-`.
             value: not empty, one text without NUL characters.
             in_file: not in the keyring, even where there is one.
+            needs_keyring: in a file where that is said, and not because there is no keyring.
 
         Raises:
             SecretError: it cannot be kept; what was there before still is.
@@ -112,8 +113,9 @@ class SecretStore:
             try:
                 self._keyring.set(name, value)
                 place = SecretStorage.KEYRING
-            except NoKeyringError:
-                pass
+            except NoKeyringError as error:
+                if needs_keyring:
+                    raise SecretError("no system keyring is available, and a file was not asked for: --file") from error
             except KeyringError as error:
                 raise SecretError(f"{error}, or keep the secret in a file of yours with --file") from error
         self._write(self._path(name, place), value if place is SecretStorage.FILE else "")
@@ -134,6 +136,14 @@ class SecretStore:
         place = self._place_of(name)
         self._forget(name, place)
         return StoredSecret(name, place)
+
+    def place_of(self, name: str) -> SecretStorage | None:
+        """Where `name` is; None when there is none.
+
+        Raises:
+            SecretError: the directory cannot be used.
+        """
+        return self._place(name)
 
     def kept(self) -> tuple[StoredSecret, ...]:
         """All there are, by name.

@@ -4,8 +4,8 @@ Pure: a member is a value, a move gives the next one; times and chance are argum
 once is `supervision`'s.
 
 A death after ready is judged by `decide`.  So is a failure to connect of a server that has served before, or that lost
-its worker to us; any other leaves the server faulted at once, for trying again would not mend it.  But one that was
-still being installed when its time ran out is tried once more, with more time.
+its worker to us; any other leaves the server faulted at once, for trying again would not mend it, and so does one that
+wants a login.  But one that was still being installed when its time ran out is tried once more, with more time.
 
 Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
 """
@@ -81,6 +81,10 @@ def _delay_s(policy: RestartPolicy, streak: int, fraction: float) -> float:
 
 OUR_LOSSES: Final = frozenset({"worker_lost"})
 """Codes of failed connects that say nothing against the server."""
+
+
+LOGIN_FAULTS: Final = frozenset({"auth_needed", "login_held"})
+"""Codes of ends that only a person mends: to start it again would ask the same of the same login."""
 
 
 INSTALL_PATIENCE: Final = 5
@@ -202,7 +206,8 @@ class Member:
         if ready_at is None and was_installing and fault.code == SLOW_START and self.patience == 1:
             phase = TRANSITIONS[self.phase, Move.RETRY]
             return replace(dead, phase=phase, start_at=now, patience=INSTALL_PATIENCE)
-        if ready_at is None and fault.code not in OUR_LOSSES:
+        is_hopeless = ready_at is None and fault.code not in OUR_LOSSES
+        if is_hopeless or fault.code in LOGIN_FAULTS:
             return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
         match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
             case Restart(delay_s):

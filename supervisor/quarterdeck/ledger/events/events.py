@@ -44,6 +44,8 @@ class Subject(StrEnum):
 
     LAUNCH = "launch"
     """How it is started or reached: command line, environment names, URL, policy."""
+    LOGIN = "login"
+    """On which terms we act at a remote one: issuer, resource, scopes."""
     CAPABILITIES = "capabilities"
     """What it says that it has: tools, prompts, resources, completion, extensions."""
     INSTRUCTIONS = "instructions"

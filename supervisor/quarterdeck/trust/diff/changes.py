@@ -169,6 +169,8 @@ def _subject(kind: str, name: str, noun: str) -> str:
             return f"{what}: {noun}" if noun else what
         case Subject.INSTRUCTIONS:
             return "The text of the server's instructions"
+        case Subject.LOGIN:
+            return f"What the login is for: {noun}" if noun else "What the login is for"
         case Subject.LAUNCH:
             return f"How the server is started: {noun}" if noun else "How the server is started"
         case _:

@@ -124,7 +124,7 @@ def revealed(stored: object, clear: object, shown: object, key: bytes) -> object
 _PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
 
 _SHOWN_KEYS: Final = frozenset(
-    {"id", "kind", "command", "args", "env", "url", "headers", "trust", "ask", "protocol", *_PROCESS_KEYS}
+    {"id", "kind", "command", "args", "env", "url", "headers", "auth", "trust", "ask", "protocol", *_PROCESS_KEYS}
 )
 """What a launch shows of any row, or its key names."""
 
@@ -152,6 +152,8 @@ def _launch(
         launch["headers"] = _named(
             given.get("headers"), lambda _, value: hide_whole(value, hide), is_project=is_project
         )
+        if isinstance(login := given.get("auth"), Mapping) and login:
+            launch["auth"] = {_text(name): _login_member(name, member, hide) for name, member in login.items()}
     # The effective one, wherever the file says it: else a row could open itself from the top of its file.
     launch["trust"] = config.trust.value
     if config.ask is not AskMode.LABEL:
@@ -227,6 +229,12 @@ def _named_member(name: str, member: object, hide: Callable[[str, str], str]) ->
     if isinstance(member, Iterable):
         return [_named_member(name, each, hide) for each in member]
     return member
+
+
+def _login_member(name: str, member: object, hide: Hide) -> object:
+    if name == "client_secret" and isinstance(member, str):
+        return hide_whole(sayable(member), hide)
+    return _hidden_value(member, hide)
 
 
 def _words(value: object) -> list[str]:

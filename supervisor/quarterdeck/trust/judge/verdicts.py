@@ -149,6 +149,9 @@ def judge_listing(
     return _judgement(row, entry, judged, unknown=unknown)
 
 
+_OURS: Final = frozenset({Subject.LAUNCH, Subject.LOGIN})
+"""What a person decides that no server lists, so that it is never gone."""
+
 _SEEN_WITH_SAID: Final = frozenset({Subject.CAPABILITIES, Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE})
 
 
@@ -233,7 +236,7 @@ def _judgement(
         events += [
             Gone(scope=scope, server=server, subject=key.subject, name=key.name)
             for key, item in entry.items.items()
-            if item.seen and key not in verdicts and key.subject is not Subject.LAUNCH and key.subject not in unknown
+            if item.seen and key not in verdicts and key.subject not in _OURS and key.subject not in unknown
         ]
         verdicts = under_instructions(verdicts)
     return Judgement(MappingProxyType(verdicts), tuple(events))

@@ -308,4 +308,4 @@ def _hash(value: object, place: str) -> str:
 
 def is_locked(key: ItemKey) -> bool:
     """A launch is not: paths differ between machines."""
-    return key.subject is not Subject.LAUNCH
+    return key.subject not in (Subject.LAUNCH, Subject.LOGIN)  # of a machine, which a lock is not

@@ -1,5 +1,6 @@
 """What is shown of a row holds no secret that is written into it."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -15,7 +16,9 @@ from quarterdeck.config.secrets.masking import (
     mask_row,
     mask_text,
     mask_value,
+    secrets_of,
 )
+from quarterdeck_protocol.configs import SseServerConfig
 
 
 @pytest.mark.parametrize(
@@ -176,3 +179,15 @@ def test_anything_can_be_masked(text: str) -> None:
 def test_what_is_masked_says_so() -> None:
     """An empty value would look as if it had been lost."""
     assert mask('{"env": {"A": "b"}}') == f'{{"env": {{"A": "{MASK}"}}}}'
+
+
+def test_the_secret_of_a_login_is_one_wherever_it_stands() -> None:
+    """A machine's secret would be in logs, on screens, and in bug reports."""
+    login = {"client_id": "ci", "client_secret": "hunter2"}
+    row: dict[str, object] = {"url": "https://a.example/mcp", "auth": login}
+    assert mask_row(row)["auth"] == {"client_id": "ci", "client_secret": MASK}
+    assert mask_row({"auth": {"client_secret": "${keyring:CI}"}})["auth"] == {"client_secret": "${keyring:CI}"}
+    config = SseServerConfig.model_validate({"id": "far", **row})
+    assert "hunter2" in secrets_of(config)
+    assert list(literal_secrets(row)) == ["auth.client_secret"]
+    assert "hunter2" not in mask(json.dumps(row))

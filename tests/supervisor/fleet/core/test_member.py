@@ -124,6 +124,14 @@ def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
     assert fault.message == "fs died again after 5 restarts and is not restarted; the last time: no beat"
 
 
+@pytest.mark.parametrize("code", ["auth_needed", "login_held"])
+def test_a_server_that_wants_a_login_is_left_alone(code: str) -> None:
+    """It would refuse us five times more, and then be called a crash loop in place of what it wants."""
+    refused = ProtocolFault(FaultKind.TRANSPORT, "it requires login", code=code)
+    dead = SERVING.failed(refused, 10.0, 0.5, was_ready=True)
+    assert (dead.phase, dead.start_at, dead.fault) == (FAULTED, inf, refused)
+
+
 def test_without_restarts_a_death_is_shown_as_it_is() -> None:
     """A user who forbids restarts would read of a crash loop after the first death."""
     config = StdioServerConfig(id="fs", command="fs", restart=RestartPolicy(max_restarts=0))

@@ -269,3 +269,20 @@ def test_a_riddle_of_stand_ins_ends() -> None:
     """A crafted ledger would hang every command."""
     stored = "a(secret 000000000000)" * 30
     assert revealed(stored, "a" * 5_000, "shown", KEY) == stored
+
+
+def test_how_a_row_logs_in_is_a_part_of_how_its_server_is_reached() -> None:
+    """A row that is given another issuer, or another client, would send its secret there unseen."""
+
+    def login(**auth: object) -> Any:
+        row = {"url": "https://a.example/mcp", "auth": auth}
+        return launch_of(SseServerConfig(id="s", url="https://a.example/mcp"), row, KEY)
+
+    one = login(client_id="ci", client_secret="hunter2-hunter2", issuer="https://as.example")
+    assert b"hunter2" not in one.document.body
+    assert b"hunter2" not in one.shown
+    assert b'"client_id":"ci"' in one.document.body
+    others = [login(client_id="ci", client_secret="other", issuer="https://as.example"), login(client_id="ci"), login()]
+    assert len({each.document.hash for each in (one, *others)}) == 4
+    bare = launch_of(SseServerConfig(id="s", url="https://a.example/mcp"), {"url": "https://a.example/mcp"}, KEY)
+    assert bare.document.hash == login().document.hash, "rows of before stay approved"

@@ -1,0 +1,239 @@
+"""`quarterdeck login` and `logout`: log in at a remote server, in a browser or by a pasted URL, and take that back.
+
+No token is printed, and none is an argument: what is pasted is the URL that the browser was sent to, good for one use.
+"""
+
+import os
+import sys
+import webbrowser
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import anyio.to_thread
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.output import is_confirmed, print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.source import Named, Source, ask_running, check_server
+from quarterdeck.cli.trust.context import TrustContext, open_context, send
+from quarterdeck.common.words import flat, printable
+from quarterdeck.control.protocol import Restart
+
+if TYPE_CHECKING:
+    from quarterdeck.login.discovery import Discovered
+    from quarterdeck.login.redirect_listener import RedirectListener
+    from quarterdeck.login.terms import Grant, Terms
+    from quarterdeck.trust.judge.overview import ServerMatters
+    from quarterdeck_protocol.configs import RemoteServerConfig
+
+PLACES = {"keyring": "the system's keyring", "secret": "a file that only you can read"}
+
+PASTED_BYTES = 64 * 1024
+"""Read of what is pasted at a time."""
+
+ServerName = Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)]
+
+
+def login(
+    source: Named,
+    server: ServerName,
+    no_browser: Annotated[
+        bool, Option("--no-browser", help="Only print the URL, for a browser elsewhere; paste where it ends up.")
+    ] = False,
+    scope: Annotated[
+        list[str] | None,
+        Option("--scope", metavar="SCOPE", help="Ask for this one, too; may be repeated.", show_default=False),
+    ] = None,
+    file: Annotated[
+        bool, Option("--file", help="Keep the login in a file (0600), where there is no keyring, or instead of it.")
+    ] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask whether these terms are right.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Log in at a remote server (OAuth 2.1): look at who gives the access and to what, then agree in the browser.
+
+    A running serve starts the server at once.  One that needs no person, by its row, is approved here the same way.
+    """
+    from quarterdeck.cli.process import run
+    from quarterdeck.login.http_messages import LoginError
+    from quarterdeck.login.store import LoginStore, LoginStoreError, login_name
+    from quarterdeck.login.terms import LOGIN
+    from quarterdeck.trust.judge.verdicts import Decision
+
+    with open_context(source) as context:
+        found, config = _remote(context, server)
+        before = _approved(context, found)
+        name = login_name(found.scope, server, config.url)
+
+        async def go() -> "Grant":
+            from quarterdeck.login.discovery import discover
+            from quarterdeck.login.guarded_http import GuardedHttp
+            from quarterdeck.login.person import log_in
+
+            http = GuardedHttp(config.url)
+            known = before.issuer if before is not None else ""
+            discovered = await http.converse(discover(config, known, tuple(scope or ())))
+            _agree(config, discovered, before, yes=yes, json=json)
+
+            async def show(url: str, listener: "RedirectListener") -> None:
+                await _show(url, listener, opens=not no_browser)
+
+            return await log_in(config, discovered, http, show)
+
+        with (
+            as_command_error(
+                LoginError, OSError, remedy="quarterdeck explain login_failed says more", code=ExitCode.NOT_READY
+            ),
+            as_command_error(
+                LoginStoreError, remedy="unlock the keyring, or keep the login in a file of yours: --file"
+            ),
+        ):
+            store = LoginStore()
+            with store.locked(name):
+                store.check(name, in_file=file)  # before a person is bothered
+            grant = run(go)
+            with store.locked(name):
+                place = store.save(name, grant, in_file=file)
+        send([Decision(found.scope, server, LOGIN, grant.terms.hash, grant.terms.body)])
+    if json:
+        print_json({"server": server, "login": grant.terms, "place": place.name.lower()})
+    else:
+        print_line(f"{flat(server)}: logged in; the login is kept in {PLACES[place]}", "green")
+
+
+def logout(source: Named, server: ServerName, json: options.Json = False) -> None:
+    """Forget the login at a remote server; its tokens are given back where the authorization server takes them."""
+    from quarterdeck.cli.process import run
+    from quarterdeck.login.http_messages import LoginError
+    from quarterdeck.login.store import LoginStore, LoginStoreError, login_name
+
+    with open_context(source) as context:
+        found, config = _remote(context, server)
+    name, store = login_name(found.scope, server, config.url), LoginStore()
+
+    async def give_back(grant: "Grant") -> bool:
+        from quarterdeck.login.guarded_http import GuardedHttp
+        from quarterdeck.login.token_requests import revoke
+
+        try:
+            return await GuardedHttp(config.url).converse(revoke(grant))
+        except LoginError as error:
+            print_line(f"the tokens are not given back: {printable(str(error))}", "yellow", stderr=True)
+            return False
+
+    with (
+        as_command_error(LoginStoreError, remedy="unlock the keyring, and try again"),
+        store.locked(name),
+    ):
+        grant = store.load(name)
+        is_revoked = run(lambda: give_back(grant)) if grant is not None else False
+        was_there = store.remove(name)
+    if not was_there:
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no login at {flat(server)}", "quarterdeck login makes one")
+    _restart(source, server)
+    if json:
+        print_json({"server": server, "revoked": is_revoked})
+    else:
+        how = "its tokens are given back" if is_revoked else "its tokens were not given back: they end by themselves"
+        print_line(f"{flat(server)}: logged out; {how}", "green" if is_revoked else "")
+
+
+def _remote(context: TrustContext, server: str) -> "tuple[ServerMatters, RemoteServerConfig]":
+    """The server as it is configured, if a login there makes sense.
+
+    Raises:
+        CommandError: it does not.
+    """
+    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck.trust.judge.overview import State
+    from quarterdeck_protocol.configs import StdioServerConfig
+
+    assert context.settings is not None
+    check_server(context.settings, server)
+    config = next((each for each in context.settings.servers if each.id == server), None)
+    if config is None:
+        [row] = [each for each in context.settings.broken if each.id == server]
+        raise UsageError(row.message, "correct its row; quarterdeck config show says where it is")
+    if isinstance(config, StdioServerConfig):
+        raise UsageError(f"{server} is a process of this machine: it has no login", "see its documentation")
+    if config.brings_credentials:
+        raise UsageError(
+            f"the row of {server} has a header Authorization, which is sent in place of a login",
+            "remove that header first",
+        )
+    found = context.server(server)
+    held = [each for each in found.of(State.NEW, State.CHANGED, State.BLOCKED) if each.key.subject is Subject.LAUNCH]
+    if held:
+        raise UsageError(
+            f"how {server} is reached is not approved: nothing is asked of it",
+            f"look at it, and approve it: {context.command('diff', server)}",
+        )
+    return found, config
+
+
+def _approved(context: TrustContext, found: "ServerMatters") -> "Terms | None":
+    from quarterdeck.login.terms import LOGIN, read_terms
+
+    approved = next((each.approved for each in found.matters if each.key == LOGIN), "")
+    return read_terms(context.read(approved)) if approved else None
+
+
+def _agree(config: "RemoteServerConfig", found: "Discovered", before: "Terms | None", *, yes: bool, json: bool) -> None:
+    """Show what the login would be for, and have it agreed to.
+
+    Raises:
+        CommandError: it is not.
+    """
+    terms = found.terms
+    for label, now, then in (
+        ("issuer", terms.issuer, before.issuer if before else None),
+        ("resource", terms.resource, before.resource if before else None),
+        ("scopes", " ".join(terms.scopes) or "those that it gives to all", " ".join(before.scopes) if before else None),
+    ):
+        is_new = then is not None and then != now
+        line = f"  {label:10}{flat(now)}" + (f"   (approved: {flat(then or '')})" if is_new else "")
+        print_line(line, "yellow" if is_new else "", stderr=True)
+    if before is not None and terms.is_within(before):
+        return
+    what = "the approved login was for something else: log in on these terms?" if before else "log in on these terms?"
+    if not (yes or is_confirmed(f"{config.id}: {what}", can_ask=not json)):
+        raise CommandError(ExitCode.NOT_READY, "nothing was approved, and there is no login", "quarterdeck login again")
+
+
+async def _show(url: str, listener: "RedirectListener", *, opens: bool) -> None:
+    """Print where to log in, open it, and hand on what is pasted, until this is cancelled."""
+    print_line("Log in here:", stderr=True)
+    print_line(printable(url), "cyan", stderr=True)
+    # A browser of the terminal returns when it is left.
+    if not opens or not await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
+        print_line("Then paste the URL that the browser ends up at, even if it cannot open it:", stderr=True)
+    await _pasted(listener)
+
+
+async def _pasted(listener: "RedirectListener") -> None:
+    from quarterdeck.login.http_messages import UnsafeError
+
+    fd, pending = sys.stdin.fileno(), b""
+    while True:
+        try:
+            await anyio.wait_readable(fd)
+        except (OSError, ValueError):
+            return  # a file, or nothing: there is nobody who types
+        data = os.read(fd, PASTED_BYTES)
+        if not data:
+            return
+        *lines, pending = (pending + data)[-PASTED_BYTES:].split(b"\n")
+        for line in filter(None, (each.decode("utf-8", "replace").strip() for each in lines)):
+            try:
+                listener.take(line)
+            except UnsafeError as error:
+                print_line(f"not used: {printable(str(error))}", "yellow", stderr=True)
+
+
+def _restart(source: Source, server: str) -> None:
+    """Have a running serve begin without the login, if it has the server."""
+    try:
+        ask_running(source, Restart(server), anywhere=True)
+    except CommandError as error:
+        print_line(f"restart it where it runs: quarterdeck restart {flat(server)} ({error.message})", stderr=True)

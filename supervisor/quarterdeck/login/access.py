@@ -1,0 +1,176 @@
+"""Access to a remote server by our login there: tokens read from where they are kept, and renewed by one at a time.
+
+One for each server of each fleet.  Its login may be renewed by another process, or by a person who logs in again,
+at any moment: what is kept is read anew under a lock before anything is asked.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from time import time
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.common.shielding import carried_through
+from quarterdeck.fleet.access import AccessToken
+from quarterdeck_protocol.configs import RemoteServerConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.secrets import origin_of
+
+from .http_messages import DeniedError, UnavailableError, UnsafeError
+from .store import LoginStore, LoginStoreError
+from .terms import Grant, Terms
+
+if TYPE_CHECKING:
+    from .guarded_http import GuardedHttp
+
+Admits = Callable[[Terms], Awaitable[bool]]
+"""Whether these terms are approved; those that are not are held from then on, for a person to look at."""
+
+_log = logging.getLogger("quarterdeck.login")
+
+
+class LoginAccess:
+    """See `Access`."""
+
+    def __init__(
+        self,
+        config: RemoteServerConfig,
+        name: str,
+        admits: Admits,
+        *,
+        store: LoginStore | None = None,
+        make_http: "Callable[[str], GuardedHttp] | None" = None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        """Access to a server.
+
+        Args:
+            config: the server.
+            name: see `login_name`.
+            admits: judges terms.
+            store: where logins are kept; by default those of the state directory.
+            make_http: makes what asks the authorization server of a row, by its URL; by default the network.
+            clock: seconds since the epoch.
+        """
+        self._config = config
+        self._name: Final = name
+        self._admits = admits
+        self._store = store or LoginStore()
+        self._make_http = make_http or _guarded_http
+        self._clock = clock
+        self._unsaved: Grant | None = None
+
+    async def open(self) -> AccessToken | None:
+        """See `Access`."""
+        grant = await self._load()
+        if grant is None:
+            if self._config.auth.needs_person:
+                return None
+            return self._token(await carried_through(lambda: self._renewed("")))
+        await self._check(grant.terms)
+        if grant.tokens.renew_in_s(self._clock()) == 0.0:
+            try:
+                grant = await carried_through(lambda: self._renewed(""))
+            except ProtocolFault as fault:
+                if fault.code != "login_failed" or grant.tokens.has_ended(self._clock()):
+                    raise
+                _log.warning("%s: %s; its token is good for a little yet", self._config.id, fault)
+        return self._token(grant)
+
+    async def renew(self, refused: str = "") -> AccessToken:
+        """See `Access`; it is carried through: half a renewal would lose the token that the next one needs."""
+        return self._token(await carried_through(lambda: self._renewed(refused)))
+
+    def _token(self, grant: Grant) -> AccessToken:
+        return AccessToken(grant.tokens.access, grant.tokens.renew_in_s(self._clock()))
+
+    async def _renewed(self, refused: str) -> Grant:
+        async with self._locked():
+            grant = await self._load()
+            if grant is not None and grant.tokens.access != refused and grant.tokens.renew_in_s(self._clock()) != 0.0:
+                await self._check(grant.terms)
+                return grant  # somebody else was quicker
+            try:
+                renewed = await self._asked(grant)
+            except UnavailableError as error:
+                raise self._fault("login_failed", str(error), error) from error
+            except DeniedError as error:
+                raise self._fault("auth_needed", f"its login is over: {error}", error) from error
+            except UnsafeError as error:
+                raise self._fault("login_held", f"its login is not used: {error}", error) from error
+            await self._keep(renewed)
+            return renewed
+
+    async def _asked(self, grant: Grant | None) -> Grant:
+        """A login that its issuer has just renewed, or given."""
+        # What speaks HTTP is loaded when it is first needed: most servers, and most starts, never do.
+        await asyncio.to_thread(import_module, "quarterdeck.login.renewal")
+        from .renewal import obtained, refreshed
+
+        http = self._make_http(self._config.url)
+        if not self._config.auth.needs_person:
+            return await obtained(http, self._config, grant, self._check, self._clock)
+        if grant is None or not grant.tokens.refresh:
+            raise DeniedError("its token has ended, and none was given to renew it")
+        await self._check(grant.terms)
+        return await refreshed(http, grant, self._clock)
+
+    async def _load(self) -> Grant | None:
+        """The login of this server, if there is one on the terms of its row."""
+        try:
+            grant = await asyncio.to_thread(self._store.load, self._name)
+        except LoginStoreError as error:
+            raise self._fault("keyring_unusable", f"its login cannot be read: {error}", error) from error
+        if self._unsaved is not None and (grant is None or grant.tokens.given_at < self._unsaved.tokens.given_at):
+            grant = self._unsaved
+        login = self._config.auth
+        if grant is None or grant.url != self._config.url or login.issuer not in (None, grant.terms.issuer):
+            return None
+        return grant if set(login.scopes) <= set(grant.terms.scopes) else None
+
+    async def _keep(self, grant: Grant) -> None:
+        """Keep what was renewed; where that cannot be, for as long as this process lives."""
+        self._unsaved = None
+        try:
+            await asyncio.to_thread(self._store.save, self._name, grant)
+        except LoginStoreError as error:
+            self._unsaved = grant
+            _log.warning("%s: its login is renewed, and is not kept: %s", self._config.id, error)
+
+    async def _check(self, terms: Terms) -> None:
+        if not await self._admits(terms):
+            scopes = f" with the scopes {' '.join(terms.scopes)}" if terms.scopes else ""
+            what = f"a login by {origin_of(terms.issuer)} for {origin_of(terms.resource)}{scopes} is not approved"
+            raise self._fault("login_held", what)
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncIterator[None]:
+        """Be the one who renews this login, of all processes."""
+        lock = self._store.locked(self._name)
+        try:
+            await asyncio.to_thread(lock.__enter__)
+        except LoginStoreError as error:
+            raise self._fault("login_failed", str(error), error) from error
+        try:
+            yield
+        finally:
+            lock.__exit__(None, None, None)
+
+    def _fault(self, code: str, message: str, cause: Exception | None = None) -> ProtocolFault:
+        fault = ProtocolFault.not_sent(FaultKind.TRANSPORT, message, code, cause)
+        fault.server = self._config.id
+        return fault
+
+
+def _guarded_http(url: str) -> "GuardedHttp":
+    from .guarded_http import GuardedHttp
+
+    return GuardedHttp(url)
+
+
+def is_own_word(config: RemoteServerConfig, terms: Terms) -> bool:
+    """Whether a machine's secret may go to this issuer unasked: the row names it, or it is the server's own origin."""
+    own = origin_of(terms.issuer) == origin_of(config.url)
+    return not config.auth.needs_person and (config.auth.issuer == terms.issuer or (config.auth.issuer is None and own))

@@ -1,0 +1,187 @@
+"""Read what a protected server and an authorization server say of themselves, and refuse what is unsafe.  Pure.
+
+    challenge       WWW-Authenticate of a refusal (RFC 6750, 3; RFC 9728, 5.1)
+    the resource    its protected-resource metadata (RFC 9728)
+    the issuer      its authorization-server metadata (RFC 8414, OpenID Connect Discovery)
+
+Both documents come from strangers who gain by lying: one server may name another's resource, so that it is sent a token
+for that; one issuer may speak for another (mix-up), or forget that it knows PKCE.  Addresses are judged where they are
+connected to; here only what a URL itself says is.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from httpx2 import URL, InvalidURL
+
+from quarterdeck.tools.web.urls import UrlError, parse_url
+from quarterdeck_protocol.configs import MAX_SCOPES, SCOPE
+
+from .http_messages import UnsafeError, decoded, told
+
+MAX_CHALLENGE_CHARS: Final = 8 * 1024
+
+S256: Final = "S256"
+"""The one way to prove that the code is ours which a thief of it cannot copy (RFC 7636, 4.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a server said when it refused us.
+
+    Attributes:
+        resource_metadata: the URL of its metadata; empty where it named none.
+        scopes: that it wants.
+        error: `invalid_token`, `insufficient_scope`, or empty.
+    """
+
+    resource_metadata: str = ""
+    scopes: tuple[str, ...] = ()
+    error: str = ""
+
+
+class ResourceMetadata(msgspec.Struct, frozen=True):
+    """RFC 9728, 2, as far as we use it."""
+
+    resource: str
+    authorization_servers: tuple[str, ...] | None = None
+    scopes_supported: tuple[str, ...] | None = None
+
+
+class ServerMetadata(msgspec.Struct, frozen=True):
+    """RFC 8414, 2, as far as we use it."""
+
+    issuer: str
+    token_endpoint: str
+    authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    scopes_supported: tuple[str, ...] | None = None
+    response_types_supported: tuple[str, ...] | None = None
+    token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
+    code_challenge_methods_supported: tuple[str, ...] | None = None
+    client_id_metadata_document_supported: bool | None = None
+    authorization_response_iss_parameter_supported: bool | None = None
+
+
+_PARAMETER: Final = re.compile(r'\b([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
+
+
+def read_challenge(header: str) -> Challenge:
+    """What a `WWW-Authenticate` says; of what cannot be read, nothing."""
+    found: dict[str, str] = {}
+    for name, quoted, bare in _PARAMETER.findall(header[:MAX_CHALLENGE_CHARS]):
+        found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or bare)
+    return Challenge(found.get("resource_metadata", ""), read_scopes(found.get("scope")), found.get("error", "")[:64])
+
+
+def read_scopes(text: str | None) -> tuple[str, ...]:
+    """Scopes as they are written in one text; what is none is left out."""
+    return usable_scopes((text or "").split(" "))
+
+
+def usable_scopes(names: "tuple[str, ...] | list[str] | None") -> tuple[str, ...]:
+    """Those that are scopes, each once, and no more than one login has."""
+    return tuple(dict.fromkeys(each for each in names or () if SCOPE.fullmatch(each)))[:MAX_SCOPES]
+
+
+def resource_metadata_urls(url: str, challenge: Challenge) -> tuple[str, ...]:
+    """Where a server's metadata may be, the likeliest first (RFC 9728, 3.1; MCP, "Protected Resource Metadata")."""
+    at = URL(url)
+    path = at.path.rstrip("/")
+    named = (challenge.resource_metadata,) if challenge.resource_metadata else ()
+    well_known = "/.well-known/oauth-protected-resource"
+    return tuple(dict.fromkeys((*named, *(_at_root(at, f"{well_known}{each}") for each in (path, "")))))
+
+
+def server_metadata_urls(issuer: str) -> tuple[str, ...]:
+    """Where an issuer's metadata may be, the likeliest first (RFC 8414, 3.1 and 5; OpenID Connect Discovery, 4)."""
+    at = URL(issuer)
+    path = at.path.rstrip("/")
+    oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+    paths = (f"{oauth}{path}", f"{openid}{path}", f"{path}{openid}")
+    return tuple(dict.fromkeys(_at_root(at, each) for each in paths))
+
+
+def _at_root(url: URL, path: str) -> str:
+    return str(url.copy_with(path=path, query=None, fragment=None))
+
+
+def read_resource(body: bytes, url: str) -> ResourceMetadata | None:
+    """The metadata of the server at `url`; None where the body is none.
+
+    Raises:
+        UnsafeError: it is of another resource.
+    """
+    found = decoded(body, ResourceMetadata)
+    if found is not None and not covers(found.resource, url):
+        raise UnsafeError(f"its metadata is of {told(found.resource)}, another resource: no token is asked for")
+    return found
+
+
+def read_server(body: bytes, issuer: str, row_url: str) -> ServerMetadata | None:
+    """The metadata of `issuer`; None where the body is none.
+
+    Raises:
+        UnsafeError: it is of another issuer, or names an endpoint that tokens may not be sent to.
+    """
+    found = decoded(body, ServerMetadata)
+    if found is None:
+        return None
+    if found.issuer != issuer:
+        raise UnsafeError(f"the authorization server {told(issuer)} says that it is {told(found.issuer)}")
+    for name in ("authorization", "token", "registration", "revocation"):
+        if (endpoint := getattr(found, f"{name}_endpoint")) is not None:
+            checked_endpoint(endpoint, row_url, f"the {name} endpoint of {told(issuer)}")
+    return found
+
+
+def check_code_flow(server: ServerMetadata) -> str:
+    """Where a person logs in.
+
+    Raises:
+        UnsafeError: nowhere where a stolen code is of no use.
+    """
+    if S256 not in (server.code_challenge_methods_supported or ()):
+        raise UnsafeError(
+            f"{told(server.issuer)} does not say that it knows PKCE with S256: a code could be stolen on its way"
+        )
+    if server.authorization_endpoint is None or "code" not in (server.response_types_supported or ("code",)):
+        raise UnsafeError(f"{told(server.issuer)} has no page where a person could log in")
+    return server.authorization_endpoint
+
+
+def checked_endpoint(text: str, row_url: str, what: str) -> str:
+    """A URL that may be asked: https, or http where the row itself goes to that host so.
+
+    Raises:
+        UnsafeError: it is none.
+    """
+    try:
+        url, row = parse_url(text), URL(row_url)
+        URL(text)  # as it is asked, blanks and all
+    except (UrlError, InvalidURL) as error:
+        raise UnsafeError(f"{what} is no URL that can be used: {error}") from None
+    if url.scheme != "https" and not (row.scheme == "http" and url.host == row.host):
+        raise UnsafeError(f"{what} is not encrypted: {told(text)}")
+    return text
+
+
+def covers(resource: str, url: str) -> bool:
+    """Whether a token for `resource` is meant for a server at `url`: it is that URL, or one above it at that origin."""
+    try:
+        outer, inner = URL(resource), URL(url)
+    except InvalidURL:
+        return False
+    if (outer.scheme, outer.host, outer.port) != (inner.scheme, inner.host, inner.port) or outer.userinfo:
+        return False
+    if outer.query or outer.fragment:
+        return outer == inner
+    return f"{inner.path.rstrip('/')}/".startswith(f"{outer.path.rstrip('/')}/")
+
+
+def resource_of(url: str) -> str:
+    """How a server is named that names itself by nothing else (RFC 8707, 2)."""
+    return str(URL(url).copy_with(fragment=None))

@@ -1,0 +1,132 @@
+"""Keep the logins of remote servers: in the system's keyring, or where the user says so in files that only they read.
+
+    <state>/logins/NAME.keyring    an empty file: the login is in the keyring
+    <state>/logins/NAME.secret     the login; 0600, in a directory that only we may use
+    <state>/logins/NAME.lock       held by who renews it, of all processes
+
+A name stands for one server of one configuration at one URL: a row that is pointed elsewhere has no login.  No row can
+name one, as it can a secret: they are in another directory.  Blocking.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from quarterdeck.common.locks import acquire
+from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, state_dir
+from quarterdeck.config.secrets.os_keyring import KeyringError, NoKeyringError, OsKeyring
+from quarterdeck.config.secrets.store import Keyring, MissingSecretError, SecretError, SecretStorage, SecretStore
+
+from .terms import Grant, encode_grant, read_grant
+
+NAME_DIGITS: Final = 40
+
+LOCK_S: Final = 60.0
+"""How long another process may take to renew a login: two requests, and a keyring that asks for its password."""
+
+
+class LoginStoreError(Exception):
+    """A login cannot be read or kept; the message says why and what to do."""
+
+
+class LoginStore:
+    """See the module."""
+
+    def __init__(self, directory: Path | None = None, make_keyring: Callable[[], Keyring] = OsKeyring) -> None:
+        """Logins in `directory`, by default that of the state directory; each use asks a keyring of its own."""
+        self._directory = directory or state_dir() / "logins"
+        self._make_keyring = make_keyring
+
+    def load(self, name: str) -> Grant | None:
+        """The login of this name; None when there is none, or none that can be used.
+
+        Raises:
+            LoginStoreError: it cannot be read now.
+        """
+        try:
+            return read_grant(self._secrets().get(name))
+        except MissingSecretError:
+            return None
+        except SecretError as error:
+            raise LoginStoreError(str(error)) from error
+
+    def save(self, name: str, grant: Grant, *, in_file: bool | None = None) -> SecretStorage:
+        """Keep a login, instead of what there may be of this name; where it is now.
+
+        Args:
+            name: see `login_name`.
+            grant: the login.
+            in_file: not in the keyring; None for where the one before is.
+
+        Raises:
+            LoginStoreError: it cannot be kept; what was there before still is.
+        """
+        secrets = self._secrets()
+        try:
+            if in_file is None:
+                in_file = secrets.place_of(name) is SecretStorage.FILE
+            return secrets.set(name, encode_grant(grant), in_file=in_file, needs_keyring=True).place
+        except SecretError as error:
+            raise LoginStoreError(str(error)) from error
+
+    def check(self, name: str, *, in_file: bool) -> None:
+        """See that a login could be kept, as `save` would: a keyring that cannot be used says so here.
+
+        Raises:
+            LoginStoreError: it could not.
+        """
+        if in_file:
+            return
+        try:
+            self._make_keyring().get(name)
+        except NoKeyringError as error:
+            raise LoginStoreError("no system keyring is available") from error
+        except KeyringError as error:
+            raise LoginStoreError(f"the keyring cannot be used: {error}") from error
+
+    def remove(self, name: str) -> bool:
+        """Forget a login; whether there was one.
+
+        Raises:
+            LoginStoreError: it cannot be removed.
+        """
+        try:
+            self._secrets().remove(name)
+        except MissingSecretError:
+            return False
+        except SecretError as error:
+            raise LoginStoreError(str(error)) from error
+        return True
+
+    @contextmanager
+    def locked(self, name: str, given_up: Event | None = None) -> Iterator[None]:
+        """Be the only one inside the block who renews this login, of all processes.
+
+        Raises:
+            LoginStoreError: another does for too long, or it cannot be locked.
+        """
+        try:
+            make_private_dir(self._directory)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(self._directory / f"{name}.lock", flags, 0o600)
+        except (OSError, UnsafePathError) as error:
+            raise LoginStoreError(f"the login cannot be locked: {error}") from error
+        try:
+            if not acquire(lock, LOCK_S, given_up=given_up):
+                raise LoginStoreError(f"another process renews the login for more than {LOCK_S:g} s: try again")
+            yield
+        finally:
+            os.close(lock)
+
+    def _secrets(self) -> SecretStore:
+        return SecretStore(self._directory, self._make_keyring())
+
+
+def login_name(scope: str, server: str, url: str) -> str:
+    """What the login of a server is kept under: `scope` is how the ledger names what configures it."""
+    whose = "\0".join((scope, server, url)).encode("utf-8", "surrogatepass")
+    return f"login-{hashlib.sha256(whose).hexdigest()[:NAME_DIGITS]}"

@@ -1,0 +1,54 @@
+"""Which logins at remote servers may be used: on the terms that were approved, or on less.
+
+A person approves terms by logging in, or with `quarterdeck trust`.  What a machine's row names is its user's own word:
+approved at first sight, and held when it changes later, as all else that a server says.
+"""
+
+from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Seen
+from quarterdeck.ledger.events.fold import Item
+from quarterdeck.login.terms import LOGIN, Terms, read_terms
+
+from .common_record import CommonRecord
+from .server_state import Recorder
+
+
+class LoginApprovals:
+    """Judges the terms of logins by what is recorded, and records what is new; `common` as for `Approvals`."""
+
+    def __init__(self, recorder: Recorder, common: CommonRecord) -> None:
+        self._recorder = recorder
+        self._common = common
+
+    async def admits(self, scope: str, server: str, terms: Terms, *, is_own_word: bool) -> bool:
+        """Whether a login on these terms may be used now.
+
+        Args:
+            scope: how the ledger names what configures the server.
+            server: its id.
+            terms: of the login.
+            is_own_word: whether what is seen first needs nobody's approval.
+        """
+        async with self._common.recording:
+            item = self._recorder.book.entry(scope, server).items.get(LOGIN, Item())
+            if item.is_blocked:
+                return False
+            if item.approved == terms.hash or await self._covers(item.approved, terms):
+                return True
+            is_first = is_own_word and not item.approved
+            events: list[LedgerEvent] = []
+            subject = LOGIN.subject
+            if item.seen != terms.hash:
+                events.append(Seen(scope=scope, server=server, subject=subject, hash=terms.hash))
+            if is_first:
+                by = Authority.NAMED
+                events.append(Approved(scope=scope, server=server, subject=subject, hash=terms.hash, by=by))
+            try:
+                await self._recorder.record(events, {terms.hash: terms.body})
+            except LedgerWriteError:
+                return False
+            return is_first
+
+    async def _covers(self, approved: str, terms: Terms) -> bool:
+        before = read_terms(await self._recorder.document(approved)) if approved else None
+        return before is not None and terms.is_within(before)

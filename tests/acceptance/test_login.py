@@ -1,0 +1,224 @@
+"""Logins at remote servers: in a browser, by what is pasted, by a machine's secret; renewed, refused, forgotten."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from supervisor.config.secrets.keyrings import install_keyring
+from support.clients.raw_client import RawStdioClient
+from support.config.places import write_config
+from support.processes.commands import command, quarterdeck, quarterdeck_forked, quarterdeck_json_forked, serving
+from support.processes.programs import running_http_server
+from support.processes.running import DEADLINE_S
+from support.waiting import eventually
+
+from quarterdeck.config.places.paths import state_dir
+
+BROWSER = """
+import sys, urllib.request
+urllib.request.urlopen(sys.argv[1], timeout=60).read()
+"""
+"""A person who agrees: it opens the page, and follows it to where it leads."""
+
+MACHINE = {"client_id": "machine", "client_secret": "machine-s3cret"}
+
+TOOLS = ["far__echo", "far__add", "far__slow", "far__progress"]
+
+
+@pytest.fixture(autouse=True)
+def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `webbrowser` opens; and no keyring of whoever runs the tests."""
+    script = tmp_path / "browser.py"
+    script.write_text(BROWSER)
+    monkeypatch.setenv("BROWSER", f"{sys.executable} {script} %s")
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+
+
+@pytest.fixture(scope="module", params=[(), ("--legacy",)], ids=["modern", "legacy"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server of each era that wants a login."""
+    with running_http_server(*request.param, name="protected") as url:
+        yield url
+
+
+def asked_of(url: str) -> list[str]:
+    """The grants that its issuer was asked for."""
+    with urllib.request.urlopen(f"{origin_of(url)}/tests/tokens", timeout=DEADLINE_S) as answer:
+        return [each["grant_type"] for each in json.load(answer)["asked"]]
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def server_of(config: Path) -> Any:
+    """The server as `ps` shows it."""
+    [found] = quarterdeck_json_forked("ps", "-c", str(config))["servers"]
+    return found
+
+
+def tools_of(client: RawStdioClient) -> list[str]:
+    return [tool["name"] for tool in client.list_tools()]
+
+
+def absence(config: Path) -> Any:
+    """Why a server that is started for one command offers nothing."""
+    shown = json.loads(quarterdeck_forked("tools", "-c", str(config), "--json").stdout)
+    assert shown["tools"] == []
+    [server] = shown["absent"]
+    return server["fault"]
+
+
+def test_a_login_in_the_browser_starts_the_server_at_once(url: str, tmp_path: Path) -> None:
+    """Its tools work without a restart, stay when tokens are renewed, and no token lies about."""
+    config = write_config(tmp_path / "mcp.json", far={"url": url})
+    with serving(config, is_forked=True) as client:
+        client.initialize()
+        assert tools_of(client) == []
+        before = server_of(config)
+        assert (before["phase"], before["fault"]["code"]) == ("faulted", "auth_needed")
+        assert "quarterdeck login far" in before["fault"]["remedy"]
+
+        refused = quarterdeck_forked("login", "-c", str(config), "far", "--yes")
+        assert refused.returncode == 2
+        assert "no system keyring is available" in refused.stderr
+        done = quarterdeck("login", "-c", str(config), "far", "--yes", "--file")
+        assert done.returncode == 0, done.stderr
+        for told in (f"issuer    {origin_of(url)}", f"resource  {url}", "scopes    read"):
+            assert told in done.stderr
+        eventually(lambda: server_of(config)["phase"] == "ready", DEADLINE_S)
+        eventually(lambda: tools_of(client) == TOOLS, DEADLINE_S)
+        assert client.call("far__echo", text="in")["content"][0]["text"] == "in"
+
+        grants = asked_of(url)
+        urllib.request.urlopen(f"{origin_of(url)}/tests/revoke", data=b"", timeout=DEADLINE_S).close()
+        assert client.call("far__echo", text="renewed")["content"][0]["text"] == "renewed"
+        assert asked_of(url) == [*grants, "refresh_token"]
+        assert server_of(config)["restarts"] == before["restarts"] + 1
+
+        approved = {each["subject"]: each for each in _matters(config)}["login"]
+        assert (approved["state"], approved["by"]) == ("approved", "person")
+        assert _files_with_tokens() == ["secret"]
+
+        gone = quarterdeck_json_forked("logout", "-c", str(config), "far")
+        assert gone == {"server": "far", "revoked": True}
+        eventually(lambda: server_of(config)["phase"] == "faulted", DEADLINE_S)
+        assert server_of(config)["fault"]["code"] == "auth_needed"
+    assert _files_with_tokens() == []
+
+
+def _matters(config: Path) -> list[dict[str, Any]]:
+    shown = quarterdeck_json_forked("trust", "list", "-c", str(config), "--all")
+    [server] = [each for each in shown["servers"] if each["scope"] == str(config)]
+    return list(server["items"])
+
+
+def _files_with_tokens() -> list[str]:
+    """The kinds of files below the state directory in which there is a token."""
+    files = (path for path in state_dir().rglob("*") if path.is_file())
+    return sorted(
+        {path.suffix.strip(".") for path in files if any(word in path.read_bytes() for word in (b"at-", b"rt-"))}
+    )
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """A browser that cannot reach where it is sent to."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """None: it stays where it is."""
+
+
+def test_where_there_is_no_browser_the_url_is_pasted(url: str, tmp_path: Path) -> None:
+    """A server in a cellar could not be logged in from; what is pasted must be of this very login."""
+    config = write_config(tmp_path / "mcp.json", far={"url": url})
+    words = command("login", "-c", str(config), "far", "--yes", "--file", "--no-browser", "--json")
+    with subprocess.Popen(words, stdin=-1, stdout=-1, stderr=-1, text=True) as login:
+        assert login.stderr is not None
+        assert login.stdin is not None
+        page = next(line.strip() for line in login.stderr if line.startswith(f"{origin_of(url)}/authorize?"))
+        try:
+            urllib.request.build_opener(_Stay).open(page, timeout=DEADLINE_S)
+            pytest.fail("it is not sent back")
+        except urllib.error.HTTPError as sent_back:
+            back = sent_back.headers["Location"]
+            sent_back.close()
+        for line in (back.replace("state=", "state=x"), back.replace("127.0.0.1", "localhost"), back):
+            login.stdin.write(f"{line}\n")
+            login.stdin.flush()
+        out, err = login.communicate(timeout=DEADLINE_S)
+    assert login.returncode == 0, err
+    assert "its state is not ours" in err
+    assert "another address" in err
+    assert json.loads(out)["login"] == {"issuer": origin_of(url), "resource": url, "scopes": ["read"]}
+    assert [each["name"] for each in quarterdeck_json_forked("tools", "-c", str(config))["tools"]] == TOOLS
+    assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
+
+
+def test_a_machine_needs_nobody_and_its_login_is_held_when_it_widens(tmp_path: Path) -> None:
+    """A pipeline has no person; its secret is no reason to let it do more from one day to the next."""
+    with ExitStack() as servers:
+        ring = install_keyring(tmp_path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("PYTHON_KEYRING_BACKEND")
+            for name, value in ring.items():
+                patch.setenv(name, value)
+            url = servers.enter_context(running_http_server("--life", "0", name="protected"))
+
+            def config_of(**auth: object) -> Path:
+                return write_config(tmp_path / "mcp.json", far={"url": url, "trust": "open", "auth": MACHINE | auth})
+
+            config = config_of()
+            shown = quarterdeck_json_forked("tools", "-c", str(config))
+            assert [each["name"] for each in shown["tools"]] == TOOLS
+            assert "refresh_token" not in asked_of(url)
+            assert _files_with_tokens() == []
+            assert "machine-s3cret" not in (tmp_path / "ring.json").read_text()
+
+            held = absence(config_of(scopes=["read", "write"]))
+            assert held["code"] == "login_held"
+            assert "read write" in held["message"]
+            login = quarterdeck_forked("login", "-c", str(config), "far", "--yes")
+            assert login.returncode == 0, login.stderr
+            assert "read write   (approved: read)" in login.stderr
+            assert [each["name"] for each in quarterdeck_json_forked("tools", "-c", str(config))["tools"]] == TOOLS
+
+            (tmp_path / "ring.json.fails").touch()
+            locked = absence(config)
+            assert locked["code"] == "keyring_unusable"
+            assert "unlock" in locked["remedy"]
+            (tmp_path / "ring.json.fails").unlink()
+            servers.close()
+            assert absence(config)["code"] == "login_failed", "its token has ended, and nobody renews it"
+
+
+def test_a_wrong_secret_says_so(url: str, tmp_path: Path) -> None:
+    """A user would look for a person who could log in."""
+    auth = MACHINE | {"client_secret": "another"}
+    fault = absence(write_config(tmp_path / "mcp.json", far={"url": url, "auth": auth}))
+    assert fault["code"] == "auth_needed"
+    assert "invalid_client" in fault["message"]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"command": "true"}, "it has no login"),
+        ({"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer t"}}, "in place of a login"),
+    ],
+)
+def test_a_login_that_makes_no_sense_is_refused(row: dict[str, object], words: str, tmp_path: Path) -> None:
+    """A person would log in, and nothing would come of it."""
+    config = write_config(tmp_path / "mcp.json", far=row)
+    ended = quarterdeck_forked("login", "-c", str(config), "far")
+    assert ended.returncode == 2
+    assert words in ended.stderr
+    assert quarterdeck_forked("logout", "-c", str(config), "nowhere").returncode == 3

@@ -1,0 +1,239 @@
+"""Pretends to be a remote MCP server that wants a login, and the authorization server that gives it, in one process.
+
+    /mcp                                          `http_server`'s tools, both eras, for who has a token for just that
+    /.well-known/oauth-protected-resource/mcp     RFC 9728
+    /.well-known/oauth-authorization-server       RFC 8414
+    /register /authorize /token /revoke           RFC 7591, 6749, 7636, 8707, 9207, 7009
+    /tests/tokens                                 what was given and asked for, as JSON, for the test alone
+    /tests/revoke                                 have the server refuse the tokens that it has given so far
+
+Whoever opens /authorize is logged in.  Codes and refresh tokens are good for one use, as OAuth 2.1 wants it; a stolen
+code is of no use without its verifier.  Prints where it listens, as `http_server` does.
+"""
+
+import argparse
+import base64
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlencode
+
+from http_server import STREAMABLE_PATH, application, call_tool, legacy_only, list_tools, listen_and_serve
+from mcp.server.lowlevel import Server
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+CLIENT_ID: Final = "machine"
+CLIENT_SECRET: Final = "machine-s3cret"
+
+
+@dataclass
+class Issuer:
+    """The authorization server's memory.
+
+    Attributes:
+        life_s: of an access token.
+        codes: by code, what it was given for.
+        refreshes: by refresh token, the scopes.
+        tokens: by access token, the resource.
+        asked: every token request, for the test.
+    """
+
+    life_s: int
+    scopes: tuple[str, ...]
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    refreshes: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+    asked: list[dict[str, str]] = field(default_factory=list)
+
+    def give(self, resource: str, scope: str, *, refreshes: bool = True) -> JSONResponse:
+        """Tokens for this resource."""
+        access = f"at-{secrets.token_hex(16)}"
+        self.tokens[access] = resource
+        body: dict[str, Any] = {
+            "access_token": access,
+            "token_type": "Bearer",
+            "expires_in": self.life_s,
+            "scope": scope,
+        }
+        if refreshes:
+            body["refresh_token"] = f"rt-{secrets.token_hex(16)}"
+            self.refreshes[body["refresh_token"]] = scope
+        return JSONResponse(body, headers={"Cache-Control": "no-store"})
+
+
+def refusal(error: str) -> JSONResponse:
+    """See RFC 6749, 5.2."""
+    return JSONResponse({"error": error}, status_code=400)
+
+
+class Endpoints:
+    """The authorization server's endpoints, at `origin`."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self.issuer = issuer
+
+    async def resource(self, request: Request) -> Response:
+        """See RFC 9728, 3.2."""
+        origin = origin_of(request)
+        return JSONResponse(
+            {
+                "resource": f"{origin}{STREAMABLE_PATH}",
+                "authorization_servers": [origin],
+                "scopes_supported": list(self.issuer.scopes),
+            }
+        )
+
+    async def metadata(self, request: Request) -> Response:
+        """See RFC 8414, 3.2."""
+        origin = origin_of(request)
+        return JSONResponse(
+            {
+                "issuer": origin,
+                "authorization_endpoint": f"{origin}/authorize",
+                "token_endpoint": f"{origin}/token",
+                "registration_endpoint": f"{origin}/register",
+                "revocation_endpoint": f"{origin}/revoke",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["client_secret_basic", "none"],
+                "authorization_response_iss_parameter_supported": True,
+            }
+        )
+
+    async def register(self, request: Request) -> Response:
+        """See RFC 7591, 3.2.1."""
+        wish = await request.json()
+        return JSONResponse({**wish, "client_id": f"client-{secrets.token_hex(8)}"}, status_code=201)
+
+    async def authorize(self, request: Request) -> Response:
+        """Log whoever comes in, and send them back."""
+        asked = dict(request.query_params)
+        if asked.get("code_challenge_method") != "S256" or not asked.get("resource"):
+            return refusal("invalid_request")
+        code = f"code-{secrets.token_hex(16)}"
+        self.issuer.codes[code] = asked
+        back = {"code": code, "state": asked.get("state", ""), "iss": origin_of(request)}
+        return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(back)}", status_code=302)
+
+    async def token(self, request: Request) -> Response:
+        """See RFC 6749, 3.2."""
+        asked = dict(parse_qsl((await request.body()).decode()))
+        self.issuer.asked.append({"grant_type": asked.get("grant_type", "")})
+        match asked.get("grant_type"):
+            case "authorization_code":
+                return self._by_code(asked)
+            case "refresh_token":
+                scope = self.issuer.refreshes.pop(asked.get("refresh_token", ""), None)
+                return refusal("invalid_grant") if scope is None else self.issuer.give(asked["resource"], scope)
+            case "client_credentials":
+                return self._by_secret(request.headers, asked)
+            case _:
+                return refusal("unsupported_grant_type")
+
+    def _by_code(self, asked: Mapping[str, str]) -> Response:
+        begun = self.issuer.codes.pop(asked.get("code", ""), None)
+        if begun is None:
+            return refusal("invalid_grant")
+        digest = hashlib.sha256(asked.get("code_verifier", "").encode()).digest()
+        is_ours = base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == begun["code_challenge"]
+        same = all(asked.get(name) == begun.get(name) for name in ("client_id", "redirect_uri", "resource"))
+        return (
+            self.issuer.give(begun["resource"], begun.get("scope", ""))
+            if is_ours and same
+            else refusal("invalid_grant")
+        )
+
+    def _by_secret(self, headers: Mapping[str, str], asked: Mapping[str, str]) -> Response:
+        kind, _, value = headers.get("authorization", "").partition(" ")
+        both = base64.b64decode(value).decode() if kind == "Basic" else ""
+        if tuple(map(unquote, both.split(":"))) != (CLIENT_ID, CLIENT_SECRET):
+            return JSONResponse({"error": "invalid_client"}, status_code=401)
+        return self.issuer.give(asked["resource"], asked.get("scope", ""), refreshes=False)
+
+    async def revoke(self, request: Request) -> Response:
+        """See RFC 7009, 2."""
+        token = dict(parse_qsl((await request.body()).decode())).get("token", "")
+        self.issuer.refreshes.pop(token, None)
+        self.issuer.tokens.pop(token, None)
+        return Response(status_code=200)
+
+    async def forget(self, request: Request) -> Response:
+        """For the test: refuse all access tokens that were given so far."""
+        self.issuer.tokens.clear()
+        return Response(status_code=200)
+
+    async def told(self, request: Request) -> Response:
+        """For the test: what was asked for."""
+        return JSONResponse({"asked": self.issuer.asked, "refreshes": len(self.issuer.refreshes)})
+
+
+def origin_of(request: Request) -> str:
+    """Of this server, as it was asked."""
+    return f"{request.url.scheme}://{request.url.netloc}"
+
+
+class Guard:
+    """Lets in who has a token for just this resource."""
+
+    def __init__(self, app: ASGIApp, issuer: Issuer) -> None:
+        self._app = app
+        self._issuer = issuer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 401 and say where tokens are given."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        here = f"{origin_of(request)}{STREAMABLE_PATH}"
+        if self._issuer.tokens.get(token) == here:
+            await self._app(scope, receive, send)
+            return
+        place = f"{origin_of(request)}/.well-known/oauth-protected-resource{STREAMABLE_PATH}"
+        challenge = {"WWW-Authenticate": f'Bearer error="invalid_token", resource_metadata="{place}"'}
+        await JSONResponse({"error": "invalid_token"}, status_code=401, headers=challenge)(scope, receive, send)
+
+
+def main() -> None:
+    """Listen, tell where, and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    parser.add_argument("--life", type=int, default=3600, help="of an access token, seconds")
+    parser.add_argument("--scopes", default="read", help="that the server wants")
+    parser.add_argument("--legacy", action="store_true", help="speak the legacy era alone")
+    options = parser.parse_args()
+    issuer = Issuer(options.life, tuple(options.scopes.split()))
+    server = Server("protected", version="1.0.0", on_list_tools=list_tools, on_call_tool=call_tool)
+    if options.legacy:
+        server.middleware.append(legacy_only)
+    mcp = application(server, "streamable")
+    endpoints, guarded = Endpoints(issuer), Guard(mcp, issuer)
+    login = Starlette(
+        routes=[
+            Route("/.well-known/oauth-protected-resource/mcp", endpoints.resource),
+            Route("/.well-known/oauth-authorization-server", endpoints.metadata),
+            Route("/register", endpoints.register, methods=["POST"]),
+            Route("/authorize", endpoints.authorize),
+            Route("/token", endpoints.token, methods=["POST"]),
+            Route("/revoke", endpoints.revoke, methods=["POST"]),
+            Route("/tests/tokens", endpoints.told),
+            Route("/tests/revoke", endpoints.forget, methods=["POST"]),
+        ]
+    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        is_mcp = scope["type"] != "http" or scope["path"] == STREAMABLE_PATH
+        await (guarded if is_mcp else login)(scope, receive, send)
+
+    listen_and_serve(app, options.port, STREAMABLE_PATH)
+
+
+if __name__ == "__main__":
+    main()

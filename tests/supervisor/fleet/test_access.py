@@ -1,0 +1,104 @@
+"""A worker has a good token as long as there is one, and nobody is asked without end for another."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from support.waiting import until
+
+from quarterdeck.fleet import access as module
+from quarterdeck.fleet.access import AccessKeeper, AccessToken
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+
+pytestmark = pytest.mark.anyio
+
+
+class PlayedAccess:
+    """Gives these tokens one after the other, or these faults."""
+
+    def __init__(self, *ends: AccessToken | str) -> None:
+        self.ends = list(ends)
+        self.refused: list[str] = []
+
+    async def open(self) -> AccessToken | None:
+        """See `Access`."""
+        return None
+
+    async def renew(self, refused: str = "") -> AccessToken:
+        """See `Access`."""
+        self.refused.append(refused)
+        end = self.ends.pop(0)
+        if isinstance(end, str):
+            raise ProtocolFault.not_sent(FaultKind.TRANSPORT, "no", end)
+        return end
+
+
+@asynccontextmanager
+async def keeping(access: PlayedAccess, first: AccessToken, given: list[str]) -> AsyncIterator[AccessKeeper]:
+    keeper = AccessKeeper("far", access, given.append)
+    keeper.start(first)
+    try:
+        yield keeper
+    finally:
+        await keeper.stop()
+
+
+async def test_a_token_is_renewed_before_it_ends() -> None:
+    """Calls would be refused first."""
+    given: list[str] = []
+    access = PlayedAccess(AccessToken("b"))
+    async with keeping(access, AccessToken("a", 0.0), given):
+        await until(lambda: given == ["b"])
+    assert access.refused == [""]
+
+
+async def test_a_refused_token_is_renewed_once_and_not_again_so_soon() -> None:
+    """A server that refuses every token would have its issuer asked without end."""
+    given: list[str] = []
+    access = PlayedAccess(AccessToken("b"))
+    async with keeping(access, AccessToken("a"), given) as keeper:
+        keeper.refused()
+        await until(lambda: given == ["b"])
+        keeper.refused()
+        await until(lambda: given == ["b", ""])
+        keeper.refused()
+        await until(lambda: given == ["b", "", ""])
+    assert access.refused == ["a"]
+
+
+@pytest.mark.parametrize("code", ["auth_needed", "login_held", "keyring_unusable"])
+async def test_a_worker_is_told_that_there_is_no_other_token(code: str) -> None:
+    """Its requests would wait for their deadlines."""
+    given: list[str] = []
+    async with keeping(PlayedAccess(code), AccessToken("a"), given) as keeper:
+        keeper.refused()
+        await until(lambda: given == [""])
+
+
+async def test_an_outage_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server would be given up because its issuer was restarted."""
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    given: list[str] = []
+    access = PlayedAccess("login_failed", "login_failed", AccessToken("b"))
+    async with keeping(access, AccessToken("a"), given) as keeper:
+        keeper.refused()
+        await until(lambda: given == ["b"])
+    assert access.refused == ["a"] * 3
+
+
+async def test_tokens_that_end_at_once_are_not_renewed_without_end() -> None:
+    """An issuer that gives such would be asked thousands of times a second."""
+    given: list[str] = []
+    access = PlayedAccess(AccessToken("b", 0.0))
+    async with keeping(access, AccessToken("a", 0.0), given):
+        await until(lambda: given == ["b"])
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert access.refused == [""]
+
+
+async def test_what_was_never_started_can_be_stopped() -> None:
+    """A start that fails ends its session all the same."""
+    stop: Callable[[], object] = AccessKeeper("far", PlayedAccess(), lambda _: None).stop
+    await stop()  # type: ignore[misc]

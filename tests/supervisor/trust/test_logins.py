@@ -1,0 +1,91 @@
+"""Logins are used on approved terms, or on less; what is new is recorded for a person to look at."""
+
+import pytest
+from support.trust.approvals import MemoryRecorder
+
+from quarterdeck.ledger.events.events import Approved, Authority, Blocked, LedgerEvent, Seen
+from quarterdeck.login.terms import LOGIN, Terms
+from quarterdeck.trust.common_record import CommonRecord
+from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError, decide
+from quarterdeck.trust.logins import LoginApprovals
+
+pytestmark = pytest.mark.anyio
+
+TERMS = Terms.of("https://as.example", "https://mcp.example/mcp", ("read", "write"))
+WIDER = Terms.of(TERMS.issuer, TERMS.resource, ("read", "write", "admin"))
+NARROWER = Terms.of(TERMS.issuer, TERMS.resource, ("read",))
+ELSEWHERE = Terms.of("https://evil.example", TERMS.resource, ("read", "write"))
+
+
+class At:
+    """Approvals of logins over a ledger in memory."""
+
+    def __init__(self) -> None:
+        self.recorder = MemoryRecorder()
+        self._logins = LoginApprovals(self.recorder, CommonRecord())
+
+    async def admits(self, terms: Terms, *, is_own_word: bool = False) -> bool:
+        """Whether the login of one server may be used."""
+        return await self._logins.admits("user", "far", terms, is_own_word=is_own_word)
+
+    async def approve(self, terms: Terms) -> None:
+        """As `quarterdeck login` does, of terms that no process has seen."""
+        record = decide(self.recorder.book, [Decision("user", "far", LOGIN, terms.hash, terms.body)])
+        await self.recorder.record(record.events, record.documents)
+
+    def events(self) -> list[tuple[type[LedgerEvent], str]]:
+        """What is recorded of logins."""
+        return [(type(each), getattr(each, "hash", "")) for each in self.recorder.events]
+
+
+async def test_what_a_person_approved_is_used_and_so_is_less() -> None:
+    """A person would log in again for an access that they gave."""
+    at = At()
+    await at.approve(TERMS)
+    for terms in (TERMS, NARROWER, TERMS):
+        assert await at.admits(terms)
+    assert at.events() == [(Seen, TERMS.hash), (Approved, TERMS.hash)]
+
+
+@pytest.mark.parametrize("terms", [WIDER, ELSEWHERE])
+@pytest.mark.parametrize("is_own_word", [False, True])
+async def test_another_issuer_or_one_more_scope_is_held_until_it_is_approved(terms: Terms, is_own_word: bool) -> None:
+    """A server would widen what we can do there, or have our tokens from somebody else."""
+    at = At()
+    await at.approve(TERMS)
+    for _ in range(2):
+        assert not await at.admits(terms, is_own_word=is_own_word)
+    assert at.events()[2:] == [(Seen, terms.hash)], "a person sees it in trust diff, once"
+    await at.approve(terms)
+    assert await at.admits(terms)
+
+
+async def test_at_first_sight_only_the_users_own_word_is_enough() -> None:
+    """An issuer that a server names would get a machine's secret."""
+    at = At()
+    assert not await at.admits(TERMS)
+    assert await at.admits(TERMS, is_own_word=True)
+    approved = at.recorder.events[-1]
+    assert isinstance(approved, Approved)
+    assert approved.by is Authority.NAMED
+
+
+async def test_what_a_person_blocked_stays_out() -> None:
+    """A block would be lifted by the next start."""
+    at = At()
+    await at.approve(TERMS)
+    await at.recorder.record([Blocked(scope="user", server="far", subject=LOGIN.subject)], {})
+    assert not await at.admits(TERMS, is_own_word=True)
+
+
+async def test_what_cannot_be_recorded_does_not_count() -> None:
+    """A disk that is full would let a login pass that nobody will ever find."""
+    at = At()
+    at.recorder.is_full = True
+    assert not await at.admits(TERMS, is_own_word=True)
+
+
+def test_terms_are_approved_by_their_document_alone() -> None:
+    """A decision could approve what was never shown."""
+    with pytest.raises(StaleDecisionError):
+        decide(MemoryRecorder().book, [Decision("user", "far", LOGIN, TERMS.hash, WIDER.body)])

@@ -1,0 +1,169 @@
+"""What a host shows to its clients: when its first list may be answered, and what they know of its tools."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pytest
+from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.tools.tool_boxes import LiveBox
+from support.waiting import turns, until
+
+from quarterdeck.host.offers import content as module
+from quarterdeck.host.offers.content import Content, KnownTools
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
+from quarterdeck_protocol.offers import Listing
+from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor
+
+pytestmark = pytest.mark.anyio
+
+ME = Client("me", "door-1")
+
+
+def tool(name: str, definition: bytes = b"{}") -> ToolDescriptor:
+    """One of a server's."""
+    return ToolDescriptor(name, "", {}, definition)
+
+
+class Changing(LiveBox):
+    """A box whose tools a test writes."""
+
+    def __init__(self, *tools: ToolDescriptor) -> None:
+        super().__init__()
+        self.tools: tuple[ToolDescriptor, ...] = tools
+        self.callbacks: list[Callable[[], None]] = []
+
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        """See `ToolBox`."""
+        return self.tools
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """See `ToolSource`."""
+        self.callbacks.append(callback)
+        return lambda: self.callbacks.remove(callback)
+
+    def become(self, *tools: ToolDescriptor) -> None:
+        """Have these from now on."""
+        self.tools = tools
+        for callback in tuple(self.callbacks):
+            callback()
+
+
+def content(**options: object) -> Content:
+    """Of an empty box."""
+    return Content(box=LiveBox(), name="q", version="1", **options)  # type: ignore[arg-type]
+
+
+async def test_the_first_list_waits_for_the_servers_once_for_all_clients() -> None:
+    """A client would be shown nothing of servers that start; or each of them wait anew."""
+    asked, settled = 0, asyncio.Event()
+
+    async def settle() -> None:
+        nonlocal asked
+        asked += 1
+        await settled.wait()
+
+    shown = content(settled=settle)
+    waiting = asyncio.ensure_future(shown.settle(CancelToken()))
+    await turns()
+    assert (waiting.done(), shown.has_settled) == (False, False)
+    settled.set()
+    await waiting
+    await shown.settle(CancelToken())
+    assert (asked, shown.has_settled) == (1, True)
+
+
+async def test_the_wait_ends_with_serving_and_what_failed_is_said() -> None:
+    """Serving would not end while a server starts; or a failure be taken for servers that are there."""
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    closing = CancelToken()
+    waiting = asyncio.ensure_future(content(settled=never).settle(closing))
+    await turns()
+    closing.cancel()
+    await asyncio.wait_for(waiting, 20)
+
+    async def fail() -> None:
+        raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        await content(settled=fail).settle(CancelToken())
+
+
+async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave() -> None:
+    """A program that boxes its own tools would be asked for prompts."""
+    alone = content()
+    assert await alone.listed(Listing.PROMPTS, ME, CancelToken()) == []
+    assert (alone.logs, alone.task_capabilities(ME, is_modern=True)) == (None, {})
+    assert alone.capabilities(ME, is_modern=False) == module.TOOLS_ONLY
+    alone.leave(ME)
+    alone.close()
+
+
+async def test_what_servers_have_is_shown_and_left() -> None:
+    """A client that went would be told of changes for ever."""
+    server = OfferServer("a", prompts=("p",), tasks=TaskSupport(extends=True))
+    fleet = OfferFleet(server)
+    offers = Offerings(fleet)
+    shown = content(offers=offers)
+    assert b"a__p" in (await shown.listed(Listing.PROMPTS, ME, CancelToken()))[0]
+    assert shown.task_capabilities(ME, is_modern=True) == {"extensions": {EXTENSION: {}}}
+    assert EXTENSION.encode() in shown.capabilities(ME, is_modern=True)
+    shown.leave(ME)
+    assert server.told == [("door-1", "leave")]
+    async with shown.source_of("mine") as box:
+        assert box is shown.box
+
+
+async def told_of(known: KnownTools, box: Changing) -> tuple[list[None], "asyncio.Task[None]"]:
+    """Where a client hears of changes."""
+    told: list[None] = []
+
+    async def tell() -> None:
+        told.append(None)
+
+    telling = asyncio.ensure_future(known.tell_changes(box, tell))
+    await turns()
+    return told, telling
+
+
+async def ended(telling: "asyncio.Task[None]") -> None:
+    """It is told no more."""
+    telling.cancel()
+    with suppress(asyncio.CancelledError):
+        await telling
+
+
+async def test_a_client_is_told_when_its_tools_are_others_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would call what is gone, or every client list anew for each server that starts."""
+    monkeypatch.setattr(module, "DEBOUNCE_S", 0.0)
+    box, known = Changing(tool("a")), KnownTools()
+    told, telling = await told_of(known, box)
+    box.become(tool("b"))
+    await turns()
+    assert told == [], "it was shown no list yet"
+    known.listed(box.tools)
+    box.become(tool("b"), tool("c"))
+    await until(lambda: told)
+    box.become(tool("b"), tool("c"))
+    await turns()
+    assert len(told) == 1, "equal ones are the same"
+    box.become(tool("b"), tool("c", b'{"description":"another"}'))
+    await until(lambda: len(told) == 2)
+    await ended(telling)
+    assert box.callbacks == []
+
+
+async def test_a_client_that_knows_an_earlier_list_is_told_when_that_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a restart of the daemon it would go on with tools of before."""
+    monkeypatch.setattr(module, "DEBOUNCE_S", 0.0)
+    box, known = Changing(), KnownTools(is_awaited=True)
+    told, telling = await told_of(known, box)
+    box.become(tool("a"))
+    await until(lambda: told)
+    await ended(telling)

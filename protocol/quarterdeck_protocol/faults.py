@@ -76,7 +76,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "network_lost": "wait: it is restarted unless it keeps crashing",
         "not_connected": "quarterdeck ps says why; quarterdeck restart SERVER tries again",
         "not_executable": "make it executable, or start it through its interpreter",
-        "not_granted": "ask for a token that allows it: quarterdeck token list shows what each allows",
+        "not_granted": "use a token or a group that allows it: quarterdeck token list, and groups in the "
+        "configuration, say what each allows",
         "not_mcp": "correct command and args: the program must speak MCP on its stdin and stdout, for which many need "
         "an argument (its documentation says which)",
         "not_offered": "send what a server answers: calls, prompts, resources, completion, tasks",

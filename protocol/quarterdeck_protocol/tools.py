@@ -73,8 +73,15 @@ class Allowance(Protocol):
     def max_result_bytes(self) -> int | None:
         """Of one result; None for what the servers' own limits let through."""
 
-    def allows(self, tool: str) -> bool:
-        """Whether the tool of this name, `server__tool` or a native one's, may be listed and called."""
+    @property
+    def words(self) -> str:
+        """What it is, for messages: `the token 'ci'`."""
+
+    def allows(self, name: str, listing: str = "tools") -> bool:
+        """Whether what is called so, `server__tool` or a native tool's name, may be listed and asked for.
+
+        Of another `Listing` than the tools' it is `server__prompt`, or `server__` and a URI.
+        """
 
     def allows_some_of(self, server: str) -> bool:
         """Whether there is a name of this server's, of whatever it may offer, that is allowed."""
@@ -102,9 +109,13 @@ class Client(Struct, frozen=True):
         """Where news for it go: its key, and its part."""
         return f"{self.key} {self.part}" if self.part else self.key
 
-    def allows(self, tool: str) -> bool:
+    def allows(self, name: str, listing: str = "tools") -> bool:
         """See `Allowance`."""
-        return self.allowance is None or self.allowance.allows(tool)
+        return self.allowance is None or self.allowance.allows(name, listing)
+
+    def refusal(self, what: str) -> str:
+        """Why it may not use `what`."""
+        return f"{self.allowance.words if self.allowance is not None else self.name} does not allow {what}"
 
     def allows_some_of(self, server: str) -> bool:
         """See `Allowance`."""

@@ -23,9 +23,11 @@ from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
+from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.login.terms import LOGIN
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.tools.offerings import Offerings
+from quarterdeck.tools.overrides.fleet import OverriddenFleet
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
@@ -59,7 +61,9 @@ class Product:
         fleet: the servers that run.
         sessions: those that single sessions have for themselves.
         approvals: what is trusted of them.
-        gate: the servers as clients may see them.
+        gate: the servers as clients may see them, in their own words.
+        shown: the same as clients are shown them, by what the user overrides.
+        groups: parts of all that is offered, of which a client may be shown some.
         box: their tools, as they are at each moment.
         decks: the native tools, one deck for each client; None without any.
         announce_url: tells who wants to serve the same where this does.
@@ -93,7 +97,10 @@ class Product:
         self.approvals: Final = approvals
         self.sessions: Final = sessions or SessionServers(ServerFleetImpl)
         self.gate: Final = GatedFleet(fleet, approvals, note, self._make_gate, self.sessions.watch_news)
-        self.box: Final = LiveBox(self.gate)
+        self.shown: Final = OverriddenFleet(self.gate)
+        self.shown.override(settings.overrides)
+        self.groups: Final = LiveGroups(settings.groups)
+        self.box: Final = LiveBox(self.shown)
         self.decks: Final = self._make_decks()
         self.announce_url: Final = announce
 
@@ -109,6 +116,8 @@ class Product:
         Native tools follow with each client's next session; what else was wished on the command line stays.
         """
         self._take(settings)
+        self.shown.override(settings.overrides)
+        self.groups.take(settings.groups)
         await self.apply()
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
@@ -202,8 +211,8 @@ class Product:
         )
 
         # The names of a lone server's tools are its own: a command of ours in front of it changes none.
-        box = LiveBox(self.gate, alone=self.settings.command) if self.settings.command else self.box
-        offers = Offerings(self.gate, alone=self.settings.command or "", budget=self.settings.names)
+        box = LiveBox(self.shown, alone=self.settings.command) if self.settings.command else self.box
+        offers = Offerings(self.shown, alone=self.settings.command or "", budget=self.settings.names)
         host = create_provider_host(
             box,
             ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
@@ -212,6 +221,7 @@ class Product:
             instructions=self.instructions,
             decks=self.decks,
             offers=offers,
+            groups=self.groups,
             on_opened=self.sessions.opened,
             on_ended=self.sessions.ended,
         )

@@ -198,6 +198,16 @@ def http_wish(
 NO_BUDGET: Final = 0
 """Given to leave names as they are: some clients, and programs of one's own, take any."""
 
+Group = Annotated[
+    list[str] | None,
+    Option(
+        "--group",
+        metavar="NAME",
+        help="Only what this group of the configuration has; may be repeated.",
+        show_default=False,
+    ),
+]
+
 Budget = Annotated[
     int | None,
     Option(

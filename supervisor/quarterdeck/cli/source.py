@@ -48,6 +48,7 @@ OR_NATIVE: Final = "; or add --profile, for native tools alone"
 """Added for commands that take `--profile`."""
 
 _NOT_FOUND: Final = {
+    "no_such_group": "define it under 'groups' of your configuration",
     "no_such_server": "quarterdeck ps lists its servers",
     "no_such_tool": "quarterdeck tools lists them, and says why a server offers none",
 }

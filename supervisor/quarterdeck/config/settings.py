@@ -22,7 +22,9 @@ from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 from .environment import Lookups, shared_environment
+from .groups import Group
 from .native_tools import NO_SETTINGS, NativeSettings, NativeWish, merge_native
+from .overrides import ServerOverrides
 
 _logger = logging.getLogger(__name__)
 
@@ -47,6 +49,8 @@ class Settings:
             `config_paths` do, so that commands find the `serve` of it.
         registry: where servers are looked for, or what is wrong with what a file says of it.
         origins: where each server and broken row is written, by id; see `origin`.
+        overrides: by the id of a server what of it clients are shown otherwise.
+        groups: named parts of what is offered, of which a door may be shown some.
         warnings: what the files' loader set aside, one line each.
         unread: why files of the user's own were passed over, so that not every server is known.
         trusted: the user's word: files that nothing that we confine may write; see `config.trusted_files`.
@@ -73,6 +77,8 @@ class Settings:
     is_found: bool = False
     registry: RegistryWish | Problem = field(default_factory=RegistryWish)
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
+    overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     trusted: tuple[str, ...] = field(default=(), repr=False)
@@ -157,6 +163,8 @@ class Settings:
             candidates=tuple(found.candidate.path for found in files),
             registry=next((each.registry for each in usable.values() if each.registry is not None), RegistryWish()),
             origins=merged.origins,
+            overrides=merged.overrides,
+            groups=merged.groups,
             warnings=(
                 *(f"skipped: {found.error}" for found in files if found.error is not None),
                 *merged.warnings,

@@ -24,7 +24,7 @@ from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
-from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteTool, is_usable_phase
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
@@ -109,8 +109,8 @@ async def answer(product: Product, request: Request) -> Answer:
     match request:
         case Ps():
             return ServerList(await view_servers(product, product.status().values()))
-        case Tools():
-            return await _list_tools(product)
+        case Tools(groups):
+            return await _list_tools(product, groups)
         case Call(name, arguments):
             return await _call(product, name, bytes(arguments))
         case Restart(server):
@@ -132,7 +132,12 @@ async def answer(product: Product, request: Request) -> Answer:
             assert_never(request)
 
 
-async def _list_tools(product: Product) -> ToolList:
+async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Refused:
+    for name in groups:
+        if name not in product.groups.current:
+            hint = did_you_mean(name, product.groups.current, "groups")
+            return Refused(Refusal.NO_SUCH_GROUP, f"there is no group {name!r}{hint}")
+    client = product.groups.narrow(COMMAND, groups)
     await product.settled()
     short_names = aliases(product)
     tools = await _native_tools(product) + tuple(
@@ -142,18 +147,30 @@ async def _list_tools(product: Product) -> ToolList:
             tool.descriptor.description,
             msgspec.Raw(tool.descriptor.definition or b"null"),
             short_names.get(tool.descriptor.name, ""),
+            _own_name(product, tool),
         )
-        for endpoint in product.gate.endpoints()
+        for endpoint in product.shown.endpoints()
         for tool in endpoint.offered()
     )
-    absent = [status for status in product.status().values() if not is_usable_phase(status.phase)]
+    tools = tuple(tool for tool in tools if client.allows(tool.name))
+    absent = [
+        status
+        for status in product.status().values()
+        if not is_usable_phase(status.phase) and client.allows_some_of(status.server)
+    ]
     rows = {row.id: row for row in product.approvals.rows}
     held = tuple(
         describe_held(rows[server], offer.held)
         for server, offer in product.approvals.held.items()
-        if offer.waiting or offer.blocked
+        if (offer.waiting or offer.blocked) and client.allows_some_of(server)
     )
-    return ToolList(tools, await view_servers(product, absent), held)
+    return ToolList(tools, await view_servers(product, absent), held, product.shown.notes())
+
+
+def _own_name(product: Product, tool: RemoteTool) -> str:
+    """What the server calls a tool that clients know otherwise; empty where they do not."""
+    own = product.shown.overrides_of(tool.ref.server).own(tool.ref.name)
+    return own if own is not None and own != tool.ref.name else ""
 
 
 async def _list_all(product: Product) -> ListingList:

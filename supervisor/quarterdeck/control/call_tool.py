@@ -4,15 +4,17 @@ A name that no tool has is answered with the nearest one; a server that still co
 refused.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from quarterdeck.common.tool_names import may_be_alias, public_names
+from quarterdeck.fleet.requests import ended
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, is_usable_phase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool
-from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, WireResult
+from quarterdeck_protocol.tools import ANONYMOUS, Client, RawCall, ToolDescriptor, WireResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,17 +57,21 @@ async def call_tool(
         raise no_such_tool(name, product.box.descriptors())
 
     def is_known() -> bool:
-        return product.is_final(server) or tool in product.approvals.offer(server).names
+        own = product.shown.overrides_of(server).own(tool)
+        return product.is_final(server) or own in product.approvals.offer(server).names
 
     await product.until(is_known, wait_s)
-    gate = product.gate.endpoint(server)
-    if gate is None or (not gate.offered() and not is_usable_phase(gate.phase)):
+    shown = product.shown.endpoint(server)
+    if shown is None or (not shown.offered() and not is_usable_phase(shown.phase)):
         raise _not_ready(product.status()[server])
-    if (held := product.approvals.refusal(server, tool)) is not None:
+    own = product.shown.overrides_of(server).own(tool)
+    if own is not None and (held := product.approvals.refusal(server, own)) is not None:
         raise held
-    if tool not in {offered.ref.name for offered in gate.offered()}:
+    if tool not in {offered.ref.name for offered in shown.offered()}:
         raise no_such_tool(name, product.box.descriptors())
-    return await gate.call(tool, arguments, client)
+    result = await ended(partial(shown.begin, RawCall(tool, arguments, client=client)))
+    assert result is not None  # every call behind a gate begins
+    return result
 
 
 def aliases(product: "Product") -> dict[str, str]:

@@ -31,7 +31,13 @@ class Ps(Message, frozen=True, tag="ps"):
 
 
 class Tools(Message, frozen=True, tag="tools"):
-    """List the tools that can be called, once servers have connected, as for an MCP client's first list."""
+    """List the tools that can be called, once servers have connected, as for an MCP client's first list.
+
+    Attributes:
+        groups: of those only what these have together; empty for all.
+    """
+
+    groups: tuple[str, ...] = ()
 
 
 class Call(Message, frozen=True, tag="call"):
@@ -137,6 +143,7 @@ class ToolView(msgspec.Struct, frozen=True):
         server: empty for a native tool.
         definition: the server's own, whole; of a native tool, what MCP clients are shown.
         alias: what MCP clients are shown in place of a name that is too long for them; empty when they see the name.
+        own: what the server itself calls it, where that was renamed; empty where it is the name's second half.
     """
 
     name: str
@@ -144,6 +151,7 @@ class ToolView(msgspec.Struct, frozen=True):
     description: str
     definition: msgspec.Raw
     alias: str = ""
+    own: str = ""
 
 
 class ServerList(Message, frozen=True, tag="servers"):
@@ -159,11 +167,13 @@ class ToolList(Message, frozen=True, tag="tools"):
         tools: native ones first, then each server's.
         absent: the servers that offer nothing because they are not ready.
         held: a line for each server that has tools which wait for approval.
+        notes: a line for each override that cannot be carried out, or has no effect.
     """
 
     tools: tuple[ToolView, ...]
     absent: tuple[ServerView, ...]
     held: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class ListingView(msgspec.Struct, frozen=True):
@@ -285,6 +295,7 @@ class Refusal(StrEnum):
     BAD_REQUEST = "bad_request"
     BUSY = "busy"
     INTERNAL = "internal"
+    NO_SUCH_GROUP = "no_such_group"
     NO_SUCH_SERVER = "no_such_server"
     NO_SUCH_TOOL = "no_such_tool"
     NOT_RECORDED = "not_recorded"

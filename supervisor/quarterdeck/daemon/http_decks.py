@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, closing
 from typing import Final
 
-from quarterdeck.host.http.http_host import HttpHost
-from quarterdeck.host.http.serve import HttpFace, NoHostError
+from quarterdeck.host.http.http_host import HttpHost, NoHostError
+from quarterdeck.host.http.serve import HttpFace
 
 from .deck_names import DeckNamesError
 from .decks import Deck, Decks, Served, ToRefusal, UnknownDeckError, current_deck

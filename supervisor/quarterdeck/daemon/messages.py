@@ -85,6 +85,7 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
         name_budget: characters of a tool's name; None for leaving names as they are.
         settle_s: how long the first list waits; None for the default.
         lock_file: offer only what this `deck.lock` names, and end with anything else.
+        groups: the names of those that this client is shown, together; empty for everything.
     """
 
     cwd: str
@@ -96,6 +97,7 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
     lock_file: str | None = None
     portable_schemas: bool = False
     allow_unsandboxed: bool = False
+    groups: tuple[str, ...] = ()
 
 
 class Handover(msgspec.Struct, frozen=True, tag="handover"):

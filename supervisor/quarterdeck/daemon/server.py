@@ -278,10 +278,12 @@ class _Session:
         try:
             async with decks.borrow(handover.request, environ) as (deck, served):
                 self.deck = deck
+                product = served.product
+                client = product.groups.narrow(client_of(self.door.peer.pid), handover.request.groups)
                 current_deck.set(deck.key)
                 head = FirstLine()
                 if self._early is not None:
-                    self._early.admit(served.product.instructions(), served.product.capabilities(EVERYTHING))
+                    self._early.admit(product.instructions(client), product.capabilities(EVERYTHING))
                     # The SDK, which takes most of a second to import: the client is greeted meanwhile.
                     await asyncio.to_thread(import_module, "quarterdeck.host.stdio.serve")
                     head = await self._end_greeting()
@@ -292,7 +294,7 @@ class _Session:
                     self.door.log(f"warning: the daemon before this one ended, and with it: {notes.lost}\n")
                 from quarterdeck.host.stdio.serve import serve_stdio
 
-                host = served.product.create_host(
+                host = product.create_host(
                     portable_schemas=handover.request.portable_schemas, greeted_at=head.greeted_at
                 )
                 with closing(host):
@@ -304,7 +306,7 @@ class _Session:
                         head=head,
                         journal=memory,
                         interrupted=interrupted if is_resumed else None,
-                        client=client_of(self.door.peer.pid),
+                        client=client,
                     )
                     await deck.lasting(served.guard(serving))
         except asyncio.CancelledError:

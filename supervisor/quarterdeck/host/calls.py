@@ -104,7 +104,7 @@ def not_granted(box: ToolSource, client: Client, tool: str) -> ProtocolFault | N
     """
     if client.allowance is None or client.allows(box.own(tool)):
         return None
-    message = f"the token {client.name!r} does not allow the tool {tool[:MAX_NAME_CHARS]!r}"
+    message = client.refusal(f"the tool {tool[:MAX_NAME_CHARS]!r}")
     return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, message, "not_granted")
 
 

@@ -110,6 +110,7 @@ class McpServer(Server[ResultSlot]):
         """Those under way, where there are many clients."""
         self._is_alone = is_alone
         self._client = client
+        self._seen = content.tools_for(client)
         if is_alone:
             content.on_opened(client.key)
         self.on_opened: OnOpened = lambda *_: None
@@ -118,7 +119,10 @@ class McpServer(Server[ResultSlot]):
         """Of a server with one client: told from which level on that wants log lines."""
         self.on_listed: Callable[[Listing], None] = lambda _: None
         """Of a server with one client: told of each list but the tools' that it is given."""
-        self._news = SessionNews(content.offers, self.sessions.bus) if content.offers is not None else None
+        self._news: SessionNews | None = None
+        if (offers := content.offers_for(client)) is not None:
+            # What one client alone is shown looks at the groups itself.
+            self._news = SessionNews(offers, self.sessions.bus, content.groups if not is_alone else None)
         self._lists: dict[str, tuple[Sequence[ToolDescriptor], bytes]] = {}
         self._mirroring: tuple[Sequence[ToolDescriptor], frozenset[str]] = ((), frozenset())
         can_change = content.box.can_change
@@ -163,7 +167,9 @@ class McpServer(Server[ResultSlot]):
         """Tell its clients of every change, and of what servers say; returns at once where there is none."""
         async with anyio.create_task_group() as tasks:
             if self._content.box.can_change:
-                tasks.start_soon(self.sessions.tell_changes, self._content.box)
+                tasks.start_soon(self.sessions.tell_changes, self._seen)
+                if not self._is_alone:
+                    tasks.start_soon(self.sessions.tell_each, self._content.groups.watch)
             if self._news is not None:
                 tasks.start_soon(self._news.tell)
 
@@ -238,15 +244,15 @@ class McpServer(Server[ResultSlot]):
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         await self._content.settle(self.drain.closing)
-        descriptors = self._content.box.descriptors()
-        self.sessions.listed(descriptors)
+        content, descriptors = self._content, self._content.box.descriptors()
+        self.sessions.listed(self._seen.descriptors())
         client = self._client_of(context)
         async with self._source_for(context) as box:
-            shown = self._content.catalog.publish(box.descriptors(), context.protocol_version)
-            if client.allowance is not None:
-                shown = [tool for tool in shown if client.allows(box.own(str(tool["name"])))]
-            elif self._content.decks is None and not self._is_alone and isinstance(descriptors, tuple):
-                context.lifespan_context.listed = descriptors  # the same tuple has the same tools
+            allowed = content.tools_for(client, box).descriptors()
+            shown = content.catalog.publish(box.descriptors(), context.protocol_version, only=allowed)
+        is_for_all = client.allowance is None and content.decks is None and not self._is_alone
+        if is_for_all and isinstance(descriptors, tuple):
+            context.lifespan_context.listed = descriptors  # the same tuple has the same tools
         context.lifespan_context.whole = {"tools": shown}
         return types.ListToolsResult(tools=[])
 

@@ -21,6 +21,7 @@ from quarterdeck_protocol.tools import Client, ToolBox, as_source
 from .calls import Drain, alone
 from .offers.content import Content, KnownTools
 from .offers.decks import Decks
+from .offers.groups import LiveGroups
 from .offers.sources import RenamedSource
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ def create_provider_host(
     instructions: Callable[[Client], str] = lambda _: "",
     decks: Decks | None = None,
     offers: OfferSource | None = None,
+    groups: LiveGroups | None = None,
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
 ) -> ProviderHostImpl:
@@ -204,6 +206,7 @@ def create_provider_host(
         instructions: what this client is told when it comes; asked each time, an empty text is none.
         decks: over the same box, native tools for each client beside it; closed by their maker.
         offers: what servers have beside tools; None to show tools alone.
+        groups: parts of what is offered, of which clients may be shown some; None for none.
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
     """
@@ -218,6 +221,7 @@ def create_provider_host(
             instructions=instructions,
             decks=decks,
             offers=offers,
+            groups=groups or LiveGroups({}),
             on_opened=on_opened,
             on_ended=on_ended,
         )

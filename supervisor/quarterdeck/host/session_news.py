@@ -26,6 +26,7 @@ from quarterdeck_protocol.tools import Client
 from .calls import Drain
 from .offer_handlers import end_of
 from .offers.client_sessions import TELL_S
+from .offers.groups import LiveGroups
 from .offers.offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
 from .offers.stream_bus import StreamBus, streaming_to
 
@@ -108,7 +109,9 @@ class _Listener:
 class SessionNews:
     """See the module."""
 
-    def __init__(self, offers: OfferSource, bus: StreamBus) -> None:
+    def __init__(self, offers: OfferSource, bus: StreamBus, groups: LiveGroups | None = None) -> None:
+        """Nobody is there yet; with `groups`, a change of them may be one of each list."""
+        self._groups = groups or LiveGroups({})
         self._offers = offers
         self._bus = bus
         self._listeners: dict[Connection, _Listener] = {}
@@ -140,6 +143,10 @@ class SessionNews:
             changed[listing] = None
             stirred.set()
 
+        def on_groups() -> None:
+            for listing in _METHODS:
+                on_list(listing)
+
         def on_news(news: News) -> None:
             nonlocal waiting_bytes
             size = _size_of(news)
@@ -152,6 +159,7 @@ class SessionNews:
             with ExitStack() as stack:
                 stack.callback(self._offers.watch_listing(on_list))
                 stack.callback(self._offers.watch_news(on_news))
+                stack.callback(self._groups.watch(on_groups))
                 while True:
                     await stirred.wait()
                     stirred.clear()

@@ -306,17 +306,17 @@ class Offerings(OfferSource):
         if isinstance(found, ProtocolFault) or request.method.startswith("tasks/"):
             return found  # of a task that was looked up by its tool
         endpoint, _, key = found
-        return _not_granted(request.client, endpoint.config.id, key) or found
+        return _not_granted(request.client, endpoint.config.id, key, _listing_of(request.method, params)) or found
 
     def _named_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
         name = msgspec.json.decode(params.get("name", b'""'), type=str)
-        found = self._owner_of_name(name, is_prompt=request.method == "prompts/get")
+        found = self._owner_of_name(name, request.client, is_prompt=request.method == "prompts/get")
         if isinstance(found, ProtocolFault):
             return found
         endpoint, own = found
         return endpoint, _with(request, params, "name", own), own
 
-    def _owner_of_name(self, name: str, *, is_prompt: bool) -> tuple[LiveEndpoint, str] | ProtocolFault:
+    def _owner_of_name(self, name: str, client: Client, *, is_prompt: bool) -> tuple[LiveEndpoint, str] | ProtocolFault:
         if is_prompt and (row := self._owners[Listing.PROMPTS].get(name)) is not None:
             server, own = row.server, row.key
         elif self._alone:
@@ -329,7 +329,8 @@ class Offerings(OfferSource):
         shown = name[:MAX_NAMED_CHARS]
         if not is_prompt:
             return _refused(f"there is no tool {shown!r}", "unknown_tool")
-        hint = did_you_mean(shown, [each.public for each in self._shown[Listing.PROMPTS]])
+        prompts = self._shown[Listing.PROMPTS]
+        hint = did_you_mean(shown, [each.public for each in prompts if client.allows(each.qualified, each.listing)])
         return _refused(f"there is no prompt {shown!r}{hint}", "unknown_prompt")
 
     def _reference_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
@@ -337,7 +338,7 @@ class Offerings(OfferSource):
         is_prompt = msgspec.json.decode(reference.get("type", b'""'), type=str) == "ref/prompt"
         member = "name" if is_prompt else "uri"
         text = msgspec.json.decode(reference.get(member, b'""'), type=str)
-        found = self._owner_of_name(text, is_prompt=True) if is_prompt else self._owner_of_uri(text)
+        found = self._owner_of_name(text, request.client, is_prompt=True) if is_prompt else self._owner_of_uri(text)
         if found is None:
             return _unknown_uri(text)
         if isinstance(found, ProtocolFault):
@@ -413,11 +414,24 @@ def _with(request: RawRequest, params: Mapping[str, Raw], member: str, value: ob
     return msgspec.structs.replace(request, params=msgspec.json.encode({**params, member: Raw(encoded)}))
 
 
-def _not_granted(client: Client, server: str, key: str) -> ProtocolFault | None:
+def _not_granted(client: Client, server: str, key: str, listing: Listing) -> ProtocolFault | None:
     """Why a client may not ask for this thing of a server; None when it may."""
-    if client.allows(f"{server}{QUALIFIER}{key}"):
+    if client.allows(f"{server}{QUALIFIER}{key}", listing):
         return None
-    return _refused(f"the token {client.name!r} does not allow {key[:MAX_NAMED_CHARS]!r}", "not_granted")
+    return _refused(client.refusal(repr(key[:MAX_NAMED_CHARS])), "not_granted")
+
+
+def _listing_of(method: str, params: Mapping[str, Raw]) -> Listing:
+    """In which list stands what a request is about."""
+    match method:
+        case "tools/call":
+            return Listing.TOOLS
+        case "prompts/get":
+            return Listing.PROMPTS
+        case "completion/complete" if "name" in msgspec.json.decode(params.get("ref", b"{}"), type=dict[str, Raw]):
+            return Listing.PROMPTS
+        case _:
+            return Listing.RESOURCES
 
 
 def _unknown_uri(uri: str) -> ProtocolFault:

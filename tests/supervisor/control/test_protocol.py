@@ -102,7 +102,7 @@ MEMBERS = {
     "fault": "kind code message remedy delivery dossier",
     "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
     "sandbox": "tier network gaps",
-    "tools": "name server description definition alias",
+    "tools": "name server description definition alias own",
     "listings": "server is_ready instructions definitions others capabilities",
     "receipt": "tier network uid program cwd properties shown gaps gate",
     "properties": "name strength mechanism",

@@ -200,9 +200,10 @@ def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -> None
 class _OnlyA:
     """A token that allows the server `a` alone."""
 
+    words = "the token 'ci'"
     max_result_bytes = None
 
-    def allows(self, tool: str) -> bool:
+    def allows(self, tool: str, listing: str = "tools") -> bool:
         return tool.startswith("a__")
 
     def allows_some_of(self, server: str) -> bool:

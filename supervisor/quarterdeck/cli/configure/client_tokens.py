@@ -68,6 +68,7 @@ def create(
             show_default=False,
         ),
     ] = None,
+    group: options.Group = None,
     rate: Annotated[
         str | None, Option("--rate", metavar="N/s|N/m|N/h", help="At most so many requests.", show_default=False)
     ] = None,
@@ -82,13 +83,22 @@ def create(
 ) -> None:
     """Make a token for one client over HTTP, and print it, this once."""
     from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
-    from quarterdeck.host.http.grants import Grant, check_name, check_patterns, parse_rate, parse_size, parse_span
+    from quarterdeck.host.http.grants import (
+        Grant,
+        check_groups,
+        check_name,
+        check_patterns,
+        parse_rate,
+        parse_size,
+        parse_span,
+    )
     from quarterdeck.host.http.token_file import TokensError, add_grant
 
     now = time.time()
     with as_command_error(ValueError, remedy="see quarterdeck token create --help"):
         check_name(name)
         servers, tools = check_patterns(server or ()), check_patterns(tool or ())
+        groups = check_groups(group or ())
         limit = parse_rate(rate) if rate is not None else None
         most = parse_size(max_result) if max_result is not None else None
         until = now + parse_span(expires) if expires is not None else None
@@ -109,6 +119,7 @@ def create(
             expires_at=until,
             decks=decks,
             max_result_bytes=most,
+            groups=groups,
         )
 
     with (
@@ -141,13 +152,14 @@ def list_(json: options.Json = False) -> None:
                 Cell(", ".join(each.decks) or USER_DECK),
                 Cell(", ".join(each.servers) or "all"),
                 Cell(", ".join(each.tools) or "all"),
+                Cell(", ".join(each.groups) or "-"),
                 Cell(_profile(each) or "-"),
                 Cell(str(each.rate or "-")),
                 Cell(_moment(each.expires_at) or "never", "dim"),
             ]
             for each in grants
         ]
-        print_table(("NAME", "STATE", "DECKS", "SERVERS", "TOOLS", "PROFILE", "RATE", "EXPIRES"), rows)
+        print_table(("NAME", "STATE", "DECKS", "SERVERS", "TOOLS", "GROUPS", "PROFILE", "RATE", "EXPIRES"), rows)
     else:
         print_line("there are no tokens of clients: make one with quarterdeck token create NAME", stderr=True)
 
@@ -258,6 +270,7 @@ def _view(grant: "Grant", now: float) -> dict[str, object]:
         "decks": list(grant.decks),
         "servers": list(grant.servers),
         "tools": list(grant.tools),
+        "groups": list(grant.groups),
         "profile": _profile(grant) or None,
         "rate": str(rate) if rate is not None else None,
         "max_result_bytes": grant.max_result_bytes,

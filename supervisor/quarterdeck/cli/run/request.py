@@ -1,7 +1,7 @@
 """What a `serve` is asked for, by its options; and what the files, or a `run`, say of it, here or in the daemon."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from quarterdeck.cli.exits import UsageError
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE, Source
 from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import NativeRequest, ServeRequest
+from quarterdeck_protocol.names import did_you_mean
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
@@ -22,6 +23,7 @@ def make_request(
     settle_s: float | None,
     lock_file: Path | None,
     portable_schemas: bool,
+    groups: tuple[str, ...] = (),
 ) -> ServeRequest:
     """The request of these options, with absolute paths.
 
@@ -41,6 +43,7 @@ def make_request(
         lock_file=os.path.abspath(lock_file) if lock_file is not None else None,
         portable_schemas=portable_schemas,
         allow_unsandboxed=source.allow_unsandboxed,
+        groups=groups,
     )
 
 
@@ -89,9 +92,18 @@ def read_found(request: ServeRequest, environ: Mapping[str, str]) -> "Settings":
 
     Raises:
         ConfigFileError: nothing of a named file can be used.
-        CommandError: nothing is named, and nothing is found.
+        CommandError: nothing is named, and nothing is found; or there is no such group.
     """
     settings = read_request(request, environ)
     if not (settings.config_paths or settings.command) and settings.native is None:
         raise UsageError("no configuration is given, and none is found", NO_CONFIGURATION + OR_NATIVE)
+    for name in request.groups:
+        if name not in settings.groups:
+            raise no_group(name, settings.groups)
     return settings
+
+
+def no_group(name: str, known: Collection[str]) -> UsageError:
+    """What a command ends with that names a group that there is not."""
+    hint = did_you_mean(name, known, "groups")
+    return UsageError(f"there is no group {name!r}{hint}", "define it under 'groups' of your configuration")

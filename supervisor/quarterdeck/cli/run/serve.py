@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.host.stdio.early_reply import FirstLine
     from quarterdeck.trust.lock.lockfile import DeckLock
+    from quarterdeck_protocol.tools import Client
 
     from .serve_http import HttpPlan
 
@@ -94,6 +95,7 @@ def serve(
     lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
         "deck.lock"
     ),
+    group: options.Group = None,
     own: options.WithoutDaemon = False,
     json: options.JsonUrl = False,
 ) -> None:
@@ -114,6 +116,7 @@ def serve(
         settle_s=settle,
         lock_file=lock_file if locked else None,
         portable_schemas=portable_schemas,
+        groups=tuple(group or ()),
     )
     withhold = partial(set_up_logging, source.log_level, source.log_format)
     withhold(())
@@ -293,6 +296,7 @@ async def _serve(plan: Plan) -> None:
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.host.stdio.early_reply import EVERYTHING, admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
+    from quarterdeck_protocol.tools import ANONYMOUS
     from quarterdeck_sandbox import give_back_large_blocks
 
     give_back_large_blocks()
@@ -309,8 +313,9 @@ async def _serve(plan: Plan) -> None:
                 await stack.enter_async_context(open_control(product))
             read = partial(read_request, plan.request, os.environ)
             await stack.enter_async_context(following(product, read, plan.withhold))
+            client = product.groups.narrow(ANONYMOUS, plan.request.groups)
             if plan.http is None:
-                admit_early(product.instructions(), product.capabilities(EVERYTHING))
+                admit_early(product.instructions(client), product.capabilities(EVERYTHING))
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
             if (native := plan.settings.native) is not None:
                 from quarterdeck.tools.catalogue import PROFILE_NAMES
@@ -326,7 +331,7 @@ async def _serve(plan: Plan) -> None:
                 gc.freeze()
                 gc.enable()
                 if plan.http is None:
-                    serving = _serve_stdio(host, head, plan.left)
+                    serving = _serve_stdio(host, head, plan.left, client)
                 else:
                     from .serve_http import serve_over_http
 
@@ -343,8 +348,10 @@ async def _serve(plan: Plan) -> None:
         raise cannot_serve(fault) from None
 
 
-async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine", left: "Interrupted | None") -> None:
+async def _serve_stdio(
+    host: "ProviderHostImpl", head: "FirstLine", left: "Interrupted | None", client: "Client"
+) -> None:
     from quarterdeck.host.stdio.serve import serve_stdio
 
-    await serve_stdio(host, head=head, interrupted=left)
+    await serve_stdio(host, head=head, interrupted=left, client=client)
     _log.info("the client has left")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from quarterdeck.cli.configure.client_tokens import deck_names, tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import UsageError, cannot_serve
@@ -72,6 +74,7 @@ def plan_http(
         allow_remote=wish.allow_remote,
         hosts=wish.allow_hosts,
         deck=_deck_of(request, settings),
+        groups=request.groups,
     )
     try:
         return settings, HttpPlan(wanted, listen(wanted), announce)
@@ -87,7 +90,7 @@ def _deck_of(request: "ServeRequest", settings: "Settings") -> str:
     from quarterdeck.daemon.decks import wanted_of
 
     try:
-        return deck_names().called(wanted_of(request, settings))
+        return deck_names().called(wanted_of(msgspec.structs.replace(request, groups=()), settings))
     except DeckNamesError as error:
         _log.error("tokens that are bound to decks open nothing: %s", error)
         return ""

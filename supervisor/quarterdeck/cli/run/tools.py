@@ -23,16 +23,17 @@ NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 
 def tools(
     source: AskedWithNative,
+    group: options.Group = None,
     json: options.Json = False,
 ) -> None:
     """List the tools that can be called: native ones, and those of every server that is ready.
 
     When there are servers and all of them failed it ends with 4.
     """
-    answer = ask(source, Tools())
+    answer = ask(source, Tools(tuple(group or ())))
     assert isinstance(answer, ToolList)
     if json:
-        print_json({"tools": answer.tools, "absent": answer.absent, "held": answer.held})
+        print_json({"tools": answer.tools, "absent": answer.absent, "held": answer.held, "notes": answer.notes})
     else:
         _print_tools(answer)
     if answer.absent and not answer.tools and not answer.held:
@@ -41,17 +42,20 @@ def tools(
 
 def _print_tools(answer: ToolList) -> None:
     has_aliases = any(tool.alias for tool in answer.tools)
+    has_own_names = any(tool.own for tool in answer.tools)
     rows = [
         [
             Cell(printable(tool.name), "cyan"),
             *([Cell(printable(tool.alias), "dim")] if has_aliases else []),
+            *([Cell(printable(tool.own), "dim")] if has_own_names else []),
             Cell(one_line(tool.description)),
         ]
         for tool in answer.tools
     ]
     if rows:
-        print_table(["TOOL", *(["CLIENTS SEE"] if has_aliases else []), "DESCRIPTION"], rows)
-    for line in answer.held:
+        aliases, own_names = ["CLIENTS SEE"] if has_aliases else [], ["THE SERVER'S NAME"] if has_own_names else []
+        print_table(["TOOL", *aliases, *own_names, "DESCRIPTION"], rows)
+    for line in (*answer.held, *answer.notes):
         print_line(printable(line), "yellow", stderr=True)
     for server in answer.absent:
         print_line(printable(_absence(server)), "yellow", stderr=True)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.common.text_file import TextFileError, read_text
+from quarterdeck.config.groups import Group
 from quarterdeck.config.load.document import (
+    GROUPS_KEY,
     HTTP_KEY,
     NATIVE_KEY,
     REGISTRY_KEY,
@@ -26,6 +28,7 @@ from quarterdeck.config.load.document import (
     read_trust,
     rows_of,
 )
+from quarterdeck.config.load.groups_key import examine_groups
 from quarterdeck.config.load.http_key import read_http
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import Origin, Standing, home_of
@@ -35,6 +38,7 @@ from quarterdeck.config.load.registry_key import RegistryWish, read_registry
 from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
 from quarterdeck.config.load.variables import Variables
 from quarterdeck.config.native_tools import NativeSettings, examine_native
+from quarterdeck.config.overrides import OVERRIDE_KEYS, ServerOverrides
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.faults import REMEDIES
@@ -90,6 +94,8 @@ class LoadedConfig:
         top_problems: what is wrong with those three.
         origins: by the id of a server or a broken row.
         claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
+        overrides: by the id of a server what of it is shown otherwise.
+        groups: named parts of what is offered.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
         files: what its rows take values from, whether it is there or not.
     """
@@ -106,6 +112,8 @@ class LoadedConfig:
     top_problems: tuple[Problem, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
     claimed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
     secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     files: frozenset[Path] = field(default=frozenset(), compare=False, repr=False)
 
@@ -174,6 +182,7 @@ class _Loading:
         self._warnings: list[str] = []
         self._origins: dict[str, Origin] = {}
         self._claimed: set[str] = set()
+        self._overrides: dict[str, ServerOverrides] = {}
         self._trust: TrustMode | None = None
         self._top = Problems()
 
@@ -188,6 +197,8 @@ class _Loading:
         with self._top.kept():
             read_http(self._document)
         registry = self._read_registry()
+        groups, problems = examine_groups(self._document)
+        self._top += problems
         for row in rows_of(self._document):
             self._load_row(row)
         loaded = LoadedConfig(
@@ -198,8 +209,9 @@ class _Loading:
             top_problems=tuple(self._top),
             origins=self._origins,
             claimed=frozenset(self._claimed),
+            overrides=self._overrides,
         )
-        loaded = self._withhold(loaded) if self._variables.bounds else self._complete(loaded, allowed_env)
+        loaded = self._withhold(loaded) if self._variables.bounds else self._complete(loaded, allowed_env, groups)
         return replace(
             loaded,
             warnings=tuple(self._warnings),
@@ -207,7 +219,7 @@ class _Loading:
             files=frozenset(self._variables.files),
         )
 
-    def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str]) -> LoadedConfig:
+    def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str], groups: Mapping[str, Group]) -> LoadedConfig:
         """With what only a file of the user's may say."""
         value = self._document.get(NATIVE_KEY)
         native, problems = examine_native(value, self._variables) if value is not None else (None, ())
@@ -216,11 +228,13 @@ class _Loading:
         if self._standing is not Standing.USER and self._document.get(HTTP_KEY) is not None:
             self._warn(f"{HTTP_KEY}: ignored: only your own file, which is found, says where the daemon listens")
         row = value if isinstance(value, JsonObject) else JsonObject()
-        return replace(loaded, native=native, native_problems=problems, native_row=row, allowed_env=allowed_env)
+        return replace(
+            loaded, native=native, native_problems=problems, native_row=row, allowed_env=allowed_env, groups=groups
+        )
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
         """Without what only a file of the user's may say."""
-        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY):
+        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
         if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):
@@ -267,6 +281,8 @@ class _Loading:
         if ignored:
             self._warn(f"{row.location}: ignored: {', '.join(map(repr, ignored))}")
         self._servers.append(built.config)
+        if built.overrides:
+            self._overrides[label] = built.overrides
 
     def _build(
         self, row: WrittenRow, value: JsonObject, server_id: str, problems: Problems, variables: Variables
@@ -287,7 +303,9 @@ class _Loading:
         trust = strictest(written, bounds)
         if isinstance(row.value, JsonObject) and row.value.get(TRUST_KEY) not in (None, trust):
             self._warn(f"{row.location}.{TRUST_KEY}: ignored: a project's file may say only 'strict'")
-        return replace(built, config=built.config.model_copy(update={TRUST_KEY: trust}))
+        for key in sorted(OVERRIDE_KEYS & built.overrides.model_fields_set):
+            self._warn(f"{row.location}.{key}: ignored: a project's file may not say what clients are shown")
+        return BuiltRow(built.config.model_copy(update={TRUST_KEY: trust}), built.ignored)
 
     def _claim_id(self, name: str, row: WrittenRow) -> str:
         if row.is_repeated:

@@ -8,11 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from quarterdeck.config.groups import Group
 from quarterdeck.config.native_tools import NativeSettings
+from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.policy import FrozenModel
 
-from .document import HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
+from .document import GROUPS_KEY, HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
@@ -38,7 +40,7 @@ _REGISTRY: Final = {
 
 _SCALAR: Final = {"type": ["string", "number", "boolean", "null"]}
 
-_NULLABLE: Final = frozenset({"SandboxPolicy", "Limits", "NativeSettings", "FetchPolicy"})
+_NULLABLE: Final = frozenset({"SandboxPolicy", "Limits", "NativeSettings", "FetchPolicy", "Group"})
 """Models in which null stands for an absent key, or for no limit."""
 
 _KINDS: Final[Mapping[str, tuple[type[FrozenModel], str, tuple[str, ...]]]] = {
@@ -83,6 +85,7 @@ def config_schema() -> dict[str, object]:
         ],
     }
     definitions[NativeSettings.__name__] = _translate(NativeSettings, definitions)
+    definitions[Group.__name__] = _translate(Group, definitions)
     native = {"$ref": f"#/$defs/{NativeSettings.__name__}"}
     return {
         "$schema": DIALECT,
@@ -109,6 +112,12 @@ def config_schema() -> dict[str, object]:
                 "anyOf": [{"type": ["string", "null"]}, _REGISTRY],
                 "description": "Where `quarterdeck search` looks for servers: a URL, or a file; only in your own file.",
             },
+            GROUPS_KEY: {
+                "type": ["object", "null"],
+                "propertyNames": {"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
+                "additionalProperties": {"$ref": f"#/$defs/{Group.__name__}"},
+                "description": "Named parts of what is offered; only in a file of your own.",
+            },
         },
         "anyOf": [{"required": [key]} for key in OUR_KEYS],
         "$defs": definitions,
@@ -122,6 +131,8 @@ def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
     fields: dict[str, object] = {
         key: value if key == needed else _or_null(value) for key, value in _properties(schema).items()
     }
+    shown = _properties(_translate(ServerOverrides, definitions))
+    fields |= {key: _or_null(value) for key, value in shown.items()}
     if "env" in fields:
         fields["env"] = {"type": ["object", "null"], "additionalProperties": _SCALAR}
         fields["envFile"] = {"type": ["string", "null"], "description": "A file of variables, below `env`."}

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from quarterdeck.config.groups import Group
+from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
@@ -34,13 +36,20 @@ class FileFound:
 
 @dataclass(frozen=True, slots=True)
 class MergedConfig:
-    """What several files say together; `warnings` are what was set aside, one line each."""
+    """What several files say together; `warnings` are what was set aside, one line each.
+
+    Attributes:
+        overrides: by the id of a server what of it is shown otherwise.
+        groups: named parts of what is offered, of each name the earlier file's.
+    """
 
     servers: tuple[ServerConfig, ...]
     broken: tuple[BrokenRow, ...]
     origins: Mapping[str, Origin]
     warnings: tuple[str, ...]
     secrets: frozenset[str] = field(repr=False)
+    overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
 
 
 def load_named(paths: Iterable[Path], environ: Mapping[str, str]) -> tuple[FileFound, ...]:
@@ -75,6 +84,8 @@ def merge_files(files: Iterable[FileFound]) -> MergedConfig:
     warnings: list[str] = []
     origins: dict[str, Origin] = {}
     secrets: set[str] = set()
+    overrides: dict[str, ServerOverrides] = {}
+    groups: dict[str, Group] = {}
     for found in files:
         loaded, path = found.loaded, found.candidate.path
         if loaded is None:
@@ -95,7 +106,14 @@ def merge_files(files: Iterable[FileFound]) -> MergedConfig:
         servers += [config for config in loaded.servers if config.id not in taken]
         broken += [row for row in loaded.broken if row.id not in taken]
         origins |= {server: origin for server, origin in loaded.origins.items() if server not in taken}
-    return MergedConfig(tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets))
+        overrides |= {server: value for server, value in loaded.overrides.items() if server not in taken}
+        warnings += [
+            f"{path}: the group {name!r} is ignored: an earlier file defines it"
+            for name in loaded.groups
+            if name in groups
+        ]
+        groups = {**loaded.groups, **groups}
+    return MergedConfig(tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets), overrides, groups)
 
 
 def _why(server: str, reserved: Mapping[str, Path], origins: Mapping[str, Origin]) -> str:

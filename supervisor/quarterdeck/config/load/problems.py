@@ -34,8 +34,11 @@ _EXPECTED: Final[Mapping[str, str]] = {
 }
 """What a validation error asks for, in the words of JSON."""
 
-_SECRETIVE: Final = frozenset({"auth", "env", "headers"})
+_SECRETIVE: Final = frozenset({"arguments", "auth", "env", "headers"})
 """Fields of which not even a number is shown."""
+
+_OF_ANY_KIND: Final = frozenset({"arguments"})
+"""Fields whose values are for a server to judge."""
 
 _MAX_CHARS: Final = 500
 """One message; a hostile file could make it as long as itself."""
@@ -180,6 +183,8 @@ def model_in(annotation: object) -> type[FrozenModel] | None:
 
 def _booleans(fields: Mapping[str, object], location: str) -> Iterator[Problem]:
     for key, value in fields.items():
+        if key in _OF_ANY_KIND:
+            continue
         if isinstance(value, Mapping):
             yield from _booleans(value, at(location, key))
         elif isinstance(value, bool) and key != "legacy_only":

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.load.document import NATIVE_KEY, TRUST_KEY, pointer
+from quarterdeck.config.load.document import GROUPS_KEY, NATIVE_KEY, TRUST_KEY, pointer
 from quarterdeck.config.load.merge import FileFound, MergedConfig, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Origin
 from quarterdeck.config.load.problems import Problem, model_in
 from quarterdeck.config.load.project import ALLOW_KEY
 from quarterdeck.config.load.row import ROW_KEYS
 from quarterdeck.config.native_tools import NativeSettings, merge_native
+from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.config.secrets.masking import MASK, mask_row
 from quarterdeck_protocol.configs import LoginConfig, RestartPolicy, ServerConfig, ToolFilter, TrustMode
 from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Limits, SandboxPolicy
@@ -195,6 +196,7 @@ class _ServerFields:
                 yield self._at(key, member, "type" if "type" in self._row else "transport")
             else:
                 yield Value(key, plain[key])
+        yield from (self._at(key, self._row[key], key) for key in ServerOverrides.model_fields if key in self._row)
         if "envFile" in self._row:
             yield self._at("envFile", self._row["envFile"], "envFile")
 
@@ -293,6 +295,9 @@ def _top(found: FileFound) -> Iterator[Value]:
         yield Value(TRUST_KEY, str(loaded.trust), source, pointer(TRUST_KEY))
     if loaded.allowed_env:
         yield Value(ALLOW_KEY, sorted(loaded.allowed_env), source, pointer(ALLOW_KEY))
+    for name, group in loaded.groups.items():
+        said = {key: value for key, value in group.model_dump(mode="json").items() if value}
+        yield Value(f"{GROUPS_KEY}.{name}", said, source, pointer(GROUPS_KEY, name))
     for member in NativeSettings.model_fields:
         part = getattr(loaded.native, member, None)
         if isinstance(part, FrozenModel):

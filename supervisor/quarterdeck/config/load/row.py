@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from quarterdeck.config.overrides import NO_OVERRIDES, OVERRIDE_KEYS, ServerOverrides
 from quarterdeck_protocol.configs import (
     ServerConfig,
     SseServerConfig,
@@ -41,9 +42,9 @@ SPELLINGS: Final[Mapping[str, _Model]] = {
 """Values of `type` and `transport`, in lower case, without `-` and `_`."""
 
 KEYS_OF_KIND: Final[Mapping[_Model, frozenset[str]]] = {
-    StdioServerConfig: frozenset({*StdioServerConfig.model_fields, "envFile"}),
-    SseServerConfig: frozenset(SseServerConfig.model_fields),
-    StreamableHttpServerConfig: frozenset(StreamableHttpServerConfig.model_fields),
+    StdioServerConfig: OVERRIDE_KEYS | {*StdioServerConfig.model_fields, "envFile"},
+    SseServerConfig: OVERRIDE_KEYS | {*SseServerConfig.model_fields},
+    StreamableHttpServerConfig: OVERRIDE_KEYS | {*StreamableHttpServerConfig.model_fields},
 }
 """What a row of each kind may hold."""
 
@@ -86,6 +87,7 @@ class BuiltRow:
 
     config: ServerConfig
     ignored: tuple[str, ...]
+    overrides: ServerOverrides = NO_OVERRIDES
 
 
 def examine_row(
@@ -129,13 +131,16 @@ def examine_row(
         _complete_stdio(fields, given.get("envFile"), location, variables, problems)
     if _spelling(given, location) == "sse":
         fields.setdefault("legacy_only", True)
+    said = {key: fields.pop(key) for key in OVERRIDE_KEYS & fields.keys()}
     config, found = judge(model, fields | {"id": server_id}, location)
+    overrides, found_too = judge(ServerOverrides, said, location)
     # What could not be resolved is judged as it is written, which says nothing.
     hollow = tuple(problem.location for problem in problems[unresolved:])
-    problems += [problem for problem in found if not _lies_in(problem.location, hollow)]
-    if config is None or problems:
+    problems += [problem for problem in (*found, *found_too) if not _lies_in(problem.location, hollow)]
+    if config is None or overrides is None or problems:
         return None, tuple(problems)
-    return BuiltRow(config, tuple(key for key in given if key not in known and key not in COMMON_KEYS)), ()
+    ignored = tuple(key for key in given if key not in known and key not in COMMON_KEYS)
+    return BuiltRow(config, ignored, overrides), ()
 
 
 def refused_keys(model: type) -> frozenset[str]:

@@ -55,7 +55,7 @@ def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = Non
 
 
 def mask_row(row: Mapping[str, object]) -> dict[str, object]:
-    """The row with the values in `env` and `headers` masked, and the secrets in all else."""
+    """The row with the values in `env`, `headers` and `arguments` masked, and the secrets in all else."""
     return {key: _mask_member(key, value) for key, value in row.items()}
 
 
@@ -93,6 +93,8 @@ def _mask_member(key: str, value: object) -> object:
         return {
             name: (mask_value if name == "client_secret" else _mask_inside)(member) for name, member in value.items()
         }
+    if key == "arguments" and isinstance(value, Mapping):
+        return {tool: _mask_member("env", given) for tool, given in value.items()}
     if key == "args":
         return mask_args(value) if isinstance(value, list) else value if value is None else MASK
     return _mask_inside(value)

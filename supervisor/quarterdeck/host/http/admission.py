@@ -31,7 +31,9 @@ Header = tuple[bytes, bytes]
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 
 _NAME: Final = re.compile(r"[a-z0-9_.-]{1,253}")
-_DECK: Final = re.compile(r"/decks/([a-z0-9-]{1,64})/mcp")
+_PLACE: Final = re.compile(r"(?:/decks/([a-z0-9-]{1,64}))?/mcp(?:/([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?")
+"""A deck where many are served, and a group where less than all is shown."""
+
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _ORIGIN: Final = re.compile(r"https?://([^/?#@\\]+)")
 
@@ -74,11 +76,18 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request may go on, for `client`, to the deck of this name; `headers` are for its response."""
+    """The request may go on, for `client`, to the deck of this name; `headers` are for its response.
+
+    Attributes:
+        group: that its path names; empty for none.
+        granted: the groups that its token has; empty for all that the deck offers.
+    """
 
     headers: tuple[Header, ...] = ()
     client: Client = ANONYMOUS
     deck: str = ""
+    group: str = ""
+    granted: Sequence[str] = ()
 
 
 @lru_cache(maxsize=64)
@@ -134,6 +143,10 @@ class Tokens(Protocol):
         """The decks that it may use, the one of `PATH` first; empty for one that is bound to none."""
         ...
 
+    def groups_of(self, client: Client) -> Sequence[str]:
+        """The groups that it is shown; empty for everything."""
+        ...
+
 
 class NoTokens:
     """There is none."""
@@ -147,6 +160,10 @@ class NoTokens:
         return 0.0
 
     def decks_of(self, _: Client) -> Sequence[str]:
+        """See `Tokens`."""
+        return ()
+
+    def groups_of(self, _: Client) -> Sequence[str]:
         """See `Tokens`."""
         return ()
 
@@ -180,10 +197,10 @@ class Admission:
         if path == HEALTH_PATH and method in {"GET", "HEAD"}:
             return HttpAnswer(200)
         path = path.removesuffix("/")
-        named = _DECK.fullmatch(path) if self._only is None else None
-        if path != PATH and named is None:
+        place = _PLACE.fullmatch(path)
+        if place is None or (place[1] and self._only is not None):
             decks = f", a deck at {DECKS_PATH}NAME{PATH}" if self._only is None else ""
-            return HttpAnswer(404, f"nothing is served here: the server is at {PATH}{decks}")
+            return HttpAnswer(404, f"nothing is served here: the server is at {PATH}, a group at {PATH}/NAME{decks}")
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
             return HttpAnswer(421, "this Host header is not accepted: `quarterdeck serve --allow-host NAME` accepts it")
@@ -203,10 +220,10 @@ class Admission:
             why = f"the token {client.name!r} may not ask so often: wait {wait_s:.3g} s"
             later = (*shared, (b"retry-after", str(ceil(wait_s)).encode()))
             return HttpAnswer(429, why, later, _in_session(client, headers))
-        deck = self._deck(client, named[1] if named else "")
+        deck = self._deck(client, place[1] or "")
         if isinstance(deck, HttpAnswer):
             return replace(deck, headers=shared)
-        return Admitted(shared, _in_session(client, headers), deck)
+        return Admitted(shared, _in_session(client, headers), deck, place[2] or "", self._tokens.groups_of(client))
 
     def _deck(self, client: Client, named: str) -> str | HttpAnswer:
         """The deck that a client reaches, by its path or else its token; whether another exists, it is not told."""

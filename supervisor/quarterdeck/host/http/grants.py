@@ -8,14 +8,14 @@ since the epoch, but for those of a `Bucket`.
 import hashlib
 import hmac
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from enum import StrEnum
-from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
+from quarterdeck.common.patterns import fits_any, may_fit_longer
+from quarterdeck.config.groups import is_group_name
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.tools import Client
 
@@ -31,8 +31,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([smh])")
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,9})([KMG]?)")
-_PART: Final = re.compile(r"\[!?+\]?+[^\]]*\]|.")
-"""One character of what fits a pattern, or a star's any number of them; as `fnmatch` reads it."""
 
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -73,6 +71,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         revoked_at: None unless it was.
         max_result_bytes: of one result; None for what the servers' own limits let through.
         decks: the names of the daemon's decks that it opens; empty for the user's own, and for what has no name.
+        groups: the names of the groups of what it reaches that it is shown, together; empty for everything.
     """
 
     name: str
@@ -86,6 +85,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: float | None = None
     decks: tuple[str, ...] = ()
     max_result_bytes: int | None = None
+    groups: tuple[str, ...] = ()
 
     @property
     def client(self) -> Client:
@@ -116,13 +116,13 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
             is_within = not self.servers or server in self.servers
         else:
             is_within = tool in of_profile if self.profile else not self.servers
-        return is_within and (not self.tools or any(fnmatchcase(tool, pattern) for pattern in self.tools))
+        return is_within and (not self.tools or fits_any(tool, self.tools))
 
     def allows_some_of(self, server: str) -> bool:
         """Whether some name of this server's is allowed, whatever it offers: the server itself may then be known of."""
         if self.servers and server not in self.servers:
             return False
-        return not self.tools or any(_fits_longer(f"{server}{QUALIFIER}", pattern) for pattern in self.tools)
+        return not self.tools or any(may_fit_longer(f"{server}{QUALIFIER}", pattern) for pattern in self.tools)
 
 
 class Grants(msgspec.Struct, frozen=True):
@@ -262,27 +262,17 @@ def check_patterns(patterns: Iterable[str]) -> tuple[str, ...]:
     return given
 
 
-@lru_cache(maxsize=4096)
-def _fits_longer(beginning: str, pattern: str) -> bool:
-    """Whether a text that begins so, and goes on, can fit a pattern of the shell's."""
-    parts: list[str] = _PART.findall(pattern)
+def check_groups(names: Iterable[str]) -> tuple[str, ...]:
+    """The names, each of which a group may have; whether there is one, only the deck knows that is reached.
 
-    places = _behind_stars(parts, {0})
-    for character in beginning:
-        met = [place for place in places if place < len(parts) and fnmatchcase(character, parts[place])]
-        places = _behind_stars(parts, {place if parts[place] == "*" else place + 1 for place in met})
-    return any(place < len(parts) for place in places)
-
-
-def _behind_stars(parts: Sequence[str], places: set[int]) -> set[int]:
-    """These places, and those behind the stars there: a star may stand for nothing."""
-    found = set(places)
-    for place in places:
-        behind = place
-        while behind < len(parts) and parts[behind] == "*":
-            behind += 1
-            found.add(behind)
-    return found
+    Raises:
+        ValueError: one cannot be a group's.
+    """
+    given = tuple(names)
+    for each in given:
+        if not is_group_name(each):
+            raise ValueError(f"{each[:64]!r} cannot be a group's name")
+    return given
 
 
 def _ended_at(grant: Grant, now: float) -> float:

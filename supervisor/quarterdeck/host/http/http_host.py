@@ -6,6 +6,7 @@ request and says which host it is for.  Several hosts share one listener, and wh
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -30,11 +31,20 @@ from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_calls import ClientInfo
 from quarterdeck_protocol.tools import Client
 
+from .admission import Admitted
 from .connection import MAX_HELD_BYTES
 from .options import MAX_BODY_BYTES
 from .request_limit import RequestLimit
 from .sessions import SessionManager
 from .short_way import HttpShortWay
+
+
+class NoHostError(Exception):
+    """Nothing can be served by this name; the text says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,7 @@ class HttpHost:
         held: HeldBytes,
         max_body_bytes: int = MAX_BODY_BYTES,
         uses: ClientUses | None = None,
+        groups: Sequence[str] = (),
     ) -> None:
         """A host that nobody has reached yet.
 
@@ -86,6 +97,7 @@ class HttpHost:
             held: likewise what is kept for each.
             max_body_bytes: of one request.
             uses: likewise what was asked; for `clients`.
+            groups: those that all clients are shown, together; empty for everything.
         """
         self._uses = uses = uses if uses is not None else ClientUses()
         self._server = server = host.make_server()
@@ -112,6 +124,7 @@ class HttpHost:
         )
         self.requests.past = self.short_way
         server.on_opened = self._open
+        self._groups, self._served_groups = host.content.groups, groups
         self._in_flight = in_flight
         self._sessions: dict[str, tuple[Client, Implementation | None, datetime]] = {}
         self._told_to_end = asyncio.Event()
@@ -157,6 +170,17 @@ class HttpHost:
         """Who asks, in a session that there is: one that a client made up would give it bounds of its own."""
         who, _, session = client.key.partition("/")
         return msgspec.structs.replace(client, key=who) if session and not self._manager.has(session) else client
+
+    def narrowed(self, client: Client, verdict: Admitted) -> Client:
+        """Who asks, shown no more than the group of the path, and the groups of the token.
+
+        Raises:
+            NoHostError: there is no such group.
+        """
+        groups = self._groups
+        if verdict.group and verdict.group not in groups.current:
+            raise NoHostError(404, f"there is no group {verdict.group!r} here")
+        return groups.narrow(client, self._served_groups, (verdict.group,) if verdict.group else (), verdict.granted)
 
     @property
     def has_ended(self) -> bool:

@@ -60,6 +60,7 @@ class HttpOptions:
         hosts: further names to be called by, such as that of a remote machine; one without a port goes with each.
         max_body_bytes: of one request.
         deck: the name of the deck that is served, by which tokens may be bound to it; empty for one without.
+        groups: the names of those that all clients are shown, together; empty for everything.
     """
 
     bind: str = DEFAULT_HOST
@@ -70,6 +71,7 @@ class HttpOptions:
     hosts: tuple[str, ...] = ()
     max_body_bytes: int = MAX_BODY_BYTES
     deck: str = ""
+    groups: tuple[str, ...] = ()
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -7,6 +7,7 @@ alone; here is how it all starts and stops, and which host a request is for.  No
 import asyncio
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -27,7 +28,7 @@ from quarterdeck.host.provider import ProviderHostImpl
 from .admission import DECKS_PATH, PATH, Admission, Admitted, Header, HttpAnswer
 from .connection import ADMITTED, Exchange, RawAnswer
 from .connection import Scope as Head
-from .http_host import HttpHost
+from .http_host import HttpHost, NoHostError
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
 from .request_limit import MAX_HELD, MAX_HELD_EACH, MAX_REQUESTS, MAX_REQUESTS_EACH
@@ -43,14 +44,6 @@ _HOST: Final = "quarterdeck.host"
 
 STOP_S: Final = 2
 """How long connections that are left may take to close once serving ends, whole seconds."""
-
-
-class NoHostError(Exception):
-    """Nothing can be served by this name; the text says why."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Hosts(Protocol):
@@ -94,7 +87,8 @@ class HttpFace:
 
     def host(self, host: ProviderHostImpl) -> HttpHost:
         """A host for its clients, to be run by `run_host`."""
-        return HttpHost(host, self.in_flight, self.held, self._options.max_body_bytes, self.uses)
+        options = self._options
+        return HttpHost(host, self.in_flight, self.held, options.max_body_bytes, self.uses, options.groups)
 
     async def run_host(self, host: HttpHost) -> None:
         """Run a host of ours, and have it end the sessions of tokens that end."""
@@ -125,7 +119,8 @@ class HttpFace:
         try:
             admission = Admission(accepted_names(options), options.token, self.clients, only=only)
             requests = _ByHost(hosts)
-            routes = [Route(path, endpoint=requests) for path in (PATH, f"{DECKS_PATH}{{deck}}{PATH}")]
+            places = (PATH, f"{DECKS_PATH}{{deck}}{PATH}")
+            routes = [Route(f"{place}{rest}", endpoint=requests) for place in places for rest in ("", "/{group}")]
             app = AdmissionMiddleware(telling(self.clients.wrap(Starlette(routes=routes))), admission, self.uses)
             accepting = HttpListener(_configured(app), listener, started, _ShortWays(hosts, admission, self.uses))
             ending = asyncio.Event()
@@ -200,12 +195,13 @@ class _ByHost:
         state = scope["state"]
         try:
             host = await self._hosts.find(state[VERDICT].deck)
+            client = host.narrowed(host.known(state[CLIENT]), state[VERDICT])
         except NoHostError as error:
             retry = ((b"retry-after", b"1"),) if error.status == 503 else ()
             await answer(HttpAnswer(error.status, str(error), retry))(scope, receive, send)
             return
         state[SESSIONS] = host.requests
-        state[CLIENT] = host.known(state[CLIENT])
+        state[CLIENT] = client
         await host.requests(scope, receive, send)
 
 
@@ -228,7 +224,13 @@ class _ShortWays:
             return False
         state[ADMITTED]()
         host = state[_HOST] = self._hosts.present(verdict.deck)
-        return host is not None and host.short_way.may_take(scope, verdict)
+        if host is None:
+            return False
+        try:
+            narrowed = replace(verdict, client=host.narrowed(verdict.client, verdict))
+        except NoHostError:
+            return False  # the application says so
+        return host.short_way.may_take(scope, narrowed)
 
     def take(self, scope: Head, body: bytes, exchange: Exchange) -> RawAnswer | None:
         """See `ShortWay`."""

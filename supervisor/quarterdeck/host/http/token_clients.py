@@ -57,10 +57,15 @@ class GrantedTools:
         """See `Allowance`."""
         return self._grant.max_result_bytes
 
-    def allows(self, tool: str) -> bool:
+    @property
+    def words(self) -> str:
+        """See `Allowance`."""
+        return f"the token {self._grant.name!r}"
+
+    def allows(self, name: str, listing: str = "tools") -> bool:  # noqa: ARG002 - its patterns are of any list
         """See `Allowance`."""
         profile = self._grant.profile
-        return self._grant.allows(tool, _names_of(profile) if profile else ())
+        return self._grant.allows(name, _names_of(profile) if profile else ())
 
     def allows_some_of(self, server: str) -> bool:
         """See `Allowance`."""
@@ -128,6 +133,11 @@ class TokenClients:
         """See `Tokens`."""
         grant, _ = self._clients.get(client.key, (None, None))
         return grant.decks if grant is not None else ()
+
+    def groups_of(self, client: Client) -> tuple[str, ...]:
+        """See `Tokens`."""
+        grant, _ = self._clients.get(client.key.partition("/")[0], (None, None))
+        return grant.groups if grant is not None else ()
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """The app, for requests whose scope's state says who their client is.

@@ -4,7 +4,8 @@ The SDK keeps no registry of legacy sessions, so this one does; those of 2026-07
 opened with `subscriptions/listen`.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -51,6 +52,18 @@ class Sessions:
     async def tell_changes(self, box: ToolSource) -> None:
         """Tell every client whenever the tools of `box` are others than before; see `KnownTools`."""
         await self._known.tell_changes(box, self._tell)
+
+    async def tell_each(self, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+        """Tell every client after each change that `watch` tells of, whatever it was shown; never returns."""
+        changed = asyncio.Event()
+        unwatch = watch(changed.set)
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                await self._tell()
+        finally:
+            unwatch()
 
     async def _tell(self) -> None:
         await self.bus.publish(ToolsListChanged())

@@ -14,6 +14,7 @@ from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
 
 from .decks import Decks
+from .groups import AllowedOffers, AllowedTools, LiveGroups
 from .offer_catalog import OfferCatalog
 from .offer_news import LogStreams
 from .publish import Catalog
@@ -34,6 +35,7 @@ class Content:
         instructions: what this client is told when it comes; asked each time.
         decks: the native tools, offered before those of `box`; None for none.
         offers: what servers have beside tools; None where only tools are shown.
+        groups: parts of all this, of which a client may be shown some.
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         has_settled: whether `settled` has been awaited.
@@ -50,6 +52,7 @@ class Content:
     on_opened: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None
     offers: OfferSource | None = None
+    groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))
     parking: Parking = field(default_factory=Parking)
     has_settled: bool = False
     catalog: Catalog = field(init=False)
@@ -76,6 +79,17 @@ class Content:
         if self.offers is None:
             return []
         return self.offer_catalog.publish(listing, self.offers.listed(listing), client)
+
+    def tools_for(self, client: Client, box: ToolSource | None = None) -> ToolSource:
+        """What a client is shown of the tools of a box, by default of the servers': whoever lists them, lists these."""
+        box = self.box if box is None else box
+        return box if client.allowance is None else AllowedTools(box, client, self.groups)
+
+    def offers_for(self, client: Client) -> OfferSource | None:
+        """The same of what servers have beside tools; None where only tools are shown."""
+        if self.offers is None or client.allowance is None:
+            return self.offers
+        return AllowedOffers(self.offers, client, self.groups)
 
     def close(self) -> None:
         """Nobody is served any longer: calls that wait for an answer end, and servers are looked at no more."""

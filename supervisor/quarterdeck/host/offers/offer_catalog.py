@@ -35,7 +35,7 @@ class OfferCatalog:
             self._known[listing] = offered, forms
         if client.allowance is None:
             return [form for _, form in forms]
-        return [form for each, form in forms if client.allows(each.qualified)]
+        return [form for each, form in forms if client.allows(each.qualified, listing)]
 
 
 def _form_of(offered: Offered) -> bytes:

@@ -67,13 +67,30 @@ class Catalog:
         self._portable = portable_schemas
         self._known: dict[str, dict[str, _Form]] = {}
 
-    def publish_json(self, descriptors: Sequence[ToolDescriptor], version: str) -> list[bytes]:
-        """The tools as a client of `version` is shown them, each as JSON; what cannot be shown is left out."""
-        return [form.json for form in self._forms(descriptors, version) if form.json]
+    def publish_json(
+        self, descriptors: Sequence[ToolDescriptor], version: str, *, only: Sequence[ToolDescriptor] | None = None
+    ) -> list[bytes]:
+        """The tools as a client of `version` is shown them, each as JSON; what cannot be shown is left out.
 
-    def publish(self, descriptors: Sequence[ToolDescriptor], version: str) -> list[Shown]:
+        `only` are those of them that this client may use.
+        """
+        return [form.json for form in self._shown(descriptors, version, only)]
+
+    def publish(
+        self, descriptors: Sequence[ToolDescriptor], version: str, *, only: Sequence[ToolDescriptor] | None = None
+    ) -> list[Shown]:
         """The same as values."""
-        return [form.value for form in self._forms(descriptors, version) if form.json]
+        return [form.value for form in self._shown(descriptors, version, only)]
+
+    def _shown(
+        self, descriptors: Sequence[ToolDescriptor], version: str, only: Sequence[ToolDescriptor] | None
+    ) -> "list[_Form]":
+        # Of all, whoever asks: each form is made once.
+        forms = self._forms(descriptors, version)
+        if only is None or only is descriptors:
+            return [form for form in forms if form.json]
+        names = {tool.name for tool in only}
+        return [form for form in forms if form.json and form.descriptor.name in names]
 
     def _forms(self, descriptors: Sequence[ToolDescriptor], version: str) -> "Collection[_Form]":
         old = self._known.get(version, {})

@@ -177,7 +177,7 @@ class _Connection:
             greeted_id=self._head.greeted_id,
             greets_with_change=interrupted is not None,
         )
-        self._news = self._listen(content.offers)
+        self._news = self._listen(content.offers_for(client))
 
     def _listen(self, offers: OfferSource | None) -> OfferNews | None:
         """Tell a client of an older era what servers say unasked; log lines that it has no room for are dropped."""

@@ -106,8 +106,8 @@ class Session:
         self._running: RunningProviderHost | None = None
         self._fault: ProtocolFault | None = None
         self.drain: Final = Drain()
-        box = host.content.box
-        telling = self._known.tell_changes(box, self._tell_change) if box.can_change else None
+        self._seen = seen = content.tools_for(client)
+        telling = self._known.tell_changes(seen, self._tell_change) if seen.can_change else None
         self._telling = asyncio.get_running_loop().create_task(telling) if telling is not None else None
 
     @property
@@ -195,9 +195,10 @@ class Session:
             self._on_listed(request.listing)
             return await content.listed(request.listing, self._client, self.drain.closing)
         await content.settle(self.drain.closing)
-        self._known.listed(content.box.descriptors())
+        self._known.listed(self._seen.descriptors())
         async with content.source_of(self) as box:
-            return content.catalog.publish_json(box.descriptors(), request.version)
+            allowed = content.tools_for(self._client, box).descriptors()
+            return content.catalog.publish_json(box.descriptors(), request.version, only=allowed)
 
     async def _tell_change(self) -> None:
         if self._plain.is_open:

@@ -91,7 +91,7 @@ class ClientTasks:
         if route is None:
             return _refused(f"there is no task {task[:MAX_SHOWN_CHARS]!r} of this client", "unknown_task")
         if not client.allows(f"{route.server}{QUALIFIER}{route.tool}"):
-            why = f"the token {client.name!r} does not allow {route.tool[:MAX_SHOWN_CHARS]!r}, whose task this is"
+            why = client.refusal(f"{route.tool[:MAX_SHOWN_CHARS]!r}, whose task this is")
             return _refused(why, "not_granted")
         return route
 

@@ -33,7 +33,7 @@ def test_a_token_is_printed_once_and_listed_without_itself(state: Path, capsys: 
     assert token.startswith("qd_")
     out, _ = said(capsys, "list")
     assert token not in out
-    assert out.splitlines()[1].split()[:7] == ["ci", "live", "user", "fs", "fs__*", "read-only", "20/s"]
+    assert out.splitlines()[1].split()[:8] == ["ci", "live", "user", "fs", "fs__*", "-", "read-only", "20/s"]
     [row] = json.loads(said(capsys, "list", "--json")[0])
     assert (row["name"], row["state"], row["servers"], row["tools"]) == ("ci", "live", ["fs"], ["fs__*"])
     assert (row["profile"], row["rate"], row["revoked_at"]) == ("read-only", "20/s", None)

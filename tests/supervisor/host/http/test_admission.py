@@ -196,7 +196,9 @@ def test_who_asks_is_told_by_the_token_and_the_session() -> None:
     assert judge(HOST, token=None) == Admitted()
 
 
-@pytest.mark.parametrize("path", ["/", "/register", "/.well-known/oauth-protected-resource/mcp", "/mcp/x", "/mcpx", ""])
+@pytest.mark.parametrize(
+    "path", ["/", "/register", "/.well-known/oauth-protected-resource/mcp", "/mcp/x/y", "/mcp/-", "/mcpx", ""]
+)
 @pytest.mark.parametrize("token", [TOKEN, None])
 def test_nothing_is_anywhere_else(path: str, token: str | None) -> None:
     """A client would take 401 of `/.well-known` for an OAuth server, and fail at registering with it."""
@@ -260,6 +262,10 @@ class Bound:
     def decks_of(self, client: Client) -> tuple[str, ...]:
         """See `Tokens`."""
         return self._decks
+
+    def groups_of(self, client: Client) -> tuple[str, ...]:
+        """See `Tokens`."""
+        return ("review",)
 
 
 def reached(path: str, *bound: str, token: str = "other", only: str | None = None) -> str | int:

@@ -56,7 +56,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The versions of the lists that the SDK answered."""
     versions: list[str] = []
     publish = Catalog.publish
-    monkeypatch.setattr(Catalog, "publish", lambda *given: versions.append(given[-1]) or publish(*given))
+    monkeypatch.setattr(
+        Catalog, "publish", lambda *given, **only: versions.append(given[-1]) or publish(*given, **only)
+    )
     return versions
 
 

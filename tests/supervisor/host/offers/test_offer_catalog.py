@@ -29,7 +29,7 @@ class Only:
     def __init__(self, start: str) -> None:
         self._start = start
 
-    def allows(self, tool: str) -> bool:
+    def allows(self, tool: str, listing: str = "tools") -> bool:
         """See `Allowance`."""
         return tool.startswith(self._start)
 

@@ -86,7 +86,7 @@ def test_servers_are_listened_to_while_somebody_wants_log_lines():
 class _OnlyA:
     max_result_bytes = None
 
-    def allows(self, tool: str) -> bool:
+    def allows(self, tool: str, listing: str = "tools") -> bool:
         return tool.startswith("a__")
 
     def allows_some_of(self, server: str) -> bool:

@@ -122,9 +122,10 @@ async def test_a_task_is_there_for_its_own_client_alone(method: str) -> None:
 class _Nothing:
     """A token that allows nothing any more."""
 
+    words = "the token 'ada'"
     max_result_bytes = None
 
-    def allows(self, _: str) -> bool:
+    def allows(self, _: str, listing: str = "tools") -> bool:
         return False
 
     def allows_some_of(self, _: str) -> bool:

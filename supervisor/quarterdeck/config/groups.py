@@ -1,0 +1,68 @@
+"""Groups: named parts of what is offered, of which a door is shown one or several.
+
+    {"groups": {"review": {"servers": ["github"], "tools": ["fs__read_*", "grep"], "hide": ["github__delete_*"]}}}
+
+A pattern is a glob, of names as clients see them: `server__tool`, `server__prompt`, `server__uri`, and a native tool's
+own name.  Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import Field, StringConstraints
+
+from quarterdeck.common.patterns import fits_any, may_fit_longer
+from quarterdeck_protocol.names import QUALIFIER
+from quarterdeck_protocol.offers import Listing
+from quarterdeck_protocol.policy import FrozenModel
+
+MAX_NAME_CHARS: Final = 64
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""Stands in a URL's path, and on command lines."""
+
+_Pattern = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+class Group(FrozenModel):
+    """What one group has: all of these together, but for what is hidden.
+
+    Attributes:
+        servers: globs of servers' ids; all that these offer.
+        tools: globs of tools, native ones included.
+        prompts: globs of prompts.
+        resources: globs of resources and templates, by their URIs behind `server__`.
+        hide: globs of whatever is left out of all that.
+    """
+
+    servers: tuple[_Pattern, ...] = ()
+    tools: tuple[_Pattern, ...] = ()
+    prompts: tuple[_Pattern, ...] = ()
+    resources: tuple[_Pattern, ...] = ()
+    hide: tuple[_Pattern, ...] = Field(default=())
+
+    def has(self, name: str, listing: Listing = Listing.TOOLS) -> bool:
+        """Whether what is called so, in that list, belongs to it."""
+        server, is_servers, _ = name.partition(QUALIFIER)
+        is_in = (bool(is_servers) and fits_any(server, self.servers)) or fits_any(name, self._patterns(listing))
+        return is_in and not fits_any(name, self.hide)
+
+    def has_some_of(self, server: str) -> bool:
+        """Whether there is a name of this server's that could belong to it."""
+        patterns = (*self.tools, *self.prompts, *self.resources)
+        return fits_any(server, self.servers) or any(may_fit_longer(f"{server}{QUALIFIER}", each) for each in patterns)
+
+    def _patterns(self, listing: Listing) -> tuple[str, ...]:
+        if listing is Listing.TOOLS:
+            return self.tools
+        return self.prompts if listing is Listing.PROMPTS else self.resources
+
+
+Groups = Mapping[str, Group]
+"""By their names."""
+
+
+def is_group_name(text: str) -> bool:
+    """Whether a group may be called so."""
+    return _NAME.fullmatch(text) is not None

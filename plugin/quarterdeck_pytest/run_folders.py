@@ -29,10 +29,15 @@ _KEPT_NAME: Final = "kept"
 def make_held_folder() -> tuple[str, int]:
     """A new folder, and a descriptor that holds it; the folders of dead runs beside it are removed."""
     parent = _parent()
-    _sweep(parent)
+    sweep(parent, PREFIX)
+    return make_held(parent, PREFIX)
+
+
+def make_held(parent: str, prefix: str) -> tuple[str, int]:
+    """A new folder in `parent`, which no `sweep` removes as long as a process has the descriptor that holds it."""
     while True:
-        folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-        with suppress(FileNotFoundError):  # another run has swept it before it was held
+        folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
+        with suppress(FileNotFoundError):  # it was swept before it was held
             return folder, _hold(folder, needs_lock=False)
 
 
@@ -41,10 +46,10 @@ def keep(folder: str) -> None:
     Path(folder, _KEPT_NAME).touch()
 
 
-def _sweep(parent: str) -> None:
-    """Remove the folders of runs of ours that are dead."""
+def sweep(parent: str, prefix: str) -> None:
+    """Remove our own folders of this prefix that nobody holds, but those that are kept."""
     with os.scandir(parent) as entries:
-        found = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+        found = [entry.path for entry in entries if entry.name.startswith(prefix)]
     for folder in found:
         try:
             held = _hold(folder, needs_lock=True)

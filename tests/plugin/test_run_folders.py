@@ -11,7 +11,7 @@ from support.processes.running import python_child
 
 from quarterdeck_pytest import run_folders
 from quarterdeck_pytest.activation import Run
-from quarterdeck_pytest.run_folders import PREFIX, keep, make_held_folder
+from quarterdeck_pytest.run_folders import PREFIX, keep, make_held_folder, sweep
 
 OWNER = """
 import sys
@@ -61,11 +61,11 @@ def test_a_folder_is_held_until_the_last_process_of_its_run_has_ended(parent: Pa
     folder, held = make_held_folder()
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=[held]) as supervisor:
         os.close(held)
-        run_folders._sweep(str(parent))
+        sweep(str(parent), PREFIX)
         assert folders(parent) == [folder]
         assert supervisor.stdin is not None
         supervisor.stdin.close()
-    run_folders._sweep(str(parent))
+    sweep(str(parent), PREFIX)
     assert folders(parent) == []
 
 
@@ -74,7 +74,7 @@ def test_a_folder_that_is_kept_for_a_look_stays(parent: Path) -> None:
     folder, held = make_held_folder()
     keep(folder)
     os.close(held)
-    run_folders._sweep(str(parent))
+    sweep(str(parent), PREFIX)
     assert folders(parent) == [folder]
 
 
@@ -85,7 +85,7 @@ def test_only_folders_are_swept(parent: Path) -> None:
     (precious / "file").touch()
     (parent / f"{PREFIX}aaaaaaaa").symlink_to(precious)
     (parent / f"{PREFIX}bbbbbbbb").touch()
-    run_folders._sweep(str(parent))
+    sweep(str(parent), PREFIX)
     assert (precious / "file").exists()
     assert len(folders(parent)) == 2
 
@@ -95,7 +95,7 @@ def test_the_folders_of_others_are_left_alone(parent: Path, monkeypatch: pytest.
     folder, held = make_held_folder()
     os.close(held)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    run_folders._sweep(str(parent))
+    sweep(str(parent), PREFIX)
     assert folders(parent) == [folder]
 
 
@@ -146,5 +146,5 @@ def test_where_there_are_no_locks_a_run_has_a_folder_all_the_same(
     monkeypatch.setattr("fcntl.flock", refuse)
     folder, held = make_held_folder()
     os.close(held)
-    run_folders._sweep(str(parent))
+    sweep(str(parent), PREFIX)
     assert folders(parent) == [folder]

@@ -6,24 +6,50 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 import pytest
 
 from quarterdeck.config.places.paths import APP_NAME
+from quarterdeck_pytest.run_folders import make_held, sweep
+from quarterdeck_sandbox.hostile_files import remove_tree
 from support.processes.programs import SERVERS, server_argv
+from support.waiting import eventually
+
+PREFIX: Final = "qd-t-"
+"""Of the names of such folders; what killed tests have left is swept by it."""
 
 
 @contextmanager
 def short_folder(mode: int = 0o700, parent: str | None = None) -> Iterator[Path]:
-    """A folder in which a socket's path is short enough, where another user can be let in; removed at the end."""
-    if parent is None:
-        # In a sandbox without a file system of its own, a test of ours that an agent runs has only its TMPDIR.
-        parent = "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
-    with tempfile.TemporaryDirectory(prefix="qd-", dir=parent, ignore_cleanup_errors=True) as name:
-        folder = Path(name).resolve()
+    """A folder in which a socket's path is short enough, where another user can be let in; removed at the end.
+
+    Raises:
+        AssertionError: something that the body has left goes on writing into it.
+    """
+    name, held = make_held(os.path.realpath(parent or usual_parent()), PREFIX)
+    folder = Path(name)
+    try:
         folder.chmod(mode)
         yield folder
+    finally:
+        remove_tree(name)
+        os.close(held)
+    eventually(lambda: is_removed(folder), what=f"the end of what writes into {folder}")
+
+
+def usual_parent() -> str:
+    """Where short folders are made."""
+    # In a sandbox without a file system of its own, a test of ours that an agent runs has only its TMPDIR.
+    return "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
+
+
+def is_removed(folder: Path) -> bool:
+    """Whether a folder is gone, after one more attempt."""
+    if folder.exists():
+        remove_tree(str(folder))
+    return not folder.exists()
 
 
 def use_places(patch: pytest.MonkeyPatch, root: Path) -> None:
@@ -57,7 +83,7 @@ def usual_state_dir() -> Path:
 
 @contextmanager
 def own_state(usual: Path) -> Iterator[None]:
-    """Within the block, the usual place for state is a folder that is removed in the end.
+    """Within the block, the usual place for state is a folder that is removed in the end; killed tests' are swept.
 
     Args:
         usual: the user's state directory.
@@ -65,6 +91,7 @@ def own_state(usual: Path) -> Iterator[None]:
     Raises:
         AssertionError: it did not exist before the block, and something in the block made it.
     """
+    sweep(usual_parent(), PREFIX)
     had_state = usual.exists()
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))

@@ -267,12 +267,11 @@ def _compiled() -> str:
 
 @cache
 def _compile() -> str:
-    folder = tempfile.mkdtemp(prefix="qd-attacks-", dir="/tmp")
-    atexit.register(shutil.rmtree, folder)
+    lasting = ExitStack()
+    folder = str(lasting.enter_context(short_folder(0o755)))
+    atexit.register(lasting.close)
     shutil.copytree(ATTACKS, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     subprocess.run([plain_python(), "-I", "-m", "compileall", "-q", folder], check=True)
-    # Others read its copies.
-    os.chmod(folder, 0o755)
     return folder
 
 

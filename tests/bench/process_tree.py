@@ -100,11 +100,14 @@ def _roles(root: int) -> Iterator[tuple[int, Role]]:
     while waiting:
         pid, parent = waiting.pop()
         role = _role(pid, parent)
+        if role is None:
+            continue
         yield pid, role
         waiting += [(child, role) for child in _children(pid)]
 
 
-def _role(pid: int, parent: Role) -> Role:
+def _role(pid: int, parent: Role) -> Role | None:
+    """None for what is not ours: a bench's own process has helpers of the tests."""
     name, words = _read(pid, "comm").strip(), _read(pid, "cmdline")
     if name == b"bwrap":
         return Role.BUBBLEWRAP
@@ -113,7 +116,7 @@ def _role(pid: int, parent: Role) -> Role:
     if b"quarterdeck_sandbox" in words:
         return Role.GATE
     if parent is Role.SUPERVISOR:
-        return Role.ZYGOTE
+        return Role.ZYGOTE if b"quarterdeck_worker.zygote" in words else None
     return Role.WORKER if parent is Role.ZYGOTE else Role.SERVER
 
 

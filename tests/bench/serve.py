@@ -29,7 +29,10 @@ from .finding import Finding, NotMeasuredError, Target
 from .peers import ECHO, ECHO_NAME, TEXT, plain_client, sdk_call
 from .rounds import Call, Effort, Table, alternate, p50_of, repeat
 
-LATENCY: Final = Target(required=1.5, goal=1.0)
+LATENCY: Final = Target(required=1.3, goal=1.0)
+"""What holds ours is Python: 160 short functions of the supervisor and 80 of the worker, none of which takes 3 %.  The
+six system calls of each are the fewest for two wakes.  The ratio is the machine's, too: 1.05 to 1.71 were measured.
+"""
 
 HTTP_LATENCY: Final = Target(required=1.5, goal=1.0)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from time import monotonic
 from typing import Final, Protocol
 
-from .link.events import LinkEvent, Refusal, Replied
+from .link.events import LinkEvent, Refusal
 from .link.frames import News, Reply, Request, Told
 from .link.session import PAUSE_S, Link
 from .link.zmtp import MessageBuffer, ZmtpError, encode_message
@@ -245,8 +245,8 @@ class LinkDriver:
             self._way.send(message)
         for event in events:
             self._on_event(event)
-        # A reply brings no ring forward, and most of what comes is one.
-        if self._timer is None or not events or type(events[0]) is not Replied:
+        # What comes brings the ring forward to here at most, and mostly it is well before that.
+        if self._timer is None or min(now + self._soonest_s, self.link.serving.soonest) < self._timer_at:
             self._arm()
 
     def request(self, frame: Request, body: bytes = b"") -> Refusal | None:

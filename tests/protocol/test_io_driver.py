@@ -12,6 +12,7 @@ from support.waiting import PATIENCE_S
 
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck_protocol.io import LinkDriver
+from quarterdeck_protocol.link.credit import Deadlines
 from quarterdeck_protocol.link.events import (
     Arrived,
     Expired,
@@ -37,7 +38,8 @@ class ScriptedLink:
     """A link that rings when the test says so, and notes when it was judged."""
 
     wake_at: float = inf
-    soonest_s: float = inf
+    soonest_s: float = 0.0
+    serving: Deadlines = field(default_factory=Deadlines)
     asked: list[Request] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     outbox: list[list[bytes]] = field(default_factory=list)
@@ -261,6 +263,25 @@ async def test_the_timer_follows_the_earliest_wish() -> None:
     link.wake_at = loop.time()
     driver.receive([b"x"])
     assert driver._timer is None
+
+
+async def test_what_comes_brings_the_timer_forward_for_a_deadline_or_a_beat_and_nothing_else() -> None:
+    """A worker would look for its next beat at every call of a flood, or miss the deadline of a short one."""
+    loop, way = asyncio.get_running_loop(), Way()
+    link = ScriptedLink(wake_at=loop.time() + 1_000, soonest_s=2.0)
+    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    link.wake_at = loop.time() + 2.0
+    driver.receive([b"first call"])
+    first = driver._timer
+    assert driver._timer_at == link.wake_at
+    link.wake_at = loop.time() + 1.0
+    driver.receive([b"second call"])
+    assert driver._timer is first
+    link.serving.add(3, loop.time() + 1.0)
+    driver.receive([b"short call"])
+    assert driver._timer is not first
+    assert driver._timer_at == link.wake_at
+    driver.close()
 
 
 async def test_an_end_can_be_told_to_catch_up() -> None:

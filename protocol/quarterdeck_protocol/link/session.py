@@ -75,7 +75,8 @@ class Link:
         self._abandoned: set[int] = set()
         self._late: dict[int, float] = {}
         self._waited_s = self._excused_s = 0.0
-        self._serving = Deadlines()
+        self.serving: Final = Deadlines()
+        """The peer's requests, and when the deadline of each passes; to be read only."""
         self._pause = Pause()
         self._sent_at = self._heard_at = self._asked_at = now
         self._greeted = False
@@ -102,17 +103,17 @@ class Link:
             return inf
         if not self._greeted:
             return self._heard_at + self._terms.greet_s + self._excused_s
-        return min(self._beat_at, self._silent_at, self._asked.soonest, self._serving.soonest)
+        return min(self._beat_at, self._silent_at, self._asked.soonest, self.serving.soonest)
 
     @property
     def soonest_s(self) -> float:
-        """How long after a request of ours `tick` may be due for its sake, whatever its deadline."""
-        return self._patience_s[True]
+        """How long after a request, ours or the peer's, `tick` may be due for its sake, whatever its deadline."""
+        return min(self._patience_s[True], self._beat_s[True])
 
     @property
     def _beat_at(self) -> float:
-        if self.side is events.Side.SUPERVISOR or self._serving:
-            return self._sent_at + self._beat_s[bool(self._serving)]
+        if self.side is events.Side.SUPERVISOR or self.serving:
+            return self._sent_at + self._beat_s[bool(self.serving)]
         quiet_s = self._beat_s[False]
         return last_moment(self._sent_at + quiet_s, self._pid, quiet_s)
 
@@ -164,15 +165,15 @@ class Link:
         Raises:
             LinkMisuseError: the peer asked nothing by this id, or has its reply; or no message can carry this one.
         """
-        if frame.request_id not in self._serving:
+        if frame.request_id not in self.serving:
             raise events.LinkMisuseError(f"no request {frame.request_id} awaits a reply")
         if not self._dead and not self._send(frame, body):
             raise events.LinkMisuseError(f"no message can hold the reply to {frame.request_id}")
-        self._serving.remove(frame.request_id)
+        self.serving.remove(frame.request_id)
 
     def serves(self, request_id: int) -> bool:
         """Whether a request of the peer's still awaits our reply."""
-        return request_id in self._serving
+        return request_id in self.serving
 
     def post(self, frame: frames.News | frames.Told, body: bytes = b"") -> bool:
         """Send what has no reply; False when it was dropped: too much waits already, or no message can carry it."""
@@ -180,11 +181,11 @@ class Link:
 
     def pause(self, now: float) -> None:
         """Put off the deadlines of requests, at both ends, while a person is asked something; see `Pause`."""
-        self._pause.begin(self._asked if self.side is events.Side.SUPERVISOR else self._serving, now)
+        self._pause.begin(self._asked if self.side is events.Side.SUPERVISOR else self.serving, now)
 
     def resume(self, now: float) -> None:
         """Count again."""
-        self._pause.end(self._asked if self.side is events.Side.SUPERVISOR else self._serving, now)
+        self._pause.end(self._asked if self.side is events.Side.SUPERVISOR else self.serving, now)
 
     def take(self, now: float) -> list[list[bytes]]:
         """The messages to send, in order; each is the parts of one."""
@@ -258,7 +259,7 @@ class Link:
             return []
         if now >= self._beat_at:
             self._outbox.put(frames.Beat())
-        told: list[events.LinkEvent] = [events.Expired(key) for key in self._serving.due(now)]
+        told: list[events.LinkEvent] = [events.Expired(key) for key in self.serving.due(now)]
         for key in self._asked.due(now):
             told += self._overdue(key, now)
         return told
@@ -326,7 +327,7 @@ class Link:
         if isinstance(frame, events.REQUESTS):
             return self._serve(frame, body, now)
         match frame:
-            case frames.Cancel() if frame.request_id not in self._serving:
+            case frames.Cancel() if frame.request_id not in self.serving:
                 return []
             case frames.Progress() if not self._is_awaited(frame.request_id) or not events.is_reportable(frame):
                 return []
@@ -342,9 +343,9 @@ class Link:
         return [events.Replied(reply, body)]
 
     def _serve(self, request: frames.Request, body: bytes, now: float) -> list[events.LinkEvent]:
-        if request.request_id in self._serving or len(self._serving) >= self._terms.max_requests:
+        if request.request_id in self.serving or len(self.serving) >= self._terms.max_requests:
             return [self._violation(f"request {request.request_id} is one too many")]
-        self._serving.add(request.request_id, now + request.timeout_s)
+        self.serving.add(request.request_id, now + request.timeout_s)
         return [events.Arrived(request, body)]
 
     def _is_awaited(self, request_id: int) -> bool:

@@ -5,6 +5,7 @@ The relay knows the protocol and judges every line (`quarterdeck_protocol.mcp.re
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Final, assert_never
 
 from msgspec.structs import replace
@@ -67,7 +68,7 @@ class StdioConnection:
         capabilities = order.capabilities.encode()
         self._relay = Relay(
             replace(CLIENT, handshake=capabilities),
-            now=self._loop.time(),
+            now=monotonic(),
             max_bytes=order.max_result_bytes,
             era=order.era,
             forced=order.protocol,
@@ -101,7 +102,7 @@ class StdioConnection:
 
     def list_items(self, request_id: int, kind: ListKind, done: Done) -> None:
         """See `Server`."""
-        self._book(request_id, done, self._relay.list_all(request_id, METHODS[kind], self._loop.time()))
+        self._book(request_id, done, self._relay.list_all(request_id, METHODS[kind], monotonic()))
 
     def answer(self, answer: AskAnswer, body: bytes) -> None:
         """See `Server`."""
@@ -156,7 +157,7 @@ class StdioConnection:
 
     def _receive(self, line: bytes) -> None:
         self.lines += 1
-        happened = self._relay.receive(line, self._loop.time())
+        happened = self._relay.receive(line, monotonic())
         if len(happened) == 1 and isinstance(answered := happened[0], events.Answered):
             self._finish(answered.request_id, answered.result)  # and nothing else follows, which is most of all lines
         else:
@@ -241,7 +242,7 @@ class StdioConnection:
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, float("inf")
-        self._take(self._relay.advance(self._loop.time()))
+        self._take(self._relay.advance(monotonic()))
 
 
 def _caller(request: Call | Forward) -> Client:

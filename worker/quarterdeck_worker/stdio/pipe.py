@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
@@ -90,7 +91,7 @@ class ServerPipe:
         if self._queue:
             self._queue += line
             return
-        if self._loop.time() < self._written_at + BURST_S:
+        if monotonic() < self._written_at + BURST_S:
             self._queue += line
             self._loop.call_soon(self._end_turn)
             return
@@ -157,7 +158,7 @@ class ServerPipe:
             # The server closed its stdin; its death, if it is one, arrives by its own way.
             self.stop_writing()
             return len(data)
-        self._written_at = self._loop.time()
+        self._written_at = monotonic()
         return written
 
     def _watch_writable(self) -> None:

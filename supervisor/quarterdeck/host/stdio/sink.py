@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+from time import monotonic
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -212,7 +213,7 @@ class PolledSink(Sink):
 
     def _start(self) -> None:
         # An answer on its own leaves at once, those that follow it closely leave together after the loop's turn.
-        if self._loop.time() < self._written_at + BURST_S:
+        if monotonic() < self._written_at + BURST_S:
             self._loop.call_soon(self._flush)
         else:
             self._flush()
@@ -235,7 +236,7 @@ class PolledSink(Sink):
         except OSError as error:
             self._broke(error)
             return
-        self._written_at = self._loop.time()
+        self._written_at = monotonic()
         if self._waits:
             self._waits = False
             self._loop.remove_writer(self._fd)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -51,8 +50,7 @@ OnExit = Callable[[int | None], None]
 _log = logging.getLogger("quarterdeck.fleet")
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnedWorker:
+class SpawnedWorker(msgspec.Struct, frozen=True):
     """A worker's process; `kill` ends that very process, or nothing when it is gone."""
 
     pid: int
@@ -105,8 +103,11 @@ _early: "Final[dict[WorkerKind, tuple[subprocess.Popen[bytes], socket.socket]]]"
 class ZygotePlacement:
     """One zygote process and its forks."""
 
-    def __init__(self, kind: WorkerKind, on_lost: Callable[[], None]) -> None:
-        """Start the zygote without waiting for it; `on_lost` is told when it dies unasked, and owes a `close`."""
+    def __init__(self, kind: WorkerKind, on_lost: Callable[[int], None]) -> None:
+        """Start the zygote without waiting for it.
+
+        `on_lost` is told when it dies unasked, and how many workers it had; it owes a `close`.
+        """
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._process, ours = _early.pop(kind) if kind in _early else _start_zygote(kind)
@@ -224,8 +225,9 @@ class ZygotePlacement:
 
     def _lose(self) -> None:
         if not self._closed:
+            # First of all: the next one imports while the ends of this one's workers are dealt with.
+            self._on_lost(len(self._exits))
             self._hang_up()
-            self._on_lost()
 
     def _hang_up(self) -> None:
         if self._closed:

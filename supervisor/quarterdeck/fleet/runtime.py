@@ -148,9 +148,11 @@ class Runtime:
                 self._sources[kind] = FreshPlacement(kind)
         return self._sources[kind]
 
-    def _zygote_lost(self, kind: WorkerKind) -> None:
-        _log.error("a zygote died (%s); its workers died with it, and a new one is started when one is needed", kind)
+    def _zygote_lost(self, kind: WorkerKind, workers: int) -> None:
+        _log.error("a zygote died (%s), and its %d workers with it; another one is started for the next", kind, workers)
         self._start(self._sources.pop(kind).close())
+        if workers:  # which are wanted again; a zygote that died before it had any might do so for ever
+            self._workers(kind)
 
     async def prepare(self, order: OpenOrder) -> OpenOrder:
         """The order with what its worker need not find out; after `start_worker`."""

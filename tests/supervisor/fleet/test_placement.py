@@ -118,7 +118,7 @@ async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypa
         with pytest.raises(OSError, match="zygote"):
             await waiting
         assert played.exits == [-9]
-        assert played.lost == 1
+        assert (played.lost, played.workers_lost) == (1, 1)
         with pytest.raises(OSError, match="zygote"):
             await played.spawn(3)
         assert played.lost == 1
@@ -131,7 +131,7 @@ async def test_an_order_to_a_zygote_that_just_died_is_an_error(monkeypatch: pyte
         with pytest.raises(OSError):
             await played.spawn()
         await turns()
-        assert played.lost == 1
+        assert (played.lost, played.workers_lost) == (1, 0)
 
 
 async def test_closing_ends_all_and_waits_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +365,7 @@ async def test_a_zygote_that_was_started_early_is_taken_by_the_first_placement(m
     assert started == [("quarterdeck_worker.zygote", "stdio")]
     placements = []
     for kind, count in ((WorkerKind.REMOTE, 2), (WorkerKind.STDIO, 2), (WorkerKind.STDIO, 3)):
-        placements.append(ZygotePlacement(kind, lambda: None))
+        placements.append(ZygotePlacement(kind, lambda _: None))
         assert len(started) == count
     for placement in placements:
         await placement.close()

@@ -62,7 +62,7 @@ class PlayedPlacement:
     pid = 0
     machine = None
 
-    def __init__(self, kind: WorkerKind, on_lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, kind: WorkerKind, on_lost: Callable[[int], None] = lambda _: None) -> None:
         self.kind = kind
         self.on_lost = on_lost
         self.orders: list[SpawnOrder] = []
@@ -200,13 +200,28 @@ async def test_a_zygote_found_dead_is_replaced_for_the_same_order(placements: li
     runtime = await Runtime.acquire()
     runtime.warm_up()
     placements[0].failures = [OSError("the zygote is gone")]
-    placements[0].on_lost()
+    placements[0].on_lost(0)
     handle = await hired(runtime, Owner())
     assert len(placements) == 2
     await turns()
     assert placements[0].closed == 1
     await runtime.release()
     assert placements[1].closed == 1
+    handle.driver.close()
+
+
+async def test_a_zygote_that_had_workers_is_replaced_at_once_and_one_that_had_none_when_one_is_needed(
+    placements: list[PlayedPlacement],
+) -> None:
+    """Its servers would come back later by the imports; or one that cannot live would be started for ever."""
+    runtime = await Runtime.acquire()
+    runtime.warm_up()
+    placements[0].on_lost(0)
+    assert len(placements) == 1
+    handle = await hired(runtime, Owner())
+    placements[1].on_lost(1)
+    assert len(placements) == 3
+    await runtime.release()
     handle.driver.close()
 
 
@@ -217,7 +232,8 @@ async def test_the_loss_of_one_zygote_loses_only_its_workers(placements: list[Pl
     kinds = WorkerKind.STDIO, WorkerKind.REMOTE
     handles = [await runtime.start_worker("a", owner, kind) for owner, kind in zip(owners, kinds, strict=True)]
     assert [placement.kind for placement in placements] == [*kinds]
-    placements[1].on_lost()
+    placements[1].on_lost(1)
+    assert [placement.kind for placement in placements] == [*kinds, WorkerKind.REMOTE]
     handles.append(await runtime.start_worker("b", Owner(), WorkerKind.STDIO))
     handles.append(await runtime.start_worker("c", Owner(), WorkerKind.REMOTE))
     assert [placement.closed for placement in placements] == [0, 1, 0]

@@ -78,11 +78,13 @@ class Stage:
 
         monkeypatch.setattr(placement_module, "isolated", isolated)
         self.lost = 0
+        self.workers_lost: int | None = None
         self.exits: list[int | None] = []
         self.placement = ZygotePlacement(WorkerKind.STDIO, self._on_lost)
 
-    def _on_lost(self) -> None:
+    def _on_lost(self, workers: int) -> None:
         self.lost += 1
+        self.workers_lost = workers
 
     def spawn(self, generation: int = 1) -> "asyncio.Task[SpawnedWorker]":
         """Order a worker."""

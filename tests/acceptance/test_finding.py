@@ -64,7 +64,6 @@ class Publisher:
             path.chmod(0o755)
         self.offer("1.0.0", tool("save", "Keep a note.", "text"), tool("old", "Of no use."))
         self.offer("2.0.0", tool("save", "Keep a note for good.", "text"), tool("load", "Read a note."))
-        self.offer("3.0.0", tool("save", ORDER, "text"))
 
     def offer(self, version: str, *tools: dict[str, Any]) -> None:
         """Have a version list these tools."""
@@ -130,8 +129,6 @@ def test_what_is_added_is_what_was_shown_and_its_version_is_pinned(publisher: Pu
     told = quarterdeck_forked("tools", "-c", str(publisher.config))
     assert ("notes__old" in told.stdout, "notes__save" in told.stdout) == (True, False), told.stdout
     assert publisher.states()["save"][0] == "changed"
-    again = quarterdeck_forked(*publisher.add)
-    assert (again.returncode, "quarterdeck remove notes" in again.stderr) == (2, True), again.stderr
 
 
 def test_an_upgrade_is_compared_before_pin_and_approval_change_together(publisher: Publisher) -> None:
@@ -147,34 +144,24 @@ def test_an_upgrade_is_compared_before_pin_and_approval_change_together(publishe
         assert words in unasked.stdout, unasked.stdout
     failing = quarterdeck_forked("upgrade", "notes", "--to", "4.0.0", "--yes", *config)
     assert (failing.returncode, "notes stays as it is" in failing.stderr) == (4, True), failing.stderr
-    unseen = quarterdeck_forked("upgrade", "notes", "--to", "3.0.0", "--yes", *config)
-    assert (unseen.returncode, "--accept-findings" in unseen.stderr) == (2, True), unseen.stderr
     assert publisher.config.read_text() == before
     done = quarterdeck_forked("upgrade", "notes", "--yes", *config)
     assert done.returncode == 0, done.stderr
     assert publisher.rows["notes"]["args"] == ["-y", "notes-server@2.0.0"]
     told = quarterdeck_forked("tools", *config)
     assert all(f"notes__{name}" in told.stdout for name in ("save", "load")), told.stdout
-    again = quarterdeck_forked("upgrade", "notes", "--yes", *config)
-    assert (again.returncode, "nothing to do" in again.stdout) == (0, True)
     gone = quarterdeck_forked("remove", "notes", "--yes", *config)
     assert (gone.returncode, publisher.rows) == (0, {}), gone.stderr
 
 
 def test_what_does_not_work_is_not_added(publisher: Publisher) -> None:
     """A user would have a row that never starts, or one that nobody has read."""
-    config = ("-c", str(publisher.config))
     publisher.offer("1.0.0")
     empty = quarterdeck_forked(*publisher.add[:-4], "--yes", *publisher.add[-4:])
     assert (empty.returncode, "lists no tool" in empty.stderr) == (4, True), empty.stderr
     (publisher.folder / "1.0.0.json").unlink()
     dead = quarterdeck_forked(*publisher.add[:-4], "--yes", *publisher.add[-4:])
     assert (dead.returncode, "nothing is added" in dead.stderr, "1.0.0.json" in dead.stderr) == (4, True, True)
-    publisher.offer("1.0.0", tool("save", ORDER))
-    unseen = quarterdeck_forked(*publisher.add[:-4], "--yes", *publisher.add[-4:])
-    assert (unseen.returncode, "--accept-findings" in unseen.stderr) == (2, True), unseen.stderr
-    missing = quarterdeck_forked("add", "x", "--yes", *config, "--", "no-such-program")
-    assert (missing.returncode, "no-such-program is not on" in missing.stderr) == (4, True), missing.stderr
     assert publisher.config.read_text() == TEXT
     assert not (state_dir() / "ledger").exists()
 

@@ -197,8 +197,12 @@ class Pool:
             case Mapping():
                 text = json.dumps(asked.config, default=str)
                 path = Path(self._address.folder, uuid.uuid5(uuid.NAMESPACE_OID, text).hex[:8], "mcp_config.json")
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+                if not path.exists():
+                    path.parent.mkdir(exist_ok=True)
+                    # As a whole: another worker of xdist may have the supervisor read it meanwhile.
+                    own = path.with_suffix(f".{uuid.uuid4().hex}")
+                    own.write_text(text, encoding="utf-8")
+                    own.replace(path)
                 return path
             case _ if not asked.config.exists():
                 raise McpTestError(f"there is no configuration file {asked.config}: correct --mcp-config or mcp_config")

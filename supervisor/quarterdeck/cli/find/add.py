@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -254,12 +254,11 @@ def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, no
     return trial
 
 
-def _pinned(row: "dict[str, object] | object", trial: Trial | None, notes: list[str]) -> dict[str, object] | None:
+def _pinned(row: Mapping[str, object], trial: Trial | None, notes: list[str]) -> dict[str, object] | None:
     """The row with the version of its package that ran, or that is the latest; None where nothing is to be pinned."""
     from quarterdeck.registry.pins import pin_of, pinned
     from quarterdeck.registry.versions import VersionError, latest_version
 
-    assert isinstance(row, dict)
     command, args = row.get("command"), row.get("args")
     if not isinstance(command, str) or not isinstance(args, list):
         return None
@@ -278,6 +277,8 @@ def _pinned(row: "dict[str, object] | object", trial: Trial | None, notes: list[
 
 
 def _show(planned: _Planned, *, whole: bool) -> None:
+    from quarterdeck.config.secrets.masking import literal_secrets
+
     candidate, trial = planned.candidate, planned.trial
     print_line(f"{candidate.server}{f': {candidate.title}' if candidate.title else ''}", "bold")
     print_config(planned.change.config)
@@ -291,8 +292,6 @@ def _show(planned: _Planned, *, whole: bool) -> None:
     print_diff(planned.change.diff)
     for note in planned.notes:
         print_line(printable(note), "yellow", stderr=True)
-    from quarterdeck.config.secrets.masking import literal_secrets
-
     if secrets := list(literal_secrets(candidate.row)):
         print_line(describe_plain_secrets(candidate.server, secrets), "yellow", stderr=True)
 

@@ -21,6 +21,7 @@ from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
+from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.host.offers.groups import LiveGroups
@@ -228,7 +229,7 @@ class Product:
         return host if self.settings.names is None else host.within(self.settings.names)
 
     def instructions(self, client: Client = ANONYMOUS) -> str:
-        """What a client is told at its start: what is held, who still starts, and what servers say of themselves.
+        """What a client is told at its start: what is held, who wants a login or still starts, and what servers say.
 
         Nothing in it is of a server that the client may not use.
         """
@@ -238,9 +239,14 @@ class Product:
             {server: counts[server] for server in used if server in counts},
             [server for server in self.approvals.held_launches if client.allows_some_of(server)],
             [server for server in used if not self.is_presentable(server)],
+            [server for server in used if self._wants_login(server)],
         )
         theirs = merged([(server, self.approvals.offer(server).instructions) for server in used])
         return "\n\n".join(filter(None, (ours, theirs)))
+
+    def _wants_login(self, server: str) -> bool:
+        status = self.fleet.status_of(server)
+        return status is not None and status.fault is not None and status.fault.code in LOGIN_FAULTS
 
     def capabilities(self, others: bytes) -> bytes:
         """What a client of an older era is told at its start that we can: tasks beside these, where they are known."""

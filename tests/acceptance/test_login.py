@@ -87,6 +87,9 @@ def test_a_login_in_the_browser_starts_the_server_at_once(url: str, tmp_path: Pa
         before = server_of(config)
         assert (before["phase"], before["fault"]["code"]) == ("faulted", "auth_needed")
         assert "quarterdeck login far" in before["fault"]["remedy"]
+        early = client.call("far__echo", text="too early")
+        assert early["isError"]
+        assert "quarterdeck login far" in early["content"][0]["text"]
 
         refused = quarterdeck_forked("login", "-c", str(config), "far", "--yes")
         assert refused.returncode == 2

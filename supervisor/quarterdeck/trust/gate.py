@@ -11,6 +11,7 @@ from typing import Final
 
 from quarterdeck.common.watchers import wait_until
 from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
 from quarterdeck.fleet.requests import arguments_json, ended, refuse
@@ -314,4 +315,6 @@ class GatedEndpoint(LiveEndpoint):
             return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
         phase = "still being installed" if status.installing else status.phase
         message = f"{self._config.id} is {phase}" + (f": {status.fault}" if status.fault else ", not ready")
-        return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, "not_connected", status.fault)
+        # A login is the one thing that whoever calls can ask their user for.
+        code = status.fault.code if status.fault is not None and status.fault.code in LOGIN_FAULTS else None
+        return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, code or "not_connected", status.fault)

@@ -109,11 +109,16 @@ def things_are(counts: Mapping[Subject, int]) -> str:
     return f"{' and '.join(part for part in (', '.join(parts[:-1]), parts[-1]) if part)} {verb}"
 
 
-def notice(held: Mapping[str, Mapping[Subject, int]], launches: Sequence[str], starting: Sequence[str] = ()) -> str:
+def notice(
+    held: Mapping[str, Mapping[Subject, int]],
+    launches: Sequence[str],
+    starting: Sequence[str] = (),
+    logged_out: Sequence[str] = (),
+) -> str:
     """What is held, of which servers, which servers are not started, and which are; empty when all is well.
 
     `held` counts by server, `launches` are the servers whose launch is held, the tools of those `starting` are not
-    known yet.
+    known yet, those `logged_out` want a login.
     """
     totals = {server: sum(counts.values()) for server, counts in held.items() if any(counts.values())}
     parts = []
@@ -130,6 +135,9 @@ def notice(held: Mapping[str, Mapping[Subject, int]], launches: Sequence[str], s
             f"({_listed(launches)})"
         )
     told = [f"{'; '.join(parts)}. The user can look with `quarterdeck trust list`."] if parts else []
+    if logged_out:
+        want = "wants" if len(logged_out) == 1 else "want"
+        told.append(f"{_listed(logged_out)} {want} a login: the user can make it with `quarterdeck login SERVER`.")
     if starting:
         whose = "its tools are" if len(starting) == 1 else "their tools are"
         told.append(f"Still starting: {_listed(starting)}; {whose} announced when they can be called.")

@@ -100,3 +100,10 @@ def test_servers_that_are_still_starting_are_named_after_what_is_held() -> None:
     assert said.endswith(
         "`quarterdeck trust list`. Still starting: a, b; their tools are announced when they can be called."
     )
+
+
+def test_servers_that_want_a_login_are_named_with_the_command() -> None:
+    """A model would look for tools that are not there, and nobody learn why."""
+    one, two = notice({}, (), (), ["far"]), notice({}, (), (), ["far", "away"])
+    assert one == "far wants a login: the user can make it with `quarterdeck login SERVER`."
+    assert two.startswith("far, away want a login:")

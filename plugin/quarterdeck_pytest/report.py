@@ -36,8 +36,10 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         'name it: {"read": ["FOLDER"]}',
         "handshake_failed": "look at the end of its stderr; quarterdeck check -- COMMAND says what is wrong with it",
         "handshake_timeout": f"is it an MCP server, with the arguments that it needs? If it is slow: {LONGER}",
+        "keyring_unusable": "unlock the keyring, or have its row name a token in headers",
         "limit_hit": 'raise that limit by policy= of the marker mcp: {"limits": {…}}',
         "list_timeout": LONGER,
+        "login_failed": "have its row name a token in headers, which needs no login",
         "not_connected": "see how it is below; after a crash assert_recovers_within waits for it",
         "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema",
         "sandbox_refused": "change policy= of the marker mcp, or what the machine gives: quarterdeck doctor says what "

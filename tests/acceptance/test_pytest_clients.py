@@ -16,6 +16,7 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 from pydantic import BaseModel
 from support.config.places import row
+from support.waiting import eventually
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ProgressNote
@@ -29,9 +30,11 @@ Start = Callable[..., McpServer]
 WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "model": "m"}
 """A result of sampling."""
 
+UPDATED = "notifications/resources/updated"
+
 WATCHED = "test://watched-resource"
 
-asking = pytest.mark.mcp("conformance", scope="session", era="both")
+asking = pytest.mark.mcp("conformance", scope="session", era="both", timeout=PATIENT_S)
 """One of everything, once for each worker of xdist and each era: what asks cannot be shared by all."""
 
 
@@ -118,7 +121,7 @@ async def test_a_coroutine_may_answer_and_take_progress(mcp_async_client: AsyncM
     ]
 
 
-@pytest.mark.mcp("conformance", scope="run", era="2025-11-25")
+@pytest.mark.mcp("conformance", scope="run", era="2025-11-25", timeout=PATIENT_S)
 def test_a_server_of_the_whole_run_whose_questions_name_nobody_is_not_answered(mcp_client: McpClient) -> None:
     """Its question would go to whichever test calls it just then."""
     mcp_client.answer(elicitation="accept")
@@ -141,9 +144,14 @@ def test_log_lines_and_updates_are_collected_for_the_test_that_wants_them(mcp_cl
         "Tool execution completed",
     ]
     assert mcp_client.log_messages[0]["logger"] == "conformance"
-    mcp_client.call_tool("test_also_trigger_update")
-    updated = mcp_client.wait_for_notification("notifications/resources/updated")
-    assert updated.params == {"uri": WATCHED}
+
+    def is_told() -> bool:
+        # A newer server listens a moment after it was asked to.
+        mcp_client.call_tool("test_also_trigger_update")
+        return any(each.method == UPDATED for each in mcp_client.notifications)
+
+    eventually(is_told, PATIENT_S, "an update")
+    assert mcp_client.wait_for_notification(UPDATED).params == {"uri": WATCHED}
     mcp_client.unsubscribe(WATCHED)
     with pytest.raises(McpTestError, match="no log level 'loud'"):
         mcp_client.set_log_level("loud")

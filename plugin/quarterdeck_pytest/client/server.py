@@ -71,6 +71,11 @@ class McpServer:
         """How it is: `phase`, `fault`, `pid`, `era`, `restarts`, and what confines it."""
         return self._backend.view().result()
 
+    @property
+    def stderr(self) -> str:
+        """The end of what it wrote to its standard error, without secrets; of an object nothing."""
+        return self._backend.explain(()).result().stderr
+
     def explain(self, texts: Iterable[str], within_s: float) -> Explanation:
         """What a failure's report says of it; `texts` come back without secrets."""
         return self._backend.explain(texts).result(within_s)

@@ -191,3 +191,10 @@ def test_the_secret_of_a_login_is_one_wherever_it_stands() -> None:
     assert "hunter2" in secrets_of(config)
     assert list(literal_secrets(row)) == ["auth.client_secret"]
     assert "hunter2" not in mask(json.dumps(row))
+
+
+def test_arguments_that_the_user_gives_to_tools_are_masked() -> None:
+    """What is fixed may be a password, written down where a person looks on."""
+    row = {"arguments": {"login": {"user": "me", "key": "${keyring:KEY}", "n": {"default": 1}}}, "hide": ["x"]}
+    given_ones = {"user": MASK, "key": "${keyring:KEY}", "n": MASK}
+    assert mask_row(row) == {"arguments": {"login": given_ones}, "hide": ["x"]}

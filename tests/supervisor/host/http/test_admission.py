@@ -310,3 +310,20 @@ def test_where_one_configuration_is_served_tokens_of_other_decks_open_nothing() 
     assert [reached("/mcp", *bound, only="web") for bound in ((), ("web",), ("api",))] == ["web", "web", 403]
     assert reached("/mcp", "api", only="") == 403
     assert reached("/decks/web/mcp", "web", only="web") == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "deck", "group"),
+    [
+        ("/mcp", "user", ""),
+        ("/mcp/talk", "user", "talk"),
+        ("/mcp/Talk_2/", "user", "Talk_2"),
+        ("/decks/user/mcp/talk", "user", "talk"),
+    ],
+)
+def test_a_path_names_a_group_and_a_token_has_its_own(path: str, deck: str, group: str) -> None:
+    """A model would be shown everything at the address of a group, or with a token that was made for one."""
+    headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", b"Bearer other")]
+    verdict = Admission(NAMES, TOKEN, Bound(), only=None).judge("POST", path, headers)
+    assert isinstance(verdict, Admitted)
+    assert (verdict.deck, verdict.group, verdict.granted) == (deck, group, ("review",))

@@ -10,7 +10,7 @@ reads files, makes the parts, and hands them to one another.
 import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -44,8 +44,7 @@ COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(msgspec.Struct, frozen=True):
     """What several products of one process share.
 
     Attributes:
@@ -55,8 +54,8 @@ class Shared:
     """
 
     recorder: LedgerWriter
-    servers: SharedServers = field(default_factory=SharedServers)
-    common: CommonRecord = field(default_factory=CommonRecord)
+    servers: SharedServers = msgspec.field(default_factory=SharedServers)
+    common: CommonRecord = msgspec.field(default_factory=CommonRecord)
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ The receiving end turns a forbidden frame into a `Violated`, the sending end int
 """
 
 import hmac
-from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, isfinite
 from typing import Final, get_args
@@ -32,8 +31,7 @@ class Side(StrEnum):
         return Side.WORKER if self is Side.SUPERVISOR else Side.SUPERVISOR
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTerms:
+class LinkTerms(msgspec.Struct, frozen=True):
     """The limits that both ends hold each other to.
 
     Attributes:
@@ -62,7 +60,7 @@ class LinkTerms:
     window_units: int = 2048
     max_waiting: int = 4096
     max_requests: int = 8192
-    wire: WireLimits = field(default_factory=WireLimits)
+    wire: WireLimits = msgspec.field(default_factory=WireLimits)
 
     def beat_of(self, side: Side, *, owes: bool) -> float:
         """The longest silence of this end, seconds; `owes`: while it owes a reply."""

@@ -7,7 +7,6 @@ part 1   a large body, alone, so that a socket can pass it without a copy
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -30,8 +29,7 @@ class WireError(Exception):
     """Bytes that are no frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class WireLimits:
+class WireLimits(msgspec.Struct, frozen=True):
     """The most that one message may hold, bytes."""
 
     header_bytes: int = MAX_HEADER_BYTES

@@ -8,8 +8,9 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from .exits import MEANINGS
 from .output import columns_of, paragraph_width, styled
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 PROGRAM: Final = "quarterdeck"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One command of the first level, or a group of them.
 
     Attributes:

@@ -1,9 +1,10 @@
 """The options that several commands share, and what those of HTTP, of names and of native tools amount to."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
 
 from quarterdeck.config.places.paths import native_fingerprint
 
@@ -260,8 +261,7 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
         ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class NativeOptions:
+class NativeOptions(msgspec.Struct, frozen=True):
     """`--profile` and what belongs to it; the directories are there, and absolute.
 
     Attributes:

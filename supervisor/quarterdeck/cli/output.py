@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TextIO
 
 import msgspec
@@ -20,8 +19,7 @@ _CODES: Final = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cya
 """Select Graphic Rendition (ECMA-48 8.3.117), by the words that styles are made of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """One field of a table, and how it is styled on a terminal."""
 
     text: str

@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import click
+import msgspec
 
 from .commands import PROGRAM, describe_command
 
@@ -51,15 +52,14 @@ class Argument:
         self.show_default: Final = show_default
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
+class Combined(msgspec.Struct, frozen=True):
     """A parameter that `function` makes of options of its own: `Annotated[Source, Combined(source_of)]`.
 
     `defaults` are taken in place of the function's; the options of `without` are not offered.
     """
 
     function: Callable[..., object]
-    defaults: Mapping[str, object] = field(default_factory=dict)
+    defaults: Mapping[str, object] = msgspec.field(default_factory=dict)
     without: frozenset[str] = frozenset()
 
     def take(self, values: dict[str, object]) -> object:

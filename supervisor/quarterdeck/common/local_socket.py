@@ -8,9 +8,10 @@ import os
 import secrets
 import socket
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from .file_changes import replace_file
 from .text_file import TextFileError, read_text
@@ -21,8 +22,7 @@ MAX_KEY_BYTES: Final = 256
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True):
     """The process at the other end of a socket; `pid` 0 and our own `uid` where the system does not tell."""
 
     pid: int

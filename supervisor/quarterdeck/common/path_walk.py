@@ -12,8 +12,9 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Self
+
+import msgspec
 
 from quarterdeck_sandbox import MAX_LINKS
 
@@ -38,8 +39,7 @@ def fault(number: int, reason: str = "") -> OSError:
     return OSError(number, reason or os.strerror(number))
 
 
-@dataclass(slots=True)
-class FoundPath:
+class FoundPath(msgspec.Struct):
     """Where a walk ended.  It owns its descriptors, which are good for looking and for `*at` calls only.
 
     Attributes:

@@ -8,9 +8,10 @@ What the text means is not known here.  Blocking.
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from quarterdeck_sandbox import NotRegularError, ancestors, follow, open_regular, path_of_fd
 
@@ -28,8 +29,7 @@ class MissingFileError(TextFileError):
     """There is no such file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextFile:
+class TextFile(msgspec.Struct, frozen=True):
     """A file as it was read: its text without the byte order mark, that mark if it has one, and its status."""
 
     text: str

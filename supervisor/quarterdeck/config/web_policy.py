@@ -8,10 +8,10 @@ address or network (`ip`, `ip:port`, `cidr`, `cidr:port`, IPv6 in brackets where
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Final
 
+import msgspec
 from pydantic import field_validator
 
 from quarterdeck_protocol.addresses import (
@@ -41,8 +41,7 @@ BLOCKED_PORTS: Final = frozenset(_SINGLE).union(*(range(first, last + 1) for fir
 """Ports of other services, which a request could be smuggled to.  Source: the Fetch standard, "Port blocking"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True):
     """One entry of `allow`: a host's name in lower case or a network, and a port or None for each."""
 
     host: str | None

@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from quarterdeck.config.environment import shared_environment
 from quarterdeck.config.load.origin import Standing
@@ -19,8 +21,7 @@ from .fleet import ServerFleetImpl
 from .shared_servers import Trusted, Wish
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSource:
+class FleetSource(msgspec.Struct, frozen=True):
     """What fleets are made of.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -90,8 +89,7 @@ class EndpointCall(Struct, frozen=True):
         return Delivery.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedCall:
+class RefusedCall(msgspec.Struct, frozen=True):
     """See `PendingCall`; it never left, and the loop's next turn delivers why."""
 
     delivery: asyncio.Handle

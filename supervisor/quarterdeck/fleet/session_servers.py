@@ -7,7 +7,6 @@ restarts what dies.  They share the row's private home, as those do that one cli
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
@@ -37,8 +36,7 @@ IDLE_S: Final = 600.0
 _log = logging.getLogger("quarterdeck.fleet")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionServerStatus:
+class SessionServerStatus(msgspec.Struct, frozen=True):
     """One of them; `client` is the name of whose it is."""
 
     client: str

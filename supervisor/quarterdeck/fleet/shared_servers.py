@@ -9,8 +9,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.common.watchers import Told
@@ -60,8 +61,7 @@ class StartSlots:
             let_go()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, eq=False):
     """A server as one deck wants it.
 
     Attributes:

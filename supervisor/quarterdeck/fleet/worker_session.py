@@ -7,7 +7,6 @@ started once, for one endpoint; its end releases everything.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -66,8 +65,7 @@ EXIT_S = CLOSE_GRACE_S + 1.0
 """How long a worker may take to exit once its server is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfinedServer:
+class ConfinedServer(msgspec.Struct, frozen=True):
     """One started process and what confines it, kept after its end.
 
     Attributes:
@@ -327,8 +325,7 @@ class Outlook(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class StartPreview:
+class StartPreview(msgspec.Struct, frozen=True):
     """How the start of one server would go.
 
     Attributes:

@@ -1,7 +1,8 @@
 """When a zygote that owes an answer is given up.  Pure."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 LOOK_S: Final = 1.0
 """Between two looks at a zygote that owes an answer.  Looks are counted, not seconds: a machine that slept, or whose
@@ -17,8 +18,7 @@ START_LOOKS: Final = 180
 """The same while it starts: its imports take two seconds of a processor, and what it tries has deadlines of its own."""
 
 
-@dataclass(slots=True)
-class ZygoteSilence:
+class ZygoteSilence(msgspec.Struct):
     """Whether a zygote that owes an answer hangs, looked at every `LOOK_S`.  Pure."""
 
     silent: int = 0

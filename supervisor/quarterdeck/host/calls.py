@@ -9,10 +9,10 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
+import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -108,8 +108,7 @@ def not_granted(box: ToolSource, client: Client, tool: str) -> ProtocolFault | N
     return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, message, "not_granted")
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCall:
+class ClientCall(msgspec.Struct, frozen=True):
     """What a client asked for.
 
     Attributes:

@@ -278,10 +278,10 @@ class McpServer(Server[ResultSlot]):
         try:
             async with log_lines_told(self._content, client, context), self._source_for(context) as box:
                 raw = wire_request(context, name=params.name, arguments=call.arguments)
-                reach = replace(reach, box=box)
+                reach = msgspec.structs.replace(reach, box=box)
                 begin, is_task = partial(reach.begin, raw), bool(raw.task) and reach.may_become_task(raw)
                 try:
-                    call = replace(call, begin=begin, is_task=is_task)
+                    call = msgspec.structs.replace(call, begin=begin, is_task=is_task)
                     context.lifespan_context.whole = await run_call(box, call, self.drain)
                 except ProtocolFault as error:
                     refusal = error

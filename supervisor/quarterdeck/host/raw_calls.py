@@ -5,7 +5,6 @@ Only a call that needs no judgement may; whatever is unusual goes to the session
 
 import hashlib
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -103,8 +102,7 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
     task: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancellation:
+class Cancellation(msgspec.Struct, frozen=True):
     """The client gives up on a request."""
 
     key: Key

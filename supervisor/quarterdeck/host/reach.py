@@ -6,7 +6,6 @@ what else servers offer, and whoever answers what servers ask.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -28,8 +27,7 @@ NOTHING: Final = (b"", b"{}")
 """Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """See the module.
 
     Attributes:

@@ -15,9 +15,11 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from quarterdeck.common.text_file import other_writer
 from quarterdeck.config.load.origin import Origin, Standing
@@ -45,8 +47,7 @@ _DIGEST_CHARS: Final = 12
 """See `workspace_paths`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(msgspec.Struct, frozen=True):
     """What could be written.
 
     Attributes:
@@ -79,16 +80,14 @@ NOTHING: Final = Exposure()
 """Nothing could be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(msgspec.Struct, frozen=True):
     """Every server that can be started, and what is said of native tools."""
 
     rows: tuple[ServerRow, ...]
     native: NativeRow
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """By what rows are looked at, besides what they say.
 
     Attributes:

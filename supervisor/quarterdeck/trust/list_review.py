@@ -8,8 +8,9 @@ back, it is told and recorded: so it waits until a start is over, and looks at a
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
@@ -233,8 +234,7 @@ class ListReview:
             )
 
 
-@dataclass(eq=False, slots=True)
-class KnownList:
+class KnownList(msgspec.Struct, eq=False):
     """The last lists of a server; `is_scanned` says whether they were looked through since they came."""
 
     lists: ServerLists

@@ -1,8 +1,9 @@
 """Dialogues that are under way: which request each waits for, since when, and whose it is.  Pure."""
 
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
+
+import msgspec
 
 from quarterdeck_protocol.link.credit import Deadlines
 
@@ -17,8 +18,7 @@ class Question(NamedTuple):
     ask: Ask
 
 
-@dataclass(frozen=True, slots=True)
-class _Talk:
+class _Talk(msgspec.Struct, frozen=True):
     """`request_id` is the caller's, None for one of our own."""
 
     dialogue: Dialogue

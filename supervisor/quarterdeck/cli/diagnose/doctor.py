@@ -1,6 +1,5 @@
 """`quarterdeck doctor`: what this machine can enforce, found by trying, and what to do about each gap."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +43,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
     servers = foresee(config, machine)
     code = max(diagnosis.exit_code, int(any(server.outlook != "starts" for server in servers)))
     if json:
-        previews = [dataclasses.asdict(server) for server in servers]
+        previews = msgspec.to_builtins(servers)
         document = msgspec.to_builtins(diagnosis)
         print_json(
             {

@@ -11,10 +11,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+
+import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
@@ -53,8 +54,7 @@ _log = logging.getLogger("quarterdeck.serve")
 _config_log = logging.getLogger("quarterdeck.config")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The options of one `serve`, checked.
 
     Attributes:

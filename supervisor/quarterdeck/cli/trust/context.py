@@ -8,7 +8,6 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -84,8 +83,7 @@ def leased(command: str = "ledger", wait_s: float = 0.0) -> Iterator[Path]:
             yield directory()
 
 
-@dataclass(frozen=True, slots=True)
-class TrustContext:
+class TrustContext(msgspec.Struct, frozen=True):
     """The ledger and the configuration at one moment.
 
     Attributes:

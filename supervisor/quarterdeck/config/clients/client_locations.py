@@ -4,9 +4,10 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from .known_clients import PROJECTS, Client, ClientFile, System
 
@@ -16,8 +17,7 @@ _WINDOWS_DRIVES: Final = Path("/mnt")
 _MAX_WINDOWS_USERS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class UserDirectories:
+class UserDirectories(msgspec.Struct, frozen=True):
     """What paths depend on.
 
     Attributes:
@@ -50,8 +50,7 @@ class UserDirectories:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClientLocation:
+class ClientLocation(msgspec.Struct, frozen=True):
     """A file of a client's, and the keys that lead to its rows.
 
     Attributes:

@@ -4,9 +4,10 @@ A path of the table may start with `~` (the home directory; for `System.WINDOWS`
 WSL), with `$NAME` (a variable; the place is passed over where it is unset), and hold one `*` in a name.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from .row_shapes import COMMON, RowShape
 
@@ -24,8 +25,7 @@ class System(StrEnum):
     WINDOWS = "windows"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFile:
+class ClientFile(msgspec.Struct, frozen=True):
     """One file that a client may read.
 
     Attributes:
@@ -41,8 +41,7 @@ class ClientFile:
     is_spare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(msgspec.Struct, frozen=True):
     """A program that starts MCP servers.
 
     Attributes:

@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 _KINDS: Final = {"local": "stdio", "remote": "http", "streamable_http": "http"}
 """Words for a transport that our loader does not take."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowShape:
+class RowShape(msgspec.Struct, frozen=True):
     """The members of a row.
 
     Attributes:
@@ -28,10 +28,10 @@ class RowShape:
     command: str = "command"
     args: str | None = "args"
     env: str = "env"
-    marks: Mapping[str, object] = field(default_factory=dict)
+    marks: Mapping[str, object] = msgspec.field(default_factory=dict)
     url: str | None = "url"
     headers: tuple[str, ...] = ("headers",)
-    url_marks: Mapping[str, object] = field(default_factory=dict)
+    url_marks: Mapping[str, object] = msgspec.field(default_factory=dict)
     is_named: bool = False
     references: tuple[tuple[str, str], ...] = ()
 

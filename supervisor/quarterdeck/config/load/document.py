@@ -15,8 +15,9 @@ Keys of other clients may stand beside them.  Pure.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck.config.load.problems import RowError, at, describe
 from quarterdeck.config.load.project import ALLOW_KEY
@@ -59,8 +60,7 @@ class JsonObject(dict[str, object]):
     repeated: tuple[tuple[str, object], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRow:
+class WrittenRow(msgspec.Struct, frozen=True):
     """One server, as it is written.
 
     Attributes:

@@ -8,9 +8,10 @@ out is parsed again and compared before anybody gets it.  Pure.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 from quarterdeck.config.load.text_edit import EditError, verified, with_member, without_member
@@ -125,8 +126,7 @@ def _scalars(plain: str, at: int, names: tuple[str, ...]) -> Iterator[tuple[tupl
         yield names, value, at, end
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(msgspec.Struct, frozen=True):
     """Where a member begins and ends; `value` is where its value begins."""
 
     key: str

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from quarterdeck.config.groups import Group
 from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.config.secrets.store import SecretStore
@@ -20,8 +22,7 @@ from .origin import Candidate, Origin, Standing, candidates, home_of, mcp_config
 from .project import ProjectBounds, project_root
 
 
-@dataclass(frozen=True, slots=True)
-class FileFound:
+class FileFound(msgspec.Struct, frozen=True):
     """What the file at a place says, or why nothing of it can be used; neither when there is none."""
 
     candidate: Candidate

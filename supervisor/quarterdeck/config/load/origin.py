@@ -17,6 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 DIRECTORY: Final = "quarterdeck"
 """Of the user's own file, in their configuration directory."""
 
@@ -97,8 +99,7 @@ FROM_CODE: Final = Origin(None, "", Standing.CODE, {})
 """The origin of a server that no file describes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A place where configuration may be, absolute unless a user named it; `what` says in words whose it is."""
 
     path: Path

@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, TypeVar, get_args
 
+import msgspec
 from pydantic import ValidationError
 
 from quarterdeck_protocol.names import did_you_mean, nearest_key
@@ -46,8 +46,7 @@ _MAX_CHARS: Final = 500
 M = TypeVar("M", bound=FrozenModel)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong at a place in the file: what, and what to do.
 
     Attributes:

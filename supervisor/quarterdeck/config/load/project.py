@@ -6,9 +6,10 @@ approved either.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from quarterdeck_protocol.configs import AskMode, ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
@@ -25,8 +26,7 @@ _TIGHT: Final = frozenset({None, NetworkMode.NONE, NetworkMode.LOOPBACK, Network
 _OWN_FILE: Final = "write the row into a file of your own if you want it"
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectBounds:
+class ProjectBounds(msgspec.Struct, frozen=True):
     """How far a project's file reaches.
 
     Attributes:

@@ -7,8 +7,9 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck.config.overrides import NO_OVERRIDES, OVERRIDE_KEYS, ServerOverrides
 from quarterdeck_protocol.configs import (
@@ -81,8 +82,7 @@ _SANDBOX_PATHS: Final = frozenset({"read", "write", "hidden"})
 """Keys of `sandbox` that list paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltRow:
+class BuiltRow(msgspec.Struct, frozen=True):
     """A usable row.  `ignored` names its keys that mean nothing here."""
 
     config: ServerConfig

@@ -18,10 +18,11 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from quarterdeck.common.locks import acquire, is_held
 from quarterdeck_sandbox import DiskUse, measure_disk_use, remove_tree
@@ -58,8 +59,7 @@ class LeftoverKind(StrEnum):
     REST = "rest"
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(msgspec.Struct, frozen=True):
     """One thing that can be removed as a whole.
 
     Attributes:

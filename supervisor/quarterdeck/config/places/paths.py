@@ -12,10 +12,10 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+import msgspec
 import platformdirs
 
 APP_NAME: Final = "quarterdeck"
@@ -70,8 +70,7 @@ class UnusableDirectoryError(UnsafePathError):
         super().__init__(f"{what}: {self.remedy}")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerPaths:
+class ServerPaths(msgspec.Struct, frozen=True):
     """What one server has on disk.
 
     Attributes:
@@ -120,8 +119,7 @@ class SessionPaths:
         self.lock: Final = directory / "lock"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspacePaths:
+class WorkspacePaths(msgspec.Struct, frozen=True):
     """What the native tools of one workspace have on disk.
 
     Attributes:

@@ -16,7 +16,6 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
@@ -61,8 +60,7 @@ _CREATE_ATTEMPTS: Final = 3
 _ENTRY: Final = re.compile(r"(?P<staging>\.)?qd-(?P<digest>[0-9a-f]{12})-[0-9]{1,10}-[0-9a-f]{8}")
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(msgspec.Struct, frozen=True):
     """What a serving process says about itself.
 
     Attributes:

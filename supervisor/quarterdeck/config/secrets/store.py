@@ -10,10 +10,11 @@ never logged, nor part of a message.
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.text_file import TextFileError, read_text
@@ -56,8 +57,7 @@ class Keyring(Protocol):
         """Forget the value, if there is one.  Raises `KeyringError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSecret:
+class StoredSecret(msgspec.Struct, frozen=True):
     """One secret, without its value."""
 
     name: str

@@ -11,11 +11,13 @@ Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 from types import MappingProxyType
 from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
@@ -24,15 +26,13 @@ LONGEST_STREAK: Final = 64
 """Restarts in a row that are told apart: so many doublings take any first delay to any longest one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """Restart it `delay_s` seconds from now."""
 
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class CrashLoop:
+class CrashLoop(msgspec.Struct, frozen=True):
     """Do not restart it: it died after `restarts` restarts, all that its policy allows."""
 
     restarts: int
@@ -139,8 +139,7 @@ TRANSITIONS: Final[Mapping[tuple[MemberPhase, Move], MemberPhase]] = MappingProx
 """Every legal move.  Closing a faulted server releases what it holds and keeps its fault to be seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One server at one moment; times are monotonic seconds.
 
     Its methods give the server after a move, and raise KeyError where the table has no row for it: a bug of ours,

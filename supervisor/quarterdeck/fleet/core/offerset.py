@@ -6,7 +6,6 @@ strictest clients refuse, because they refuse a whole list for one bad item of o
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -32,8 +31,7 @@ MAX_WARNINGS: Final = 20
 """Told one by one; of the rest their number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offerset:
+class Offerset(msgspec.Struct, frozen=True):
     """What came of a list: what may be shown, in the server's order, and what was left out and why."""
 
     offers: tuple[Offered, ...]

@@ -10,10 +10,11 @@ A report is heard from the present generation only, and not after its `CloseEndp
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 from typing import Final, assert_never
+
+import msgspec
 
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
@@ -30,72 +31,61 @@ SETTLED_PHASES: Final = frozenset({MemberPhase.READY, MemberPhase.FAULTED, Membe
 """Where a first connect has ended.  A retry of a start that we lost ourselves is still the first connect."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetStarted:
+class FleetStarted(msgspec.Struct, frozen=True):
     """Run these servers in place of those that run now; duplicate ids are resolved by the core."""
 
     config: BridgeConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Reconfigured:
+class Reconfigured(msgspec.Struct, frozen=True):
     """After a `FleetStarted`: run these servers from now on, and leave those alone whose configuration is the same."""
 
     config: BridgeConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What one generation of one server has to say."""
 
     server: str
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Connected(Report):
+class Connected(Report, frozen=True):
     """It is ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectFailed(Report):
+class ConnectFailed(Report, frozen=True):
     """It faulted before it was ready; `was_installing`: its command had to fetch the program first."""
 
     fault: ProtocolFault
     was_installing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLost(Report):
+class ServerLost(Report, frozen=True):
     """It faulted after it was ready."""
 
     fault: ProtocolFault
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsChanged(Report):
+class ToolsChanged(Report, frozen=True):
     """It lists other tools than before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closed(Report):
+class Closed(Report, frozen=True):
     """Nothing of it is left: the answer to each `CloseEndpoint`, and unasked when its owner closed it by hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartAsked:
+class RestartAsked(msgspec.Struct, frozen=True):
     """A person wants a fresh start with a clean past, whatever the phase.  An unknown id means nothing."""
 
     server: str
 
 
-@dataclass(frozen=True, slots=True)
-class TearDown:
+class TearDown(msgspec.Struct, frozen=True):
     """Close everything for good: nothing starts from here on, whatever is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """The time of the last `WakeAt` has come."""
 
 
@@ -113,8 +103,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mint:
+class Mint(msgspec.Struct, frozen=True):
     """Make a new endpoint from `config` and open it; `patience`: how many times its usual deadline that may take."""
 
     server: str
@@ -123,30 +112,26 @@ class Mint:
     patience: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CloseEndpoint:
+class CloseEndpoint(msgspec.Struct, frozen=True):
     """Close this endpoint, alive or dead, then report `Closed`."""
 
     server: str
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(msgspec.Struct, frozen=True):
     """Send a `Tick` at this monotonic time, seconds; replaces the one before."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(msgspec.Struct, frozen=True):
     """This server's state or tools changed; it is gone when the core's `members` lack it."""
 
     server: str
 
 
-@dataclass(frozen=True, slots=True)
-class FirstStartsDone:
+class FirstStartsDone(msgspec.Struct, frozen=True):
     """Every first connect of the `start`-th `FleetStarted`, from 1, is ready, given up or closed; said once for each.
 
     What a `Reconfigured` brings before that counts, what it takes away does not; what it brings later says nothing.

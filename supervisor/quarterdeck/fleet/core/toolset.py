@@ -4,7 +4,7 @@ A tool that cannot be shown is left out with a warning; the others are none the 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -30,8 +30,7 @@ class ToolsetError(ValueError):
     """The list is not a list of objects."""
 
 
-@dataclass(frozen=True, slots=True)
-class Toolset:
+class Toolset(msgspec.Struct, frozen=True):
     """What came of a list: the tools in the server's order, and what was left out and why."""
 
     tools: tuple[RemoteTool, ...]

@@ -19,8 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 
@@ -117,8 +118,7 @@ MAX_REASON_CHARS: Final = 4096
 """Of why nothing can be served: a message and a remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstLine:
+class FirstLine(msgspec.Struct, frozen=True):
     """What was read before the session could, as bytes.
 
     Attributes:

@@ -6,7 +6,6 @@ is not, that session takes over: it is told of the greeting, and gets all that c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
@@ -28,8 +27,7 @@ _MEMBERS: Final = ENVELOPE_PREFIX + "protocolVersion", ENVELOPE_PREFIX + "client
 _CAPABILITIES: Final = ENVELOPE_PREFIX + "clientCapabilities"
 
 
-@dataclass(frozen=True, slots=True)
-class ListRequest:
+class ListRequest(msgspec.Struct, frozen=True):
     """A list is asked for, as a client of `version` is shown it; `id_json` is the request's id."""
 
     id_json: bytes

@@ -11,7 +11,6 @@ who can rewrite both.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from struct import Struct
@@ -38,8 +37,7 @@ class ChainRow(NamedTuple):
     hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """Where a chain ends: the number of its last event, and that one's hash as 64 hex digits."""
 
     count: int = 0
@@ -82,8 +80,7 @@ class Verdict(StrEnum):
     """The chain holds, and there is no head to compare it with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(msgspec.Struct, frozen=True):
     """What verifying a chain found.
 
     Attributes:

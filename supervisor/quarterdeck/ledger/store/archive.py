@@ -10,10 +10,11 @@ put elsewhere: what needs it then raises an `ArchivedError`, and nothing else su
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from quarterdeck.common.file_changes import replacing
 from quarterdeck.ledger.errors import ArchivedError, CorruptLedgerError, LedgerError, TransferError, UnusableLedgerError

@@ -7,7 +7,6 @@ Calls are not chained, and rotated.
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from operator import attrgetter
 from typing import Final
@@ -22,8 +21,7 @@ from quarterdeck.ledger.events.fold import Book
 from .migrations import column, lookups, text_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Which events are asked for; None asks for any.
 
     `kinds` are the events' tags (`approve`, `seen`, …); `since` and `until`, times as the ledger writes them, are

@@ -7,11 +7,12 @@ Blocking; one thread at a time.  Beside a writer as long as one likes; changes n
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec.structs import replace
 
 from quarterdeck.ledger.errors import BrokenChainError, LedgerError
 from quarterdeck.ledger.events import json_lines

@@ -21,7 +21,6 @@ Killed before 2 is through, the ledger is as before, beside a file that nobody n
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -80,8 +79,7 @@ COMPACT_EVENTS: Final = 500_000
 """A start reads them in about two seconds; more, and it pays to archive them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(msgspec.Struct, frozen=True):
     """What was done.
 
     Attributes:
@@ -139,8 +137,7 @@ _HASH_DIGITS: Final = 12
 _LAUNCH: Final = ItemKey(Subject.LAUNCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
+class Redacted(msgspec.Struct, frozen=True):
     """What was done: in how many documents and messages something was hidden, and where the chain ended before and now.
 
     Attributes:
@@ -205,8 +202,7 @@ def _rewrite(store: LedgerStore, sources: Sequence["_Source"], rewriter: "_Rewri
     store.stand_for(checkpoint, kept, after=new, instead=documents)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(msgspec.Struct, frozen=True):
     """A part of the chain: an archive, or, without a path, what the database holds."""
 
     start: Head

@@ -10,9 +10,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from quarterdeck.common.file_changes import replace_file, sync_directory
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
@@ -64,8 +65,7 @@ _STILL_THERE: Final = "what was deleted may still be in its files"
 _logger = logging.getLogger("quarterdeck.ledger")
 
 
-@dataclass(slots=True)
-class _End:
+class _End(msgspec.Struct):
     """Where a writer's chain ends: its last event, that one's time, and the head that is on the disk."""
 
     tip: Head

@@ -5,7 +5,6 @@ hash is that of the JSON value in it, whatever the order of its keys.  Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -19,8 +18,7 @@ from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.offers import Listing, Offered
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """One thing that can be approved, in one form: the form as JSON, and its hash as 64 hex digits."""
 
     key: ItemKey
@@ -127,8 +125,7 @@ OTHERS: Final = tuple(listing for listing in Listing if listing is not Listing.T
 """The lists beside the tools'."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLists:
+class ServerLists(msgspec.Struct, frozen=True):
     """What a server has said and listed, at one moment.
 
     Attributes:
@@ -138,7 +135,7 @@ class ServerLists:
     """
 
     tools: tuple[RemoteTool, ...] = ()
-    offers: Mapping[Listing, tuple[Offered, ...]] = field(default_factory=dict)
+    offers: Mapping[Listing, tuple[Offered, ...]] = msgspec.field(default_factory=dict)
     instructions: str = ""
     capabilities: bytes = b"{}"
     is_whole: bool = True

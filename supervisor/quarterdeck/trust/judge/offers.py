@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from quarterdeck.fleet.core.offerset import read_offer
 from quarterdeck.fleet.core.toolset import read_tool
@@ -19,8 +20,7 @@ from .server_rows import ServerRow
 from .verdicts import CAPABILITIES, INSTRUCTIONS, Verdict, under_instructions
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """What of a server clients are shown.
 
     Attributes:
@@ -36,8 +36,8 @@ class Offer:
 
     tools: tuple[RemoteTool, ...] = ()
     names: frozenset[str] = frozenset()
-    held: Mapping[ItemKey, Verdict] = field(default_factory=dict)
-    offers: Mapping[Listing, tuple[Offered, ...]] = field(default_factory=dict)
+    held: Mapping[ItemKey, Verdict] = msgspec.field(default_factory=dict)
+    offers: Mapping[Listing, tuple[Offered, ...]] = msgspec.field(default_factory=dict)
     keys: frozenset[ItemKey] = frozenset()
     has: frozenset[str] = frozenset()
     tasks: TaskSupport = NO_TASKS

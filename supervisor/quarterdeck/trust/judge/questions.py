@@ -6,7 +6,6 @@ shown with its host in clear: there is where a secret may be typed, so that only
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -28,8 +27,7 @@ _MAX_HOST_CHARS: Final = 253
 """Of any name that the DNS knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Declined:
+class Declined(msgspec.Struct, frozen=True):
     """A question that reaches nobody: what its server is told, and what its user, a line; empty for nothing."""
 
     end: QuestionEnd

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import msgspec
+
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.web_policy import FetchPolicy
@@ -59,8 +61,7 @@ class Rules:
     exposed: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherForm:
+class OtherForm(msgspec.Struct, frozen=True):
     """The other form of a launch document; `is_fuller` says that it has each value of the row, not the names alone."""
 
     hash: str

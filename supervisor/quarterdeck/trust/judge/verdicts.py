@@ -16,10 +16,11 @@ prompt or a resource that was not there is new, also one of a server that had no
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Subject, hash_of
@@ -57,8 +58,7 @@ class Verdict(StrEnum):
     """Held, a launch: it asks for more than before, and nobody started this to have it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """The verdict on each document, in their order; and the events to record before any of it counts."""
 
     verdicts: Mapping[ItemKey, Verdict]
@@ -242,8 +242,7 @@ def _judgement(
     return Judgement(MappingProxyType(verdicts), tuple(events))
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What a person decided about one thing.
 
     Attributes:
@@ -262,8 +261,7 @@ class StaleDecisionError(ValueError):
     """The form to be approved is not offered, or not any more; the text says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionRecord:
+class DecisionRecord(msgspec.Struct, frozen=True):
     """What is to be recorded: events, and the documents that they name and that may be new."""
 
     events: tuple[LedgerEvent, ...]

@@ -1,12 +1,12 @@
 """The chain alone: what a hash covers, and that no change of a single byte, no cut and no swap goes unseen."""
 
-from dataclasses import replace
 from hashlib import sha256
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.ledger.ledgers import AT, EVENTS, enrolled, head_of, rows_of
 
 from quarterdeck.ledger.events.chain import GENESIS, Head, Verdict, link, row_hash, verify

@@ -72,6 +72,8 @@ class RawRequest(Struct, frozen=True):
         client: who asked for it.
         answerer: answers what the server asks meanwhile; None for nobody: it is refused.
         log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
+        progress_token: the token that the caller gave for progress, as JSON, where it may outlive the request: of a
+            call of 2025-11-25 that becomes a task; empty for none.
     """
 
     method: str
@@ -82,6 +84,7 @@ class RawRequest(Struct, frozen=True):
     client: Client = ANONYMOUS
     answerer: Answerer | None = None
     log_level: str = ""
+    progress_token: bytes = b""
 
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

@@ -160,6 +160,30 @@ def test_a_tool_for_tasks_alone_answers_a_client_that_asks_for_none(window: Call
     assert ada.reply(waiting["s"])["result"]["isError"], "it does not wait for a server that is gone"
 
 
+def test_progress_of_a_task_reaches_its_own_client_until_it_has_ended(window: Callable[..., EraClient]) -> None:
+    """A person would see nothing of what a task does once its call is answered; or hear of it when all is over."""
+    ada, bob = window(), window()
+    wish = {"task": {}, "_meta": {"progressToken": "mine"}}
+    task = ada.ask("tools/call", name="s__work", arguments={}, **wish)["task"]["taskId"]
+    half = {"task": task, "how": "progress"}
+    ada.ask("tools/call", name="s__finish", arguments=half)
+    told = ada.notification("notifications/progress")["params"]
+    related = {"io.modelcontextprotocol/related-task": {"taskId": task}}
+    assert told == {"progressToken": "mine", "progress": 1.0, "total": 2.0, "message": "Half", "_meta": related}
+    ada.ask("tools/call", name="s__finish", arguments={"task": task})
+    assert ada.ask("tasks/result", taskId=task)["content"][0]["text"] == "did None"
+    ada.ask("tools/call", name="s__finish", arguments=half)
+
+    held = ada.send("tools/call", {"name": "s__only", "arguments": {}, "_meta": {"progressToken": 7}})
+    ada.ask("tools/call", name="s__finish", arguments={"task": "task-2", "how": "progress"})
+    told = ada.notification("notifications/progress")["params"]
+    assert told == {"progressToken": 7, "progress": 1.0, "total": 2.0, "message": "Half"}
+    ada.ask("tools/call", name="s__finish", arguments={"task": "task-2"})
+    assert ada.reply(held)["result"]["content"][0]["text"] == "did None"
+    assert bob.ask("tools/call", name="s__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
+    assert ada.heard("notifications/progress") + bob.heard("notifications/progress") == []
+
+
 @pytest.mark.parametrize(("era", "server"), [(Era.OLD, "m"), (Era.NEW, "s")])
 def test_hostile_tasks_of_the_other_era_are_said_and_harm_nobody(
     window: Callable[..., EraClient], era: Era, server: str

@@ -60,6 +60,7 @@ class Server:
         self.waiting: dict[str, list[Any]] = {}
         self.questions: dict[str, str] = {}
         self.looks: dict[str, int] = {}
+        self.tokens: dict[str, Any] = {}
 
     def handle(self, message: JsonObject) -> None:
         """Take one message."""
@@ -126,10 +127,11 @@ class Server:
             else:
                 self.answer(request_id, _result(f"did {given.get('text')}"))
         else:
-            self.begin(request_id, name, given, params.get("task") or {})
+            self.begin(request_id, name, given, params)
 
-    def begin(self, request_id: Any, name: str, given: JsonObject, wish: JsonObject) -> None:
+    def begin(self, request_id: Any, name: str, given: JsonObject, params: JsonObject) -> None:
         """Make a task."""
+        wish = params.get("task") or {}
         way, number = given.get("way", ""), len(self.tasks) + 1
         ids = {"huge_id": "x" * 1_000_000, "control_id": "a\n\x1b[31mb", "no_id": "", "same_id": f"{self.prefix}-1"}
         task = ids.get(way, f"{self.prefix}-{number}")
@@ -138,6 +140,7 @@ class Server:
         times = {"createdAt": MOMENT, "lastUpdatedAt": MOMENT, ttl: wish.get("ttl", 60_000), poll: 10}
         self.tasks[task] = {"taskId": task, "status": state, "statusMessage": UNDER_WAY, **times}
         self.ways[task] = way
+        self.tokens[task] = (params.get("_meta") or {}).get("progressToken")
         self.results[task] = _result(f"did {given.get('text')}")
         meta = {"_meta": {f"{PREFIX}model-immediate-response": UNDER_WAY}}
         if self.is_modern:
@@ -146,10 +149,16 @@ class Server:
             wire.answer(request_id, {"task": self.tasks[task], **meta})
 
     def finish(self, request_id: Any, given: JsonObject) -> None:
-        """End a task in some way, or this server."""
+        """End a task in some way, or tell how far it is, or end this server."""
         if given.get("how") == "crash":
             sys.exit(3)
-        self.end(given["task"], given.get("how", "completed"))
+        if given.get("how") == "progress":
+            token = self.tokens[given["task"]]
+            wire.notify(
+                "notifications/progress", {"progressToken": token, "progress": 1, "total": 2, "message": "Half"}
+            )
+        else:
+            self.end(given["task"], given.get("how", "completed"))
         self.answer(request_id, _result("finished"))
 
     def end(self, task: str, status: str) -> None:

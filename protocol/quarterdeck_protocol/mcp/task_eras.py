@@ -66,12 +66,14 @@ class TaskState(msgspec.Struct, frozen=True):
         status: one that there is not counts as `WORKING`.
         message: for people, empty for none.
         poll_s: after which its client is to look again, within bounds.
+        ttl_s: how long it is kept, infinite where nothing says so.
         members: all of it, unknown ones included.
     """
 
     status: Status
     message: str
     poll_s: float
+    ttl_s: float
     members: Mapping[str, Raw]
 
 
@@ -87,7 +89,9 @@ def read_state(body: bytes) -> TaskState:
         raise BodyError("not a task", error) from None
     status = Status(said.status) if said.status in _STATUSES else Status.WORKING
     poll_ms = said.pollIntervalMs if said.pollIntervalMs is not None else said.pollInterval
-    return TaskState(status, said.statusMessage or "", _within_bounds(poll_ms), members)
+    ttl_ms = said.ttlMs if said.ttlMs is not None else said.ttl
+    ttl_s = ttl_ms / 1000 if isinstance(ttl_ms, int | float) else math.inf
+    return TaskState(status, said.statusMessage or "", _within_bounds(poll_ms), ttl_s, members)
 
 
 def read_created(body: bytes) -> TaskState:
@@ -278,6 +282,8 @@ class _State(msgspec.Struct, gc=False):
     statusMessage: str | None = None  # noqa: N815 - the wire's names
     pollInterval: float | None = None  # noqa: N815
     pollIntervalMs: float | None = None  # noqa: N815
+    ttl: object = None
+    ttlMs: object = None  # noqa: N815
 
 
 class _Result(msgspec.Struct, gc=False):

@@ -4,6 +4,7 @@
 makes one for a client that takes them.  Source: basic/utilities/tasks of the former; SEP-2663, "Tasks Extension".
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
@@ -32,11 +33,18 @@ METHODS: Final[Mapping[bool, frozenset[str]]] = {
 }
 """The requests that are about one task, by whether they are of 2026-07-28."""
 
-NOTES: Final = frozenset({"notifications/tasks/status", "notifications/tasks"})
-"""How servers of either era tell of one task's state."""
+PROGRESS: Final = "notifications/progress"
+"""Among `NOTES` it has the members of `TaskProgress`: the token that a server was given is known to our side alone."""
+
+NOTES: Final = frozenset({"notifications/tasks/status", "notifications/tasks", PROGRESS})
+"""How servers of either era tell of one task."""
 
 MAX_ID_CHARS: Final = 256
 """Of a task's id; a UUID has 36."""
+
+
+MAX_MESSAGE_CHARS: Final = 1_000
+"""Of what is said of a task's progress; more is cut."""
 
 
 class TaskSupport(msgspec.Struct, frozen=True):
@@ -155,6 +163,42 @@ def id_problem(task: str) -> str:
     return "" if task.isprintable() else "its task's id has characters that are not shown"
 
 
+class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How far a task of 2025-11-25 is, once the call that has become it is answered."""
+
+    taskId: str  # noqa: N815 - the wire's name
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    def encoded(self) -> bytes:
+        """It as params."""
+        return msgspec.json.encode(self)
+
+    def for_client(self, task: str, token: bytes) -> bytes:
+        """The params of the notification that tells a client, by its own id and the token that it gave, as JSON."""
+        params: dict[str, object] = {"progressToken": Raw(token), "progress": self.progress}
+        params |= {} if self.total is None else {"total": self.total}
+        params |= {} if self.message is None else {"message": self.message}
+        return msgspec.json.encode({**params, "_meta": {RELATED: {"taskId": task}}})
+
+
+def read_progress(params: bytes) -> TaskProgress:
+    """What such a note says.
+
+    Raises:
+        BodyError: it cannot be read.
+    """
+    try:
+        said = _progress.decode(params)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BodyError("not the progress of a task", error) from None
+    if not math.isfinite(said.progress) or not math.isfinite(said.total or 0):
+        raise BodyError("a number that JSON cannot say")
+    is_short = len(said.message or "") <= MAX_MESSAGE_CHARS
+    return said if is_short else msgspec.structs.replace(said, message=str(said.message)[:MAX_MESSAGE_CHARS])
+
+
 # Which task a message is of
 
 
@@ -266,6 +310,7 @@ class _Able(msgspec.Struct, gc=False):
 
 
 _named: Final = msgspec.json.Decoder(_Named)
+_progress: Final = msgspec.json.Decoder(TaskProgress)
 _asked: Final = msgspec.json.Decoder(_Asked)
 _created: Final = _asked
 _asking: Final = msgspec.json.Decoder(_Asking)

@@ -92,6 +92,7 @@ class Reach(msgspec.Struct, frozen=True):
             client=self.asking(request),
             answerer=answerer,
             log_level=request.log_level,
+            progress_token=request.progress_token if request.task else b"",
         )
         return self.offers.begin(other, deliver)
 

@@ -98,7 +98,7 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         name=name,
         arguments=json_bytes(arguments if name else own_params(context)),
         meta=own_meta(meta),
-        progress_token=b"",
+        progress_token=_progress_token(meta),
         is_modern=is_modern(context),
         method=context.method,
         capabilities=able,
@@ -107,6 +107,11 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         resumption=resumption,
         task=json_bytes(params["task"]) if name and not is_modern(context) and params.get("task") is not None else b"",
     )
+
+
+def _progress_token(meta: Mapping[str, object]) -> bytes:
+    token = meta.get("progressToken")
+    return json_bytes(token) if isinstance(token, int | str) else b""
 
 
 def caller(context: Context) -> str:

@@ -68,7 +68,7 @@ class Offerings(OfferSource):
         self._owners: dict[Listing, dict[str, Offered]] = {listing: {} for listing in _MERGED}
         self._schemes: dict[str, frozenset[str]] = {}
         self._said: set[tuple[str, str]] = set()
-        self._tasks = ClientTasks(self._tell)
+        self._tasks = ClientTasks(self._tell, fleet.watch_news)
         self._held: dict[str, frozenset[str] | None] = {}
         self._listeners: dict[object, Callable[[News], None]] = {}
         self._watchers: dict[object, Callable[[Listing], None]] = {}

@@ -15,6 +15,7 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     correlation_key,
     split_line,
 )
+from quarterdeck_protocol.mcp.tasks import PROGRESS, TaskProgress, asks_for_task
 
 from . import events
 from .asks import MAX_ID_CHARS, Asks
@@ -28,6 +29,7 @@ from .paging import list_all
 from .replies import ids_in, outcome_of, reply_of, unreadable
 from .steps import ErrorReply
 from .subscription import Subscription
+from .task_tokens import TaskTokens
 
 FIRST_ID: Final = 1 << 40
 """On the wire a request of the caller's has this and its own number; our own requests count from 1."""
@@ -78,6 +80,7 @@ class Relay:
         self._stamp = b""
         self._lists_stamp = b""
         self._no_calls: set[int] = set()
+        self._task_tokens = TaskTokens()
         self._out: list[bytes] = []
         self._reply_bytes = 0
         self._calls = Deadlines()
@@ -142,6 +145,8 @@ class Relay:
             meta = self._stamp if plain else self._meta(wire_id, meta, progress, client)
             if method != "tools/call":
                 self._no_calls.add(wire_id)
+            elif progress and self.server is not None and not self.server.is_modern and asks_for_task(params):
+                self._task_tokens.calls.add(wire_id)
             self._out.append(request_line(wire_id, method, params, meta))
         return refusal
 
@@ -182,7 +187,7 @@ class Relay:
             if not wire_id:
                 return False
             self._dialogues.drop(wire_id)
-        self._no_calls.discard(wire_id)
+        self._unanswered(wire_id)
         self._tell_cancelled(wire_id, reason or "the caller gave up")
         return True
 
@@ -232,7 +237,7 @@ class Relay:
         happened: list[events.Event] = []
         for wire_id in self._calls.due(now):
             self._calls.remove(wire_id)
-            self._no_calls.discard(wire_id)
+            self._unanswered(wire_id)
             self._tell_cancelled(wire_id, "the deadline has passed")
             happened.append(events.Expired(wire_id - FIRST_ID))
         for wire_id in self._dialogues.deadlines.due(now):
@@ -258,7 +263,10 @@ class Relay:
                 is_call = not (self._no_calls and key in self._no_calls)
                 if not is_call:
                     self._no_calls.remove(key)
-                return (outcome_of(message, key - FIRST_ID, self._max_bytes, is_call=is_call),)
+                outcome = outcome_of(message, key - FIRST_ID, self._max_bytes, is_call=is_call)
+                if self._task_tokens.calls:
+                    self._task_tokens.ended(key, outcome)
+                return (outcome,)
             return self._answered(key, message, now)
         if message.id is UNSET:
             return self._noted(message, line, now)
@@ -278,7 +286,7 @@ class Relay:
             return (junk,)
         for key in ids_in(line):
             if self._calls.remove(key):
-                self._no_calls.discard(key)
+                self._unanswered(key)
                 return junk, events.Spoiled(key - FIRST_ID, NO_MESSAGE)
             if key in self._dialogues:
                 return junk, *self._resume(key, unreadable(), now)
@@ -296,10 +304,13 @@ class Relay:
             note = read_note(method, message.params, self._owner_of)
         except BodyError:
             return (events.Junk(line),)
+        if isinstance(note, events.Progressed) and (task := self._task_tokens.task_of(FIRST_ID + note.request_id)):
+            return (events.Noted(PROGRESS, TaskProgress(task, note.progress, note.total, note.message).encoded()),)
         return () if note is None else (note,)
 
     def _owner_of(self, token: int | str | None) -> int | None:
-        return token - FIRST_ID if isinstance(token, int) and token in self._calls else None
+        is_heard = isinstance(token, int) and (token in self._calls or bool(self._task_tokens.task_of(token)))
+        return token - FIRST_ID if isinstance(token, int) and is_heard else None
 
     def _cancelled(self, params: msgspec.Raw, now: float) -> Events:
         server_id = read_cancelled(params)
@@ -334,6 +345,11 @@ class Relay:
         return ()
 
     # Requests
+
+    def _unanswered(self, wire_id: int) -> None:
+        """A request of the caller's has ended without an answer."""
+        self._no_calls.discard(wire_id)
+        self._task_tokens.ended(wire_id)
 
     def _admit(self, wire_id: int, until: float) -> Refusal | None:
         """Book a request of the caller's, unless it cannot be sent."""

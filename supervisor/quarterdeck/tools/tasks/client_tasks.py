@@ -29,6 +29,7 @@ from quarterdeck_protocol.mcp.task_eras import (
 )
 from quarterdeck_protocol.mcp.tasks import (
     CREATED,
+    PROGRESS,
     RESULT,
     TaskSupport,
     asks_for_task,
@@ -45,10 +46,11 @@ from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 
 from .chain import Pace, broken
-from .held_call import HeldCall
+from .held_call import HeldCall, WatchNews
 from .newer_server import NewerTask
 from .older_server import OlderTask, Waits
 from .page import ANSWER_S, PAGE, TaskPage
+from .progress import ProgressTokens
 from .routes import Bridge, TaskRoute, TaskRoutes
 from .taking import Taking
 from .watched_task import WatchedTask
@@ -72,18 +74,26 @@ Begin = Callable[[RawRequest, Deliver], PendingCall]
 class ClientTasks:
     """See the module."""
 
-    def __init__(self, tell: Callable[[ServerNote], None]) -> None:
-        """Nobody has a task; `tell` tells clients of what they know by their own ids."""
+    def __init__(self, tell: Callable[[ServerNote], None], watch_news: WatchNews) -> None:
+        """Nobody has a task.
+
+        Args:
+            tell: tells clients of what they know by their own ids.
+            watch_news: has somebody told what servers say, by their own ids, until what it returns is called.
+        """
         self._routes = TaskRoutes()
         self._tell = tell
+        self._watch_news = watch_news
         self._pace = Pace()
         self._waits = Waits()
+        self._progress = ProgressTokens()
         self._watched: dict[tuple[str, str], dict[object, WatchedTask]] = {}
 
     def leave(self, client: Client) -> None:
         """A client has left: nobody asks for its tasks any more; a part of one has none of its own."""
         if not client.part:
             self._routes.leave(client.key)
+            self._progress.leave(client.key)
 
     def find(self, client: Client, task: str) -> TaskRoute | ProtocolFault:
         """The task that a client calls so, or why it may not ask for it."""
@@ -113,7 +123,9 @@ class ClientTasks:
             asked = msgspec.structs.replace(call, params=asking_for_task(call.params))
             return endpoint.forward(asked, partial(self._begun_by_older, call.client, server, tool, deliver))
         if support.extends or how is Support.REQUIRED:
-            held = HeldCall(call, endpoint.forward, deliver, config=endpoint.config, pace=self._pace)
+            held = HeldCall(
+                call, endpoint.forward, deliver, config=endpoint.config, pace=self._pace, watch_news=self._watch_news
+            )
             return held.begin(is_newer=support.extends)
         return endpoint.forward(call, deliver)
 
@@ -121,7 +133,7 @@ class ClientTasks:
         """A call has ended whose client and server speak one era."""
         if isinstance(end, WireResult) and (end.result_type == CREATED or asks_for_task(call.params)):
             own = _task_of(end)
-            end = self._noted(call.client, server, tool, own, end) if own else end
+            end = self._noted(call, server, tool, own, end) if own else end
         deliver(end)
 
     def _begun_by_newer(self, client: Client, server: str, tool: str, deliver: Deliver, end: CallEnd) -> None:
@@ -155,10 +167,11 @@ class ClientTasks:
             return NewerTask(server, own, public, state, pace=self._pace, tell=self._tell)
         return OlderTask(server, own, public, self._waits)
 
-    def _noted(self, client: Client, server: str, tool: str, own: str, end: WireResult) -> CallEnd:
-        public = self._routes.note(client.key, server, own, tool)
+    def _noted(self, call: RawRequest, server: str, tool: str, own: str, end: WireResult) -> CallEnd:
+        public = self._routes.note(call.client.key, server, own, tool)
         if not public:
             return _taken_id(server)
+        self._progress.keep(call, server, own, public, end)
         if public == own:
             return end
         return _with_body(end, created_under(end.body, public, is_modern=end.result_type == CREATED))
@@ -171,14 +184,19 @@ class ClientTasks:
         if route is not None and route.bridge is not None:
             limit_s = _limit_s(request, endpoint)
             return route.bridge.begin(request, endpoint.forward, limit_s, deliver)
+        if route is not None:
+            deliver = self._progress.until_ended(request, route.server, route.own, deliver)
         if route is not None and route.own != public:
             request, deliver = renamed(request, public, deliver)
         return endpoint.forward(request, deliver)
 
     def for_client(self, note: ServerNote) -> ServerNote | None:
         """News of a task, as the client knows it that it is for; None of one that it does not know, or is told not."""
-        own = task_named(note.params)
         for client in note.clients:
+            if note.method == PROGRESS:
+                return self._progress.noted(client, note)
+            own = task_named(note.params)
+            self._progress.told(client, note)
             public = self._routes.public(client, note.server, own)
             route = self._routes.find(client, public)
             if route is None or (route.server, route.own) != (note.server, own):

@@ -5,6 +5,7 @@ nothing then; so it is made once more by a client that takes tasks, which is us.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -22,8 +23,8 @@ from quarterdeck_protocol.mcp.task_eras import (
     read_state,
     unrelated,
 )
-from quarterdeck_protocol.mcp.tasks import CREATED, task_created
-from quarterdeck_protocol.offers import RawRequest
+from quarterdeck_protocol.mcp.tasks import CREATED, PROGRESS, read_progress, task_created
+from quarterdeck_protocol.offers import News, RawRequest, ServerNote
 from quarterdeck_protocol.tools import CallEnd, Deliver, ProgressNote, WireResult
 
 from .chain import AskedKeys, Chain, Forward, Pace, Watch
@@ -34,17 +35,31 @@ TOLD_S: Final = 5.0
 """Between two notes of progress of a task of 2025-11-25: clients take what says nothing for minutes for lost."""
 
 
+WatchNews = Callable[[Callable[[News], None]], Callable[[], None]]
+"""Has somebody told what servers say; what it returns ends that, and may be repeated."""
+
+
 class HeldCall(Chain):
     """See the module."""
 
     def __init__(
-        self, call: RawRequest, forward: Forward, deliver: Deliver, *, config: ServerConfig, pace: Pace
+        self,
+        call: RawRequest,
+        forward: Forward,
+        deliver: Deliver,
+        *,
+        config: ServerConfig,
+        pace: Pace,
+        watch_news: WatchNews,
     ) -> None:
         """Of a client's call, by its server's own names; `begin` is next."""
         super().__init__(forward, deliver)
         self._call = msgspec.structs.replace(call, params=asking_for_none(call.params))
         self._server = config.id
         self._pace = pace
+        self._watch_news = watch_news
+        self._unwatch: Callable[[], None] = _nothing
+        self._tells_itself = False
         self._notes = 0
         self._task = ""
         self._watch: Watch | None = None
@@ -61,7 +76,9 @@ class HeldCall(Chain):
             self.ask(self._call, self._answered)
         else:
             params = asking_for_task(self._call.params)
-            self.ask(msgspec.structs.replace(self._call, params=params), self._begun_by_older)
+            report = self._pass_on if self._call.on_progress is not None else None
+            asked = msgspec.structs.replace(self._call, params=params, on_progress=report)
+            self.ask(asked, self._begun_by_older)
         return self
 
     def end(self, end: CallEnd) -> None:
@@ -138,6 +155,8 @@ class HeldCall(Chain):
             self.end(end)  # it was none for this once
             return
         self._task = task
+        if self._call.on_progress is not None:
+            self._unwatch = self._watch_news(self._hear)
         wait = msgspec.structs.replace(self._about("tasks/result", self._left_s()), answerer=self._call.answerer)
         self.ask(wait, self._resulted)
         self._tell_later()
@@ -153,12 +172,12 @@ class HeldCall(Chain):
     # Progress
 
     def _tell(self, state: TaskState) -> None:
-        if self._call.on_progress is not None:
+        if self._call.on_progress is not None and not self._tells_itself:
             self._notes += 1
             self._call.on_progress(ProgressNote(float(self._notes), None, state.message or None))
 
     def _tell_later(self) -> None:
-        if self._call.on_progress is not None and not self.is_over:
+        if self._call.on_progress is not None and not self.is_over and not self._tells_itself:
             delay_s = self._pace.delay_s(TOLD_S)
             self._telling = asyncio.get_running_loop().call_later(delay_s, self._look)
 
@@ -175,9 +194,33 @@ class HeldCall(Chain):
                 pass  # what it says of itself is no news
         self._tell_later()
 
+    def _hear(self, news: News) -> None:
+        if not isinstance(news, ServerNote) or (news.method, news.server) != (PROGRESS, self._server):
+            return
+        if self._call.client.key not in news.clients:
+            return
+        try:
+            said = read_progress(news.params)
+        except BodyError:
+            return  # of a worker that says what none of ours would
+        if said.taskId == self._task:
+            self._pass_on(ProgressNote(said.progress, said.total, said.message))
+
+    def _pass_on(self, note: ProgressNote) -> None:
+        """The server tells of progress itself: it goes on from what was told, and looks tell nothing any more."""
+        if self._call.on_progress is not None and not self.is_over:
+            self._tells_itself = True
+            total = None if note.total is None else self._notes + note.total
+            self._call.on_progress(ProgressNote(self._notes + note.progress, total, note.message))
+
     def _stop_telling(self) -> None:
+        self._unwatch()
         if self._telling is not None:
             self._telling.cancel()
+
+
+def _nothing() -> None:
+    """Nothing is watched."""
 
 
 def _ignore(_: CallEnd) -> None:

@@ -22,8 +22,8 @@ from support.waiting import turns
 from quarterdeck.tools.tasks import held_call
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp import task_eras
-from quarterdeck_protocol.mcp.tasks import NO_TASKS, RELATED, takes_tasks
-from quarterdeck_protocol.offers import RawRequest
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, PROGRESS, RELATED, TaskProgress, takes_tasks
+from quarterdeck_protocol.offers import LogLine, RawRequest, ServerNote
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, ProgressNote, WireResult
 
 pytestmark = pytest.mark.anyio
@@ -199,6 +199,51 @@ async def test_progress_goes_on_while_a_call_is_held(monkeypatch: pytest.MonkeyP
     count = len(notes)
     await turns()
     assert len(notes) == count
+
+
+async def test_a_servers_own_progress_takes_the_place_of_looks_and_goes_on_from_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client would be told that its call goes back, or of another one's, or of it when it is over."""
+    monkeypatch.setattr(held_call, "TOLD_S", 0.0)
+    server = older_server()
+    server.silent_to = frozenset({"tasks/result"})
+    client, notes = TaskClient(server, era=OLD), list[ProgressNote]()
+    fleet: Any = client.offerings._fleet
+    _, pending = plainly(client, "only", report=notes.append)
+    while len(notes) < 2:
+        await turns(1)
+    known = len(notes)
+
+    def tell(progress: float, task: str = "1", name: str = "a", key: str = client.client.key) -> None:
+        said = TaskProgress(task, progress, 1.0, "own").encoded()
+        fleet.news(ServerNote(name, PROGRESS, said, frozenset((key,))))
+
+    tell(0.5)
+    await turns()
+    tell(1.0)
+    tell(0.1, task="2")
+    tell(0.1, name="b")
+    tell(0.1, key="another")
+    fleet.news(ServerNote("a", PROGRESS, b"[]", frozenset((client.client.key,))))
+    fleet.news(LogLine("a", "info", "", b'"x"'))
+    assert notes[known:] == [ProgressNote(known + each, known + 1.0, "own") for each in (0.5, 1.0)]
+    hears = fleet.hears
+    pending.cancel()
+    tell(2.0)
+    assert (len(notes), fleet.hears) == (known + 2, hears - 1)
+
+
+async def test_progress_before_a_call_is_a_task_is_its_servers_own_too() -> None:
+    """It would be lost, or told again from the beginning."""
+    server, notes = older_server(), list[ProgressNote]()
+    ends, _ = plainly(TaskClient(server, era=OLD), "only", report=notes.append)
+    report = server.asked[0].on_progress
+    assert report is not None
+    report(ProgressNote(3.0, None, "x"))
+    await ended(ends)
+    report(ProgressNote(4.0, None, "late"))
+    assert notes == [ProgressNote(3.0, None, "x")]
 
 
 async def test_calls_that_may_be_held_are_known_by_their_tools() -> None:

@@ -22,6 +22,9 @@ MAX_REDIRECT_CHARS: Final = 32 * 1024
 
 MAX_CODE_CHARS: Final = 8 * 1024
 
+MAX_VALUES: Final = 64
+"""Of such a URL; five are known."""
+
 CHANCE_BYTES: Final = 32
 """Of a state, and of a verifier: 43 characters, the fewest that RFC 7636, 4.1 allows."""
 
@@ -109,12 +112,11 @@ def read_redirect(text: str, asked: Asked) -> str:
         raise UnsafeError("what came back is too long for a redirect")
     if "://" not in text:
         return _bare_code(text, asked)
+    if not text.isascii():  # what a terminal could not read is no text that can be compared
+        raise UnsafeError("what came back is no URL that a browser was sent to")
     if text.partition("?")[0] != asked.redirect_uri:
         raise UnsafeError(f"the browser came back to another address than {asked.redirect_uri}: nothing of it is used")
-    given = parse_qs(urlsplit(text).query, keep_blank_values=True, max_num_fields=64)
-    if any(len(values) > 1 for values in given.values()):
-        raise UnsafeError("the browser came back with a value that is there twice")
-    values = {name: value for name, (value,) in given.items()}
+    values = _values_of(urlsplit(text).query)
     if not hmac.compare_digest(values.get("state", "").encode(), asked.state.encode()):
         raise UnsafeError("the browser came back from a login that was not begun here: its state is not ours")
     _check_issuer(values.get("iss"), asked)
@@ -123,6 +125,16 @@ def read_redirect(text: str, asked: Asked) -> str:
         message = f"{told(asked.issuer)} gives no access: {told(values['error'])}"
         raise DeniedError(f"{message} ({why})" if why else message, values["error"])
     return _checked_code(values.get("code", ""))
+
+
+def _values_of(query: str) -> dict[str, str]:
+    try:
+        given = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_VALUES)
+    except ValueError:
+        raise UnsafeError(f"the browser came back with more than {MAX_VALUES} values") from None
+    if any(len(values) > 1 for values in given.values()):
+        raise UnsafeError("the browser came back with a value that is there twice")
+    return {name: value for name, (value,) in given.items()}
 
 
 def _bare_code(text: str, asked: Asked) -> str:

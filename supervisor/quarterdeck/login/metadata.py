@@ -90,7 +90,7 @@ def usable_scopes(names: "tuple[str, ...] | list[str] | None") -> tuple[str, ...
 def resource_metadata_urls(url: str, challenge: Challenge) -> tuple[str, ...]:
     """Where a server's metadata may be, the likeliest first (RFC 9728, 3.1; MCP, "Protected Resource Metadata")."""
     at = URL(url)
-    path = at.path.rstrip("/")
+    path = _path_of(at)
     named = (challenge.resource_metadata,) if challenge.resource_metadata else ()
     well_known = "/.well-known/oauth-protected-resource"
     return tuple(dict.fromkeys((*named, *(_at_root(at, f"{well_known}{each}") for each in (path, "")))))
@@ -99,10 +99,15 @@ def resource_metadata_urls(url: str, challenge: Challenge) -> tuple[str, ...]:
 def server_metadata_urls(issuer: str) -> tuple[str, ...]:
     """Where an issuer's metadata may be, the likeliest first (RFC 8414, 3.1 and 5; OpenID Connect Discovery, 4)."""
     at = URL(issuer)
-    path = at.path.rstrip("/")
+    path = _path_of(at)
     oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
     paths = (f"{oauth}{path}", f"{openid}{path}", f"{path}{openid}")
     return tuple(dict.fromkeys(_at_root(at, each) for each in paths))
+
+
+def _path_of(url: URL) -> str:
+    """As it is written: what is escaped in it may be no part of a path, or of any URL, without that."""
+    return url.raw_path.partition(b"?")[0].decode("ascii").rstrip("/")
 
 
 def _at_root(url: URL, path: str) -> str:
@@ -161,11 +166,13 @@ def checked_endpoint(text: str, row_url: str, what: str) -> str:
     """
     try:
         url, row = parse_url(text), URL(row_url)
-        URL(text)  # as it is asked, blanks and all
+        asked = URL(text)  # blanks and all
     except (UrlError, InvalidURL) as error:
         raise UnsafeError(f"{what} is no URL that can be used: {error}") from None
     if url.scheme != "https" and not (row.scheme == "http" and url.host == row.host):
         raise UnsafeError(f"{what} is not encrypted: {told(text)}")
+    if asked.fragment:  # behind which everything that is asked there would be lost
+        raise UnsafeError(f"{what} has a fragment: {told(text)}")
     return text
 
 

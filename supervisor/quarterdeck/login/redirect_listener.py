@@ -41,6 +41,7 @@ class RedirectListener:
         self._judge: Callable[[str], str] | None = None
         self._found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open = 0
+        self._silent: set[asyncio.StreamReader] = set()
 
     async def wait(self, judge: Callable[[str], str]) -> str:
         """What `judge` makes of the first URL that it takes.
@@ -70,7 +71,9 @@ class RedirectListener:
         try:
             if self._open <= MAX_CONNECTIONS:
                 async with asyncio.timeout(REQUEST_S):
+                    self._silent.add(reader)
                     head = await reader.readuntil(b"\r\n\r\n")
+                    self._silent.discard(reader)
                     status, page = self._answer(head.decode("latin-1"))
                     body = page.encode()
                     writer.write(
@@ -85,8 +88,14 @@ class RedirectListener:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # it said nothing that a browser says
         finally:
+            self._silent.discard(reader)
             self._open -= 1
             writer.close()
+
+    def hang_up(self) -> None:
+        """End the connections that have asked for nothing: browsers open some ahead, and a login waits for its end."""
+        for reader in self._silent:
+            reader.feed_eof()
 
     def _answer(self, head: str) -> tuple[str, str]:
         line, *rest = head.split("\r\n")
@@ -118,4 +127,7 @@ async def listening(port: int | None = None) -> AsyncIterator[RedirectListener]:
     server = await asyncio.start_server(answer, HOST, port or 0, limit=MAX_REDIRECT_CHARS * 2)
     async with server:
         made.append(RedirectListener(server.sockets[0].getsockname()[1]))
-        yield made[0]
+        try:
+            yield made[0]
+        finally:
+            made[0].hang_up()

@@ -77,6 +77,8 @@ def test_the_redirect_or_the_code_alone_is_taken(text: str) -> None:
         (f"{HERE}?code={'c' * 10_000}&state=state-1", "without a code"),
         (f"{HERE}?code=c%0d%0a&state=state-1", "without a code"),
         (f"{HERE}?code={'c' * 100_000}", "too long"),
+        (f"{HERE}?code=c-1&state=state-1" + "&x=" * 100, "more than 64 values"),
+        (f"{HERE}?code=c-1&state=\udc80", "no URL"),
         (f"{HERE}?error=access_denied&state=state-2", "its state is not ours"),
         (f"{HERE}?error=access_denied&state=state-1&iss=https://evil.example", "answered"),
     ],

@@ -65,6 +65,15 @@ def test_metadata_of_an_issuer_is_looked_for_where_the_sdk_looks(issuer: str) ->
     assert list(server_metadata_urls(issuer)) == build_oauth_authorization_server_metadata_discovery_urls(issuer, URL)
 
 
+@pytest.mark.parametrize("part", ["a%0ab", "a%00", "a%3Fb", "a%23b", "a%2Fb", "%ff"])
+def test_a_path_is_asked_for_as_it_is_written(part: str) -> None:
+    """Whoever names such an issuer would end a login in a traceback, or have another one's metadata read."""
+    assert server_metadata_urls(f"{ISSUER}/{part}")[2] == f"{ISSUER}/{part}/.well-known/openid-configuration"
+    assert resource_metadata_urls(f"{URL}/{part}?q=1", Challenge())[0] == (
+        f"https://mcp.example/.well-known/oauth-protected-resource/mcp/{part}"
+    )
+
+
 @pytest.mark.parametrize(
     ("resource", "is_ours"),
     [
@@ -124,10 +133,13 @@ def test_an_issuer_that_names_itself_otherwise_ends_the_login(issuer: str) -> No
 @pytest.mark.parametrize("name", ["authorization", "token", "registration", "revocation"])
 @pytest.mark.parametrize(
     "endpoint",
-    ["http://as.example/x", "file:///etc/passwd", "javascript:alert(1)", "https://", "https://u:p@as.example"],
+    [
+        *("http://as.example/x", "file:///etc/passwd", "javascript:alert(1)", "https://", "https://u:p@as.example"),
+        "https://as.example/x#y",
+    ],
 )
-def test_an_endpoint_that_is_not_encrypted_ends_the_login(name: str, endpoint: str) -> None:
-    """A code or a token would cross the network for all to read, or the browser run a script."""
+def test_an_endpoint_that_cannot_be_asked_safely_ends_the_login(name: str, endpoint: str) -> None:
+    """A code or a token would cross the network for all to read, the browser run a script, or our state be lost."""
     body = json.dumps(PlayedIssuer().server | {f"{name}_endpoint": endpoint}).encode()
     with pytest.raises(UnsafeError, match=f"the {name} endpoint"):
         read_server(body, ISSUER, URL)

@@ -6,6 +6,7 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S
 
+from quarterdeck.login import redirect_listener
 from quarterdeck.login.http_messages import DeniedError, UnsafeError
 from quarterdeck.login.redirect_listener import RedirectListener, listening
 
@@ -106,3 +107,15 @@ async def test_a_port_that_is_taken_is_an_error() -> None:
         with pytest.raises(OSError):
             async with listening(port):
                 pass
+
+
+async def test_a_connection_that_says_nothing_does_not_hold_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Browsers open connections ahead: whoever has logged in would wait until the last of them has timed out."""
+    monkeypatch.setattr(redirect_listener, "REQUEST_S", 1e6)
+    with anyio.fail_after(PATIENCE_S):
+        async with listening() as listener:
+            port = int(listener.redirect_uri.rpartition(":")[2].partition("/")[0])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await ask(listener, GOOD)  # taken in after the first
+        assert await reader.read() == b""
+        writer.close()

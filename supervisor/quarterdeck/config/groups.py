@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
-from quarterdeck.common.patterns import fits_any, may_fit_longer
+from quarterdeck.common.patterns import fits_any, may_fit, may_fit_longer, surely_fits
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.policy import FrozenModel
@@ -45,8 +45,8 @@ class Group(FrozenModel):
     def has(self, name: str, listing: Listing = Listing.TOOLS) -> bool:
         """Whether what is called so, in that list, belongs to it."""
         server, is_servers, _ = name.partition(QUALIFIER)
-        is_in = (bool(is_servers) and fits_any(server, self.servers)) or fits_any(name, self._patterns(listing))
-        return is_in and not fits_any(name, self.hide)
+        is_in = (bool(is_servers) and fits_any(server, self.servers)) or surely_fits(name, self._patterns(listing))
+        return is_in and not may_fit(name, self.hide)
 
     def has_some_of(self, server: str) -> bool:
         """Whether there is a name of this server's that could belong to it."""

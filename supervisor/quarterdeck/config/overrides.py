@@ -12,12 +12,12 @@ server's own definition.  Pure.
 import re
 from collections import Counter
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
+from quarterdeck.common.patterns import may_fit
 from quarterdeck_protocol.policy import FrozenModel
 
 MAX_NEW_NAME_CHARS: Final = 64
@@ -118,7 +118,7 @@ class ServerOverrides(FrozenModel):
 
     def hides(self, name: str) -> bool:
         """Whether what the server calls so, a tool, a prompt or a URI, is not shown."""
-        return any(fnmatchcase(name, glob) for glob in self.hide)
+        return may_fit(name, self.hide)
 
     def public(self, name: str) -> str:
         """What clients call what the server calls so."""

@@ -1,7 +1,7 @@
 """What is asked of one worker: requests that are awaited, and raw calls of its server's tools."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
@@ -275,3 +275,8 @@ def _deliver_completion(deliver: Deliver, end: CallEnd) -> None:
     if isinstance(end, WireResult) and (bounded := bounded_completion(end.body)) is not end.body:
         end = WireResult(bounded, end.era, end.is_error, end.result_type)
     deliver(end)
+
+
+def is_of_prompt(reference: Mapping[str, Raw]) -> bool:
+    """Whether the `ref` of a completion is of a prompt, else of a resource: its type alone says so."""
+    return msgspec.json.decode(reference.get("type", b'""'), type=str) == "ref/prompt"

@@ -179,7 +179,7 @@ class SessionNews:
 
     async def _tell_news(self, tasks: TaskGroup, news: News) -> None:
         if isinstance(news, ResourceUpdated):
-            await self._bus.publish(ResourceUpdatedEvent(uri=news.uri), news.clients)
+            await self._bus.publish(ResourceUpdatedEvent(uri=news.uri), lambda client: concerns(news, client))
         those = [each for each in self._listeners.values() if concerns(news, each.client, each.level)]
         if those:
             message = msgspec.json.decode(notification_of(news), type=dict[str, object])
@@ -220,7 +220,7 @@ async def subscribed(
             async with anyio.create_task_group() as tasks:
                 for uri in wanted:
                     tasks.start_soon(subscribe, uri)
-        with streaming_to(holder.address):
+        with streaming_to(holder):
             yield [uri for uri in wanted if uri not in refused]
     finally:
         offers.leave(holder)

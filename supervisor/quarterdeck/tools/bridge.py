@@ -149,7 +149,8 @@ class LiveBox(ToolSource):
         if endpoint is not None and (fault := endpoint.refusal(tool)) is not None:
             return ToolResult.of_error(fault_text(name, fault))
         if endpoint is None or all(tool != each.ref.name for each in endpoint.offered()):
-            return ToolResult.of_error(unknown_name_text(name, [each.name for each in self.descriptors()]))
+            known = [each.name for each in self.descriptors() if call.client.allows(each.name)]
+            return ToolResult.of_error(unknown_name_text(name, known))
         return await guarded(name, cancel, lambda: _invoke(endpoint, tool, call, cancel))
 
     def _look(self, endpoint: LiveEndpoint) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.common.tool_names import NameBudget, public_names
-from quarterdeck.fleet.requests import refuse
+from quarterdeck.fleet.requests import is_of_prompt, refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
@@ -335,7 +335,7 @@ class Offerings(OfferSource):
 
     def _reference_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
         reference = msgspec.json.decode(params.get("ref", b"{}"), type=dict[str, Raw])
-        is_prompt = msgspec.json.decode(reference.get("type", b'""'), type=str) == "ref/prompt"
+        is_prompt = is_of_prompt(reference)
         member = "name" if is_prompt else "uri"
         text = msgspec.json.decode(reference.get(member, b'""'), type=str)
         found = self._owner_of_name(text, request.client, is_prompt=True) if is_prompt else self._owner_of_uri(text)
@@ -428,7 +428,7 @@ def _listing_of(method: str, params: Mapping[str, Raw]) -> Listing:
             return Listing.TOOLS
         case "prompts/get":
             return Listing.PROMPTS
-        case "completion/complete" if "name" in msgspec.json.decode(params.get("ref", b"{}"), type=dict[str, Raw]):
+        case "completion/complete" if is_of_prompt(msgspec.json.decode(params.get("ref", b"{}"), type=dict[str, Raw])):
             return Listing.PROMPTS
         case _:
             return Listing.RESOURCES

@@ -58,7 +58,9 @@ class DeckRunner:
         """Run the named card; an unknown name is an outcome that suggests the nearest one.  See `guarded`."""
         card = self._cards.get(call.name)
         if card is None:
-            return ToolOutcome(call.id, unknown_name_text(call.name, self._cards), is_error=True)
+            return ToolOutcome(
+                call.id, unknown_name_text(call.name, list(filter(call.client.allows, self._cards))), is_error=True
+            )
         ctx = self._base.with_cancel(cancel, call.report)
         result = await guarded(call.name, cancel, lambda: card.run(call.input, ctx))
         if (notes := session_notes.current.get()) is not None and (lost := notes.take_lost()):

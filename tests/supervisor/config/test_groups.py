@@ -10,8 +10,14 @@ REVIEW = Group(
     tools=("fs__read_*", "grep"),
     prompts=("fs__plan",),
     resources=("fs__file:///docs/*",),
-    hide=("github__delete_*", "fs__read_secret"),
+    hide=("github__delete_*", "fs__read_secret", "gitlab__file:///a b/secret*"),
 )
+
+SECRET = (
+    *("file:///a b/secret", "file:///a%20b/secret.txt", "file:///a b//secret", "file:///a b/%73ecret"),
+    *("FILE:///a b/secret", "file://localhost/a b/secret", "file:///c/../a b/./secret"),
+)
+"""One file, as it can be written."""
 
 
 @pytest.mark.parametrize(
@@ -32,6 +38,11 @@ REVIEW = Group(
         ("fs__file:///docs/a", Listing.RESOURCES, True),
         ("fs__file:///docs/{a}", Listing.TEMPLATES, True),
         ("fs__file:///etc/passwd", Listing.RESOURCES, False),
+        ("fs__file:///docs/../etc/passwd", Listing.RESOURCES, False),
+        ("fs__file:///docs/%2e%2E/etc/passwd", Listing.RESOURCES, False),
+        ("fs__file:///docs/..%5cetc", Listing.RESOURCES, False),
+        ("fs__file:///docs/a/../b%20c", Listing.RESOURCES, True),
+        *((f"gitlab__{uri}", Listing.RESOURCES, False) for uri in SECRET),
     ],
 )
 def test_what_belongs_to_a_group(name: str, listing: Listing, is_in: bool) -> None:

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet, call_result
+from support.tools.allowances import OnlyReads
 
 from quarterdeck.tools import bridge
 from quarterdeck.tools.bridge import LiveBox, fault_text, mount_protocol_bridge, project_answer
@@ -15,7 +16,7 @@ from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolOutcome
+from quarterdeck_protocol.tools import CancelToken, Client, RawCall, ToolCall, ToolOutcome
 
 
 def names_of(box: LiveBox) -> list[str]:
@@ -186,6 +187,16 @@ async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
     assert outcome.is_error
     assert "'fs__raed_file'" in str(outcome.output)
     assert "fs__read_file" in str(outcome.output)
+
+
+@pytest.mark.anyio
+async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
+    """A client would learn what there is beside its group."""
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "readable", "write")))
+    for name, hint in (("fs__reedable", ": did you mean 'fs__readable'?"), ("fs__wriite", ".")):
+        call = ToolCall("1", name, {}, client=Client("c", "c", OnlyReads()))
+        outcome = await box.runner.run(call, CancelToken())
+        assert outcome.output == f"There is no tool called {name!r}{hint}"
 
 
 @pytest.mark.anyio

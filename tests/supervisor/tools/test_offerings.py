@@ -238,6 +238,35 @@ def test_a_token_reaches_nothing_of_a_server_that_it_does_not_allow(method: str,
     assert isinstance(asyncio.run(ask(own)), WireResult)
 
 
+class _OnlyPrompts(_OnlyA):
+    def allows(self, tool: str, listing: str = "tools") -> bool:
+        return listing == Listing.PROMPTS
+
+
+@pytest.mark.parametrize(
+    ("reference", "code"),
+    [
+        ({"type": "ref/prompt", "name": "a__p"}, ""),
+        ({"type": "ref/prompt", "name": "a__p", "uri": "a:1"}, ""),
+        ({"type": "ref/resource", "uri": "a:1"}, "not_granted"),
+        ({"type": "ref/resource", "uri": "a:1", "name": "a__p"}, "not_granted"),
+    ],
+)
+def test_a_completion_is_of_what_its_reference_says_it_is(reference: object, code: str) -> None:
+    """Whoever may use prompts alone would ask after resources, by giving those a name, too."""
+    offerings = Offerings(OfferFleet(OfferServer("a", prompts=("p",), resources=("a:1",))))
+    params = msgspec.json.encode({"ref": reference})
+    request = RawRequest("completion/complete", params, client=Client("ci", "t", _OnlyPrompts()))
+
+    async def ask() -> CallEnd:
+        ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
+        offerings.begin(request, ended.set_result)
+        return await ended
+
+    end = asyncio.run(ask())
+    assert (end.code if isinstance(end, ProtocolFault) else "") == code
+
+
 # What servers say, and what all are told
 
 

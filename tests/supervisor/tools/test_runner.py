@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.tools.allowances import OnlyReads
 from support.tools.cards import PlayedCard
 from support.tools.contexts import inert_context
 
@@ -13,7 +14,7 @@ from quarterdeck.tools import runner
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, TextContentBlock, ToolResult
 from quarterdeck.tools.runner import DeckToolBox, OverflowFiles, fit_result
-from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, ToolOutcome, WireResult
+from quarterdeck_protocol.tools import CancelToken, Client, ProgressNote, ToolCall, ToolHints, ToolOutcome, WireResult
 
 
 async def call(box: DeckToolBox, name: str, value: object = None) -> ToolOutcome:
@@ -65,6 +66,15 @@ async def test_an_unknown_name_is_an_outcome_with_the_nearest() -> None:
     """A model could not correct a slip."""
     outcome = await call(DeckToolBox([PlayedCard("look")], inert_context()), "lok")
     assert outcome == ToolOutcome("7", "There is no tool called 'lok': did you mean 'look'?", is_error=True)
+
+
+@pytest.mark.anyio
+async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
+    """A client would learn what there is beside its group."""
+    box = DeckToolBox([PlayedCard("look"), PlayedCard("readable")], inert_context())
+    for name, hint in (("lok", "."), ("redable", ": did you mean 'readable'?")):
+        outcome = await box.runner.run(ToolCall("7", name, {}, client=Client("c", "c", OnlyReads())), CancelToken())
+        assert outcome.output == f"There is no tool called {name!r}{hint}"
 
 
 @pytest.mark.anyio

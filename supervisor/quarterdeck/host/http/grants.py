@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from quarterdeck.common.patterns import fits_any, may_fit_longer
+from quarterdeck.common.patterns import may_fit_longer, surely_fits
 from quarterdeck.config.groups import is_group_name
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.tools import Client
@@ -116,7 +116,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
             is_within = not self.servers or server in self.servers
         else:
             is_within = tool in of_profile if self.profile else not self.servers
-        return is_within and (not self.tools or fits_any(tool, self.tools))
+        return is_within and (not self.tools or surely_fits(tool, self.tools))
 
     def allows_some_of(self, server: str) -> bool:
         """Whether some name of this server's is allowed, whatever it offers: the server itself may then be known of."""

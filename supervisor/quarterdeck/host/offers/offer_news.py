@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.tools.uri_routes import split_prefixed
+from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, OfferSource, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
@@ -122,18 +124,24 @@ class LogStreams:
                 wanted[2](notification_of(news))
 
 
-def concerns(news: News, client: Client, level: str) -> bool:
-    """Whether a client is to be told a piece of news, log lines from `level` on; of no server that it may not use."""
+def concerns(news: News, client: Client, level: str = DEFAULT_LEVEL) -> bool:
+    """Whether a client is to be told a piece of news, log lines from `level` on; of nothing that it may not use."""
     if not client.allows_some_of(news.server):
         return False
     match news:
         case ResourceUpdated():
-            return client.address in news.clients
+            return client.address in news.clients and _may_read(client, news)
         case LogLine():
             is_serious = news.level not in LEVELS or LEVELS.index(news.level) >= _rank(level)
             return is_serious and (not news.clients or client.address in news.clients)
         case ServerNote():
             return not news.clients or client.address in news.clients
+
+
+def _may_read(client: Client, news: ResourceUpdated) -> bool:
+    """Whether a client still may: what it may use can have become less since it subscribed."""
+    _, own = split_prefixed(news.uri) or ("", news.uri)
+    return client.allows(f"{news.server}{QUALIFIER}{own}", Listing.RESOURCES)
 
 
 def _rank(level: str) -> int:

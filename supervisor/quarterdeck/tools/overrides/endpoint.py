@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.config.overrides import ServerOverrides
-from quarterdeck.fleet.requests import arguments_json, refuse
+from quarterdeck.fleet.requests import arguments_json, is_of_prompt, refuse
 from quarterdeck.tools.uri_routes import fits
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, LiveEndpoint, RemoteCallResult, RemoteTool
@@ -87,7 +87,7 @@ class OverriddenEndpoint(LiveEndpoint):
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """See `LiveEndpoint`."""
-        own = self._own_tool(call.tool)
+        own = self._own_tool(call.tool, call.client)
         if isinstance(own, ProtocolFault):
             return refuse(deliver, own)
         arguments = self._with_given(own, call.tool, call.arguments)
@@ -115,11 +115,12 @@ class OverriddenEndpoint(LiveEndpoint):
             raise arguments
         return await self.inner.invoke(own, msgspec.json.decode(arguments))
 
-    def _own_tool(self, tool: str) -> str | ProtocolFault:
-        """What the server calls a tool, or why there is none."""
+    def _own_tool(self, tool: str, client: Client | None = None) -> str | ProtocolFault:
+        """What the server calls a tool, or why there is none; the client hears of no tool that it may not use."""
         own = self.overrides.own(tool)
         if own is None:
-            hint = did_you_mean(tool, [each.ref.name for each in self.offered()])
+            known = [each for each in self.offered() if client is not None and client.allows(each.descriptor.name)]
+            hint = did_you_mean(tool, [each.ref.name for each in known])
             return _refused(f"{self._id} offers no tool {tool[:MAX_NAME_CHARS]!r}{hint}", "unknown_tool")
         if (reason := self.published().refused.get(own)) is not None:
             return _refused(f"{self._id} cannot offer {tool!r} as the configuration says: {reason}", "unknown_tool")
@@ -152,7 +153,7 @@ class OverriddenEndpoint(LiveEndpoint):
 
     def _own_call(self, request: RawRequest, params: dict[str, Raw]) -> RawRequest | ProtocolFault:
         tool = _text(params.get("name"))
-        own = self._own_tool(tool)
+        own = self._own_tool(tool, request.client)
         if isinstance(own, ProtocolFault):
             return own
         arguments = self._with_given(own, tool, bytes(params.get("arguments", b"{}")))
@@ -168,9 +169,9 @@ class OverriddenEndpoint(LiveEndpoint):
 
     def _own_completion(self, request: RawRequest, params: dict[str, Raw]) -> RawRequest | ProtocolFault:
         reference = _members.decode(params.get("ref", b"{}"))
-        if "name" not in reference:
+        if not is_of_prompt(reference):
             return self._refused_uri(_text(reference.get("uri"))) or request
-        own = self._own_prompt(_text(reference["name"]))
+        own = self._own_prompt(_text(reference.get("name")))
         if isinstance(own, ProtocolFault):
             return own
         return _with(request, params, "ref", reference | {"name": Raw(msgspec.json.encode(own))})

@@ -6,6 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from support.fleet.memory_fleet import FakeEndpoint
+from support.tools.allowances import OnlyReads
 
 from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.fleet.requests import ended
@@ -13,7 +14,7 @@ from quarterdeck.tools.overrides.endpoint import OverriddenEndpoint
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import Listing, RawRequest
-from quarterdeck_protocol.tools import RawCall
+from quarterdeck_protocol.tools import Client, RawCall
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +105,18 @@ async def test_what_may_not_be_called_so_is_refused_by_every_way(
     assert (server.begun, server.forwarded) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("client", "hint"), [(Client(), ": did you mean 'create'?"), (Client("c", "c", OnlyReads()), "")]
+)
+async def test_a_slip_is_helped_with_what_its_client_may_use_alone(server: Server, client: Client, hint: str) -> None:
+    """A client would learn what there is beside its group."""
+    shown = OverriddenEndpoint(server, ServerOverrides(hide=("creat",)))
+    with pytest.raises(ProtocolFault) as caught:
+        await ended(lambda deliver: shown.begin(RawCall("creat", b"{}", client=client), deliver))
+    assert str(caught.value) == f"gh offers no tool 'creat'{hint}"
+    assert "did you mean" not in str(shown.refusal("creat")), "of nobody in particular"
+
+
 async def test_a_tool_whose_argument_cannot_be_fixed_is_not_called(server: Server) -> None:
     """By its name it would run without the bound that was set."""
     shown = OverriddenEndpoint(server, ServerOverrides.model_validate({"arguments": {"list": {"repo": 1}}}))
@@ -132,12 +145,18 @@ async def test_prompts_are_asked_for_by_the_servers_own_names(server: Server, sh
 
 @pytest.mark.parametrize(
     ("uri", "code"),
-    [("file:///etc/hosts", "unknown_resource"), ("db://users", "unknown_resource"), ("db://open", ""), ("x:1", "")],
+    [
+        *((uri, "unknown_resource") for uri in ("file:///etc/hosts", "file:///x/../etc/%68osts", "db://users")),
+        *((uri, "") for uri in ("db://open", "x:1")),
+    ],
 )
 async def test_a_hidden_resource_is_neither_read_nor_subscribed(shown: OverriddenEndpoint, uri: str, code: str) -> None:
     """Its URI, or one of a hidden template's, would be enough to read it."""
     assert await asked(shown, "resources/read", uri=uri) == code
     assert await asked(shown, "resources/subscribe", uri=uri) == code
+    for more in ({}, {"name": "think"}):  # by which it could pass for a prompt
+        reference = {"type": "ref/resource", "uri": uri} | more
+        assert await asked(shown, "completion/complete", ref=reference) == code
     assert shown.has_linked("file:///etc/hosts") is False
     assert shown.has_linked("file:///home") is True
 

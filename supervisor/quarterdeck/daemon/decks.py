@@ -230,7 +230,7 @@ class Decks:
             Exception: why it cannot be opened.
         """
         settings = await asyncio.to_thread(self._read, request, environ)
-        request = msgspec.structs.replace(request, groups=())  # which part a client is shown is its own affair
+        request = request.of_deck
         key = deck_key(request, settings)
         name = await asyncio.to_thread(self._name, request, settings) if key not in self._decks else ""
         deck = self._decks.get(key)

@@ -86,6 +86,7 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
         settle_s: how long the first list waits; None for the default.
         lock_file: offer only what this `deck.lock` names, and end with anything else.
         groups: the names of those that this client is shown, together; empty for everything.
+        search: show this client two tools that find and call the others, in place of them.
     """
 
     cwd: str
@@ -98,6 +99,12 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
     portable_schemas: bool = False
     allow_unsandboxed: bool = False
     groups: tuple[str, ...] = ()
+    search: bool = False
+
+    @property
+    def of_deck(self) -> "ServeRequest":
+        """What of it is asked for of a deck: which part a client is shown, and how, is the client's own affair."""
+        return msgspec.structs.replace(self, groups=(), search=False)
 
 
 class Handover(msgspec.Struct, frozen=True, tag="handover"):

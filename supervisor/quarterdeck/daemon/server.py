@@ -295,7 +295,9 @@ class _Session:
                 from quarterdeck.host.stdio.serve import serve_stdio
 
                 host = product.create_host(
-                    portable_schemas=handover.request.portable_schemas, greeted_at=head.greeted_at
+                    portable_schemas=handover.request.portable_schemas,
+                    greeted_at=head.greeted_at,
+                    is_searched=handover.request.search,
                 )
                 with closing(host):
                     serving = serve_stdio(

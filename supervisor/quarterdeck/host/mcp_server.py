@@ -36,7 +36,7 @@ from .offers.client_sessions import Sessions, connection_of, tell_one
 from .offers.content import Content, KnownTools
 from .offers.publish import knows_structures, mirroring_names
 from .raw_call_gate import GREETED_ALREADY
-from .results import fault_result, under_envelope
+from .results import fault_result, refused_result, text_result, under_envelope
 from .sdk_requests import (
     Context,
     ResultSlot,
@@ -48,6 +48,7 @@ from .sdk_requests import (
     teller,
     wire_request,
 )
+from .search.tool_search import SEARCH_TOOLS, unwrapped_call
 from .session_news import SessionNews, subscribed
 from .task_streams import tasks_told
 
@@ -248,8 +249,8 @@ class McpServer(Server[ResultSlot]):
         self.sessions.listed(self._seen.descriptors())
         client = self._client_of(context)
         async with self._source_for(context) as box:
-            allowed = content.tools_for(client, box).descriptors()
-            shown = content.catalog.publish(box.descriptors(), context.protocol_version, only=allowed)
+            tools, only = content.published_tools(client, box)
+            shown = content.catalog.publish(tools, context.protocol_version, only=only)
         is_for_all = client.allowance is None and content.decks is None and not self._is_alone
         if is_for_all and isinstance(descriptors, tuple):
             context.lifespan_context.listed = descriptors  # the same tuple has the same tools
@@ -259,11 +260,20 @@ class McpServer(Server[ResultSlot]):
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         client = self._client_of(context)
         reach = reach_of(self._content, client, context)
+        search = self._content.search
+        name: str = params.name
+        arguments: Mapping[str, object] = params.arguments or {}
+        if search is not None:
+            named = unwrapped_call(name, arguments)
+            if isinstance(named, ProtocolFault):
+                context.lifespan_context.whole = fault_result(named)
+                return types.CallToolResult(content=[])
+            name, arguments = named
         call = ClientCall(
             id=str(context.request_id),
-            name=params.name,
+            name=name,
             is_modern=is_modern(context),
-            arguments=params.arguments or {},
+            arguments=arguments,
             tell=teller(context),
             client=client,
             hold=hold_of(context),
@@ -277,14 +287,19 @@ class McpServer(Server[ResultSlot]):
         refusal: ProtocolFault | None = None
         try:
             async with log_lines_told(self._content, client, context), self._source_for(context) as box:
-                raw = wire_request(context, name=params.name, arguments=call.arguments)
-                reach = msgspec.structs.replace(reach, box=box)
-                begin, is_task = partial(reach.begin, raw), bool(raw.task) and reach.may_become_task(raw)
-                try:
-                    call = msgspec.structs.replace(call, begin=begin, is_task=is_task)
-                    context.lifespan_context.whole = await run_call(box, call, self.drain)
-                except ProtocolFault as error:
-                    refusal = error
+                if search is not None and params.name == SEARCH_TOOLS:
+                    await self._content.settle(self.drain.closing)
+                    found = await search.answer(call.arguments, box, client, context.protocol_version)
+                    context.lifespan_context.whole = _found_result(found, call)
+                else:
+                    raw = wire_request(context, name=call.name, arguments=call.arguments)
+                    reach = msgspec.structs.replace(reach, box=box)
+                    begin, is_task = partial(reach.begin, raw), bool(raw.task) and reach.may_become_task(raw)
+                    try:
+                        call = msgspec.structs.replace(call, begin=begin, is_task=is_task)
+                        context.lifespan_context.whole = await run_call(box, call, self.drain)
+                    except ProtocolFault as error:
+                        refusal = error
         finally:
             if not self._is_alone:
                 self.calls.end(call.client.key)
@@ -338,6 +353,13 @@ class McpServer(Server[ResultSlot]):
         box = self._content.box
         descriptors = box.descriptors()
         return self._content.catalog.header_schema(descriptors, box.public(name), LATEST_MODERN_VERSION)
+
+
+def _found_result(found: str | ProtocolFault, call: ClientCall) -> dict[str, object]:
+    """The result of a search; one that is too much for its client is a fault that says so."""
+    if isinstance(found, str) and call.hold is not None:
+        found = refused_result(call.client, len(found), call.hold) or found
+    return text_result(found, is_error=False) if isinstance(found, str) else fault_result(found)
 
 
 @asynccontextmanager

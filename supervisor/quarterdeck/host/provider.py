@@ -23,6 +23,7 @@ from .offers.content import Content, KnownTools
 from .offers.decks import Decks
 from .offers.groups import LiveGroups
 from .offers.sources import RenamedSource
+from .search.tool_search import ToolSearch
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -193,6 +194,7 @@ def create_provider_host(
     decks: Decks | None = None,
     offers: OfferSource | None = None,
     groups: LiveGroups | None = None,
+    is_searched: bool = False,
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
 ) -> ProviderHostImpl:
@@ -207,6 +209,7 @@ def create_provider_host(
         decks: over the same box, native tools for each client beside it; closed by their maker.
         offers: what servers have beside tools; None to show tools alone.
         groups: parts of what is offered, of which clients may be shown some; None for none.
+        is_searched: show clients two tools that find and call the others, in place of them.
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
     """
@@ -222,6 +225,7 @@ def create_provider_host(
             decks=decks,
             offers=offers,
             groups=groups or LiveGroups({}),
+            search=ToolSearch(portable_schemas=portable_schemas) if is_searched else None,
             on_opened=on_opened,
             on_ended=on_ended,
         )

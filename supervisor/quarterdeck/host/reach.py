@@ -22,6 +22,7 @@ from .asks.parked import Parking
 from .asks.states import CallKey, Passed
 from .offers.offer_news import LogStreams
 from .raw_calls import WireRequest
+from .search.tool_search import unwrapped
 
 NOTHING: Final = (b"", b"{}")
 """Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
@@ -37,6 +38,7 @@ class Reach(msgspec.Struct, frozen=True):
         answerer: answers what servers of any era ask a client of an older one; None where it cannot be asked.
         parking: for clients of 2026-07-28, which are asked by results; None where they cannot be asked.
         logs: for them too: where a request is told log lines that asked for them.
+        is_searched: whether the client is shown `search_tools` and `call_tool` in place of the tools.
     """
 
     box: ToolSource
@@ -45,6 +47,11 @@ class Reach(msgspec.Struct, frozen=True):
     answerer: Answerer | None = None
     parking: Parking | None = None
     logs: LogStreams | None = None
+    is_searched: bool = False
+
+    def called(self, request: WireRequest) -> WireRequest | None:
+        """The request as it counts: of `call_tool`, that of the tool which it names; None for the session to answer."""
+        return unwrapped(request) if self.is_searched else request
 
     def asking(self, request: WireRequest) -> Client:
         """Who makes a request; of several programs that share a token, where something may come back for one alone."""

@@ -58,7 +58,8 @@ class WireCall:
 
     def begin(self, reach: Reach) -> bool:
         """Start the call; False when the session has to run it."""
-        request = self._request
+        if (request := reach.called(self._request)) is None:
+            return False
         is_tool = request.method == "tools/call"
         if is_tool and not_granted(reach.box, reach.client, request.name) is not None:
             return False

@@ -24,6 +24,7 @@ def make_request(
     lock_file: Path | None,
     portable_schemas: bool,
     groups: tuple[str, ...] = (),
+    search: bool = False,
 ) -> ServeRequest:
     """The request of these options, with absolute paths.
 
@@ -44,6 +45,7 @@ def make_request(
         portable_schemas=portable_schemas,
         allow_unsandboxed=source.allow_unsandboxed,
         groups=groups,
+        search=search,
     )
 
 

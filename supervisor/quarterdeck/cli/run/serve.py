@@ -96,6 +96,10 @@ def serve(
         "deck.lock"
     ),
     group: options.Group = None,
+    search: Annotated[
+        bool,
+        Option("--search", help="Show clients search_tools and call_tool in place of all tools."),
+    ] = False,
     own: options.WithoutDaemon = False,
     json: options.JsonUrl = False,
 ) -> None:
@@ -110,6 +114,8 @@ def serve(
         check_streams()
     budget = options.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
+    if search:
+        _check_search()
     request = make_request(
         source,
         name_budget=budget.limit if budget is not None else None,
@@ -117,6 +123,7 @@ def serve(
         lock_file=lock_file if locked else None,
         portable_schemas=portable_schemas,
         groups=tuple(group or ()),
+        search=search,
     )
     withhold = partial(set_up_logging, source.log_level, source.log_format)
     withhold(())
@@ -141,6 +148,18 @@ def check_streams() -> None:
             f"no client can be served: these streams were closed at the start: {names_closed}",
             "an MCP client starts it with pipes; for a server that keeps running use serve --http",
         )
+
+
+def _check_search() -> None:
+    """Check that tools can be searched here.
+
+    Raises:
+        CommandError: they cannot.
+    """
+    from quarterdeck.host.search.index import missing_reason
+
+    if why := missing_reason():
+        raise UsageError(f"--search cannot rank tools: {why}", "use a Python whose SQLite has FTS5, or --group NAME")
 
 
 def tell_hand() -> None:
@@ -326,7 +345,11 @@ async def _serve(plan: Plan) -> None:
                 face = "stdio" if plan.http is None else "http"
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)
-                host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=head.greeted_at)
+                host = product.create_host(
+                    portable_schemas=plan.request.portable_schemas,
+                    greeted_at=head.greeted_at,
+                    is_searched=plan.request.search,
+                )
                 stack.callback(host.close)
                 gc.freeze()
                 gc.enable()

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from quarterdeck.cli.configure.client_tokens import deck_names, tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import UsageError, cannot_serve
@@ -90,7 +88,7 @@ def _deck_of(request: "ServeRequest", settings: "Settings") -> str:
     from quarterdeck.daemon.decks import wanted_of
 
     try:
-        return deck_names().called(wanted_of(msgspec.structs.replace(request, groups=()), settings))
+        return deck_names().called(wanted_of(request.of_deck, settings))
     except DeckNamesError as error:
         _log.error("tokens that are bound to decks open nothing: %s", error)
         return ""

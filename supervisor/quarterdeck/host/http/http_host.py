@@ -119,6 +119,7 @@ class HttpHost:
             offers=host.content.offers,
             parking=host.content.parking,
             logs=host.content.logs,
+            is_searched=host.content.search is not None,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
         )

@@ -98,6 +98,7 @@ class HttpShortWay:
         offers: OfferSource | None = None,
         parking: Parking | None = None,
         logs: LogStreams | None = None,
+        is_searched: bool = False,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
     ) -> None:
@@ -114,6 +115,7 @@ class HttpShortWay:
             offers: what servers have beside tools.
             parking: the calls of clients of 2026-07-28 that wait for an answer.
             logs: where their requests are told log lines that asked for them.
+            is_searched: whether clients are shown `search_tools` and `call_tool` in place of the tools.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
         """
@@ -130,6 +132,7 @@ class HttpShortWay:
         self._offers = offers
         self._parking = parking
         self._logs = logs
+        self._is_searched = is_searched
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, LegacySession] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
@@ -138,8 +141,9 @@ class HttpShortWay:
     def reach_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Reach:
         """What a client's requests reach; a session's client is asked on the stream of its request."""
         if session is None:
-            return Reach(self.box, self._offers, client, None, self._parking, self._logs)
-        return Reach(self.box, self._offers, client, Asking(session.asking, exchange.tell))
+            return Reach(self.box, self._offers, client, None, self._parking, self._logs, self._is_searched)
+        answerer = Asking(session.asking, exchange.tell)
+        return Reach(self.box, self._offers, client, answerer, is_searched=self._is_searched)
 
     def opened(
         self,

@@ -9,6 +9,7 @@ from operator import is_not
 from typing import Final
 
 from quarterdeck.host.asks.parked import Parking
+from quarterdeck.host.search.tool_search import SearchedTools, ToolSearch
 from quarterdeck.host.stdio.early_reply import EVERYTHING, TOOLS_ONLY
 from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
@@ -36,6 +37,7 @@ class Content:
         decks: the native tools, offered before those of `box`; None for none.
         offers: what servers have beside tools; None where only tools are shown.
         groups: parts of all this, of which a client may be shown some.
+        search: what finds tools for clients that are shown no others; None where they are shown them all.
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         has_settled: whether `settled` has been awaited.
@@ -53,6 +55,7 @@ class Content:
     on_ended: Callable[[str], None] = lambda _: None
     offers: OfferSource | None = None
     groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))
+    search: ToolSearch | None = None
     parking: Parking = field(default_factory=Parking)
     has_settled: bool = False
     catalog: Catalog = field(init=False)
@@ -83,7 +86,15 @@ class Content:
     def tools_for(self, client: Client, box: ToolSource | None = None) -> ToolSource:
         """What a client is shown of the tools of a box, by default of the servers': whoever lists them, lists these."""
         box = self.box if box is None else box
-        return box if client.allowance is None else AllowedTools(box, client, self.groups)
+        allowed = box if client.allowance is None else AllowedTools(box, client, self.groups)
+        return allowed if self.search is None else SearchedTools(allowed)
+
+    def published_tools(
+        self, client: Client, box: ToolSource
+    ) -> tuple[Sequence[ToolDescriptor], Sequence[ToolDescriptor]]:
+        """All tools of a box that any client is shown, for `Catalog`; and those of them that this one is."""
+        only = self.tools_for(client, box).descriptors()
+        return only if self.search is not None else box.descriptors(), only
 
     def offers_for(self, client: Client) -> OfferSource | None:
         """The same of what servers have beside tools; None where only tools are shown."""

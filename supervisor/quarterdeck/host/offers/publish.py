@@ -97,7 +97,7 @@ class Catalog:
         known: dict[str, _Form] = {}
         for descriptor in descriptors:
             form = old.get(descriptor.name)
-            if form is None or not _is_same(form.descriptor, descriptor):
+            if form is None or not is_same_form(form.descriptor, descriptor):
                 form = _Form(descriptor, self._show(descriptor, version))
             known.setdefault(descriptor.name, form)
         self._known[version] = known
@@ -244,7 +244,7 @@ def forms(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> Iter
     yield "without its definition, which is invalid,", plain
 
 
-def _is_same(known: ToolDescriptor, descriptor: ToolDescriptor) -> bool:
+def is_same_form(known: ToolDescriptor, descriptor: ToolDescriptor) -> bool:
     """Whether the form of `known` is that of `descriptor`."""
     if known is descriptor:
         return True

@@ -162,7 +162,8 @@ class _Connection:
         loop, content = asyncio.get_running_loop(), host.content
         self._asking = ClientRequests(loop.call_soon)
         answerer = Asking(self._asking, self._outlet.tell)
-        self._reach = Reach(host.box, content.offers, client, answerer, content.parking, content.logs)
+        is_searched = content.search is not None
+        self._reach = Reach(host.box, content.offers, client, answerer, content.parking, content.logs, is_searched)
         self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
         self._session = Session(
             host,

@@ -197,8 +197,8 @@ class Session:
         await content.settle(self.drain.closing)
         self._known.listed(self._seen.descriptors())
         async with content.source_of(self) as box:
-            allowed = content.tools_for(self._client, box).descriptors()
-            return content.catalog.publish_json(box.descriptors(), request.version, only=allowed)
+            tools, shown = content.published_tools(self._client, box)
+            return content.catalog.publish_json(tools, request.version, only=shown)
 
     async def _tell_change(self) -> None:
         if self._plain.is_open:

@@ -1,0 +1,105 @@
+"""`serve --search`: two tools in place of all, over stdio and HTTP, in both eras, by real processes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.raw_client import RawStdioClient
+from support.config.places import row, write_document
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked
+from support.processes.line_child import LineChild
+from support.serves.daemons import door, doors_at_home, own_file
+from support.waiting import eventually
+
+from quarterdeck.cli.configure.secret import read_token, token_path
+
+pytestmark = pytest.mark.anyio
+
+TWO: Final = ["search_tools", "call_tool"]
+
+
+@pytest.fixture
+def config(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
+    """The user's own file, with two servers alike; no daemon is left at the end."""
+    with doors_at_home(tmp_path):
+        yield write(own_file(tmp_path), hide=["die"])
+
+
+def write(config: Path, **overrides: object) -> Path:
+    servers = {"a": row("echo", **overrides), "b": row("echo")}
+    return write_document(config, mcpServers=servers, groups={"a": {"servers": ["a"]}})
+
+
+def found(client: RawStdioClient, query: str, **options: Any) -> list[str]:
+    return [tool["name"] for tool in definitions(client, query, **options)]
+
+
+def definitions(client: RawStdioClient, query: str, **options: Any) -> list[dict[str, Any]]:
+    answer = client.call("search_tools", query=query, **options)
+    assert not answer.get("isError"), answer
+    tools: list[dict[str, Any]] = json.loads(answer["content"][0]["text"])["tools"]
+    return tools
+
+
+def called(client: RawStdioClient, name: str, **arguments: Any) -> dict[str, Any]:
+    result: dict[str, Any] = client.call("call_tool", name=name, arguments=arguments)
+    return result
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_client_finds_and_calls_what_it_is_not_shown(config: Path, era: str) -> None:
+    """A deck of 200 tools would fill a model's context; or a way past grants and the ledger would be open."""
+    with door(config, "--search", "--group", "a") as client, door(config) as plain:
+        for each in (client, plain):
+            each.initialize() if era == "legacy" else each.discover()
+        assert [tool["name"] for tool in client.list_tools()] == TWO
+        eventually(lambda: found(client, "echo"), DEADLINE_S, "the server in the group")
+        eventually(lambda: "a__echo" in {tool["name"] for tool in plain.list_tools()}, DEADLINE_S)
+        whole = {tool["name"]: tool for tool in plain.list_tools()}
+        shown = {name: value for name, value in whole["a__echo"].items() if name not in ("icons", "_meta")}
+        assert definitions(client, "echo", limit=1) == [shown]
+        assert all(name.startswith("a__") for name in found(client, "echo text", limit=20))
+        assert "a__die" not in found(client, "die", limit=20)
+        for _ in range(2):  # the long way, then the short one
+            assert called(client, "a__echo", text="x") == plain.call("a__echo", text="x")
+            assert called(client, "b__echo", text="x")["_meta"]["quarterdeck/fault"]["code"] == "not_granted"
+            assert called(client, "a__die")["_meta"]["quarterdeck/fault"]["code"] == "unknown_tool"
+            assert called(client, "call_tool")["isError"]
+            assert client.call("call_tool", arguments={})["_meta"]["quarterdeck/fault"]["code"] == "bad_arguments"
+        if era == "legacy":
+            write(config, rename={"echo": "parrot"})
+            eventually(lambda: found(client, "parrot")[:1] == ["a__parrot"], DEADLINE_S, "the new name")
+            assert called(client, "a__parrot", text="x") == plain.call("a__parrot", text="x")
+    calls = [json.loads(line) for line in quarterdeck_forked("ledger", "calls", "--json").stdout.splitlines()]
+    assert calls
+    assert "call_tool" not in json.dumps(calls)
+
+
+async def test_a_client_on_http_finds_and_calls_what_it_is_not_shown(config: Path) -> None:
+    """Clients on HTTP would be shown everything all the same, or be answered otherwise the short way."""
+    words = command("serve", "--config", str(config), *PATIENT, "--search", "--http", "127.0.0.1:0", "--json")
+    with LineChild(words, deadline_s=DEADLINE_S) as child:
+        url, token = json.loads(child.read_line())["url"], read_token(token_path())
+        for mode in ("legacy", "auto"):
+            async with (
+                create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
+                Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
+            ):
+                for _ in range(2):  # the long way, then the short one
+                    assert [tool.name for tool in (await client.list_tools()).tools] == TWO
+                    assert (await searched(client, "echo"))[:2] == ["a__echo", "b__echo"]
+                    said = await client.call_tool("call_tool", {"name": "b__echo", "arguments": {"text": "x"}})
+                    direct = await client.call_tool("b__echo", {"text": "x"})
+                    assert (said.content, said.is_error) == (direct.content, direct.is_error)
+
+
+async def searched(client: Client, query: str) -> list[str]:
+    result = await client.call_tool("search_tools", {"query": query})
+    [block] = result.content
+    assert block.type == "text"
+    return [tool["name"] for tool in json.loads(block.text)["tools"]]

@@ -1,0 +1,20 @@
+"""The questions of the bench over the tools of public servers: what the documentation says is found, is."""
+
+import asyncio
+
+from bench.tool_search import DECK, measure, questions, tools_of
+
+
+def test_the_questions_name_tools_that_there_are() -> None:
+    """A question would count as missed for a slip of its writer's."""
+    names = {tool.name for tool in tools_of(DECK)}
+    asked = questions()
+    assert len(asked) == len({each.text for each in asked}) == 100
+    assert [each for each in asked if not each.right or each.right - names] == []
+
+
+def test_most_questions_are_answered_among_the_first_five() -> None:
+    """A change of the words or weights would cost models what they look for, unseen."""
+    found = asyncio.run(measure(tools_of(DECK)))
+    assert (found.servers, found.fifth >= 85, found.twentieth >= 97) == (17, True, True)
+    assert found.after < found.before / 100

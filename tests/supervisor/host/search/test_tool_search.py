@@ -1,0 +1,129 @@
+"""The two tools that stand for all others: what is found, and what a call of them becomes."""
+
+import json
+
+import pytest
+from support.tools.tool_boxes import LiveBox
+
+from quarterdeck.config.groups import Group
+from quarterdeck.host.offers.content import Content
+from quarterdeck.host.offers.groups import LiveGroups
+from quarterdeck.host.raw_calls import WireRequest
+from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch, unwrapped, unwrapped_call
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.tools import ANONYMOUS, Client
+
+pytestmark = pytest.mark.anyio
+
+VERSION = "2025-11-25"
+
+
+def box_of(*names: str) -> LiveBox:
+    box = LiveBox()
+    for name in names:
+        box.graft(name)
+    return box
+
+
+async def answer_of(search: ToolSearch, box: LiveBox, client: Client = ANONYMOUS, **arguments: object) -> object:
+    answer = await search.answer(arguments, box, client, VERSION)
+    return json.loads(answer) if isinstance(answer, str) else answer
+
+
+async def found(search: ToolSearch, box: LiveBox, client: Client = ANONYMOUS, **arguments: object) -> list[str]:
+    answer = await answer_of(search, box, client, **arguments)
+    assert isinstance(answer, dict)
+    return [tool["name"] for tool in answer["tools"]]
+
+
+def request(name: str, arguments: object, method: str = "tools/call") -> WireRequest:
+    return WireRequest(1, b"1", name, json.dumps(arguments).encode(), b"", b"", is_modern=False, method=method)
+
+
+async def test_a_search_finds_what_its_client_may_use_as_it_is_at_that_moment() -> None:
+    """A model would be offered what is hidden from it, or what is gone; or not what has come."""
+    search, box = ToolSearch(), box_of("a__read_file", "b__read_mail", "b__send_mail")
+    assert await found(search, box, query="read") == ["a__read_file", "b__read_mail"]
+    assert await found(search, box, query="read mail", limit=1) == ["b__read_mail"]
+    group = LiveGroups({"a": Group(servers=("a",))}).narrow(ANONYMOUS, ("a",))
+    assert await found(search, box, group, query="read mail") == ["a__read_file"]
+    box = box_of("a__read_file", "c__read_news")
+    assert await found(search, box, query="read") == ["a__read_file", "c__read_news"]
+    assert await answer_of(search, box, query="weather") == {
+        "tools": [],
+        "note": "no tool has these words: try others, or the name of a server",
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"query": ""},
+        {"query": "x" * 1_001},
+        {"query": "x", "limit": 0},
+        {"query": "x", "limit": 21},
+        {"words": "x"},
+    ],
+)
+async def test_a_search_without_a_question_says_what_it_takes(arguments: dict[str, object]) -> None:
+    """A model would try the same again."""
+    fault = await answer_of(ToolSearch(), box_of("a__b"), **arguments)
+    assert isinstance(fault, ProtocolFault)
+    assert (fault.code, str(fault).startswith("search_tools takes a query and a limit: ")) == ("bad_arguments", True)
+
+
+async def test_definitions_that_are_too_long_together_are_named_instead() -> None:
+    """One search would fill the context that it was to spare."""
+    box = LiveBox()
+    for number in range(3):
+        box.graft(
+            f"a__long_{number}", name="long", description="x" * (MAX_ANSWER_BYTES // 2), inputSchema={"type": "object"}
+        )
+    answer = await answer_of(ToolSearch(), box, query="long")
+    assert isinstance(answer, dict)
+    assert [tool["name"] for tool in answer["tools"]] == ["a__long_0"]
+    assert answer["left_out"] == ["a__long_1", "a__long_2"]
+
+
+def test_a_client_is_shown_two_tools_that_name_the_servers_it_may_use() -> None:
+    """A model would not know that there is anything to look for; or would hear of what it may not use."""
+    box, groups = box_of("a__x", "b__y"), LiveGroups({"a": Group(servers=("a",))})
+    content = Content(box=box, name="n", version="v", groups=groups, search=ToolSearch())
+    shown = content.tools_for(ANONYMOUS).descriptors()
+    assert [tool.name for tool in shown] == ["search_tools", "call_tool"]
+    assert "tools of: a, b." in shown[0].description
+    assert content.tools_for(ANONYMOUS).descriptors() is shown
+    assert "tools of: a." in content.tools_for(groups.narrow(ANONYMOUS, ("a",))).descriptors()[0].description
+    box.graft("a__z")
+    assert content.tools_for(ANONYMOUS).descriptors() is shown
+    box.graft("c__z")
+    assert content.tools_for(ANONYMOUS).descriptors() is not shown
+
+
+def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:
+    """What is allowed, recorded or asked would be of `call_tool`."""
+    wrapped = {"name": "a__b", "arguments": {"x": 1}}
+    plain = unwrapped(request("call_tool", wrapped))
+    assert plain is not None
+    assert (plain.name, json.loads(plain.arguments)) == ("a__b", {"x": 1})
+    assert unwrapped_call("call_tool", wrapped) == ("a__b", {"x": 1})
+    bare = unwrapped(request("call_tool", {"name": "a__b"}))
+    assert bare is not None
+    assert bare.arguments == b"{}"
+    for other in (request("a__b", wrapped), request("call_tool", wrapped, "prompts/get")):
+        assert unwrapped(other) is other
+    assert unwrapped_call("a__b", wrapped) == ("a__b", wrapped)
+    assert unwrapped(request("search_tools", {"query": "x"})) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"name": 1}, {"name": "a", "arguments": "{}"}, {"name": "a", "arguments": None}, {"name": "a", "args": {}}],
+)
+def test_a_call_tool_that_names_no_call_is_refused_with_what_it_takes(arguments: dict[str, object]) -> None:
+    """The tool would be called without what the model meant to send."""
+    assert unwrapped(request("call_tool", arguments)) is None
+    fault = unwrapped_call("call_tool", arguments)
+    assert isinstance(fault, ProtocolFault)
+    assert (fault.code, str(fault).startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)

@@ -32,7 +32,7 @@ def forked_zygotes(state_of_the_tests: None) -> Iterator[None]:
     from support.processes.commands import fork_server
     from support.processes.zygotes import forked_from
 
-    from quarterdeck.fleet import placement
+    from quarterdeck.fleet.workers import placement
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placement, "isolated", forked_from(fork_server))

@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from quarterdeck.fleet.requests import ended
+from quarterdeck.fleet.workers.requests import ended
 from quarterdeck.interop import ServerEndpointImpl
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

@@ -23,9 +23,9 @@ from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.deck_fleet import DeckFleet
 from quarterdeck.fleet.from_settings import FleetSource
-from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.shared_servers import SharedServers
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder, visiting
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder

@@ -14,7 +14,7 @@ from support.waiting import eventually_async
 
 from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_ASKED_BYTES
 from quarterdeck.fleet.exchange import lists as lists_module
-from quarterdeck.fleet.requests import ended
+from quarterdeck.fleet.workers.requests import ended
 from quarterdeck.interop import ProtocolFault, RemoteCallResult, ServerEndpointImpl
 from quarterdeck_protocol.mcp.relay.asks import MAX_ASKS
 from quarterdeck_protocol.offers import Listing, News, RawRequest, ResourceUpdated

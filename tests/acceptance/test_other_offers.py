@@ -12,7 +12,7 @@ from support.processes.programs import running_http_server
 from support.servers.real_endpoints import BACKSTOP_S, opened, pretend
 from support.waiting import eventually, eventually_async
 
-from quarterdeck.fleet.requests import ended
+from quarterdeck.fleet.workers.requests import ended
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.questions import Question, QuestionEnd

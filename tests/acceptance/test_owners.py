@@ -18,7 +18,7 @@ from support.processes.zygotes import started_anew
 from support.servers.real_endpoints import hostile, opened, pids_of, pretend, say
 from support.waiting import eventually_async
 
-from quarterdeck.fleet import placement
+from quarterdeck.fleet.workers import placement
 from quarterdeck.interop import BridgeConfig, ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy
 

@@ -10,7 +10,7 @@ from support.sandbox.machine_facts import LINUX_ONLY
 
 SUPERVISOR = """
 import asyncio, json, os, resource, subprocess, sys
-from quarterdeck.fleet import placement
+from quarterdeck.fleet.workers import placement
 from quarterdeck.interop import CLIENT_VERSION, ProtocolFault, StdioServerConfig, create_server_endpoint
 
 def hijacked(module, *args, pass_fds=None, stdin=subprocess.DEVNULL):

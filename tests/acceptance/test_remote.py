@@ -12,7 +12,7 @@ from support.processes.http_servers import forked_http_server
 from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_at_open, fault_of, opened, say, text_of
 from support.waiting import eventually_async
 
-from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.interop import (
     BridgeConfig,
     ServerEndpointImpl,

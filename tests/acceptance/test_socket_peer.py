@@ -15,7 +15,7 @@ import pytest
 import zmq
 from support.servers.real_endpoints import BACKSTOP_S, opened, pretend, say
 
-from quarterdeck.fleet import router
+from quarterdeck.fleet.workers import router
 from quarterdeck.interop import CLIENT_VERSION
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frame_bytes import encode

@@ -18,8 +18,8 @@ from support.servers.real_endpoints import pretend
 
 from quarterdeck.fleet.create_endpoint import create_server_endpoint
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.fleet.handle import WorkerHandle
-from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.workers.handle import WorkerHandle
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_protocol.link.frames import ServerStart
 from quarterdeck_sandbox.policy.promises import Receipt
 

@@ -29,7 +29,7 @@ from quarterdeck.config.places.runtime_directory import announced_files, find_se
 from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
-from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
 from quarterdeck.ledger.events.events import Subject

@@ -18,7 +18,7 @@ from support.fleet.workers import CARD
 from support.fleet.zeromq import ZmqEnd, libzmq
 from support.waiting import PATIENCE_S, until
 
-from quarterdeck.fleet.router import SOCKET_NAME, Router
+from quarterdeck.fleet.workers.router import SOCKET_NAME, Router
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver

@@ -18,7 +18,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import Client

@@ -303,7 +303,7 @@ async def start_product(
     Raises:
         CommandError: so it is.
     """
-    from quarterdeck.fleet.placement import start_zygote_early
+    from quarterdeck.fleet.workers.placement import start_zygote_early
 
     if settings.starts_processes:
         start_zygote_early()

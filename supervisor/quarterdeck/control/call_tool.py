@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from quarterdeck.common.tool_names import may_be_alias, public_names
-from quarterdeck.fleet.requests import ended
+from quarterdeck.fleet.workers.requests import ended
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, is_usable_phase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool

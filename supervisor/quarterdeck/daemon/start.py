@@ -35,7 +35,7 @@ if os.fork():
 os.setsid()
 from resource import RLIMIT_CORE, getrlimit, setrlimit
 setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
-from quarterdeck.fleet.placement import start_zygote_early
+from quarterdeck.fleet.workers.placement import start_zygote_early
 start_zygote_early()
 from quarterdeck.cli.run.daemon import main
 main()

@@ -27,8 +27,8 @@ from quarterdeck_worker.remote.run import adopt_session, run_streams
 from quarterdeck_worker.server import ServerFault, ServerRun
 from quarterdeck_worker.worker import Worker
 
-from .handle import WorkerHandle, WorkerListener
 from .worker_session import ALL_CAPABILITIES, Session
+from .workers.handle import WorkerHandle, WorkerListener
 
 EXIT_S: Final = 10.0
 """How long the session may take to close; the SDK's own takes up to seven seconds over stdio."""

@@ -45,9 +45,9 @@ from quarterdeck_sandbox import Receipt
 from .era_fallback import EraFallback
 from .exchange.exchange import Exchange
 from .exchange.lists import ServerLists
-from .handle import WorkerHandle
-from .requests import arguments_json, ask, ended, refuse
 from .worker_session import ConfinedServer, Session
+from .workers.handle import WorkerHandle
+from .workers.requests import arguments_json, ask, ended, refuse
 
 CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 """How long a worker may take to stop its server: three graces, and a moment to say so."""

@@ -25,7 +25,7 @@ from .call_queue import CallQueue
 from .create_endpoint import create_server_endpoint
 from .endpoint import ServerEndpointImpl
 from .exchange.news import NewsWatchers, TakeNews
-from .runtime import Runtime
+from .workers.runtime import Runtime
 
 _log = logging.getLogger("quarterdeck.fleet")
 

@@ -54,9 +54,9 @@ from quarterdeck_sandbox import (
 )
 
 from .access import Access, AccessKeeper
-from .handle import WorkerHandle, WorkerListener
-from .requests import ask
-from .runtime import Runtime
+from .workers.handle import WorkerHandle, WorkerListener
+from .workers.requests import ask
+from .workers.runtime import Runtime
 
 OLDER_ERA: Final = Revision.R2025_11_25.value
 """What a server is greeted in that breaks the newer one."""

@@ -14,7 +14,7 @@ from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
-from quarterdeck.fleet.requests import arguments_json, ended, refuse
+from quarterdeck.fleet.workers.requests import arguments_json, ended, refuse
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (

@@ -11,8 +11,8 @@ from quarterdeck.common.watchers import wait_until
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
-from quarterdeck.fleet.requests import refuse
 from quarterdeck.fleet.session_servers import SessionServer, SessionServers
+from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck_protocol.configs import ServerConfig

@@ -21,7 +21,7 @@ from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
-from quarterdeck.fleet import placement
+from quarterdeck.fleet.workers import placement
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 
 NOTHING = ServerList(())

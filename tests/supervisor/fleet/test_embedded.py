@@ -18,7 +18,7 @@ from quarterdeck.fleet import embedded as embedded_module
 from quarterdeck.fleet.create_endpoint import create_server_endpoint
 from quarterdeck.fleet.embedded import EmbeddedSession, MemoryWay, SessionFactory
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.fleet.requests import ended
+from quarterdeck.fleet.workers.requests import ended
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError

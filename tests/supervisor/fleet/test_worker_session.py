@@ -16,8 +16,8 @@ from support.waiting import turns
 from quarterdeck.config.places import paths as paths_module
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir
 from quarterdeck.fleet import worker_session as seats_module
-from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck.fleet.worker_session import WorkerSession
+from quarterdeck.fleet.workers.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Condemn, OpenOrder, RemoteServer, ServerStart, StdioServer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import zmq
 
-from quarterdeck.fleet.router import SOCKET_NAME, PeerWay, Router
+from quarterdeck.fleet.workers.router import SOCKET_NAME, PeerWay, Router
 from quarterdeck_protocol.link.frame_bytes import encode
 from quarterdeck_protocol.link.frames import LINK_VERSION, Hello
 from quarterdeck_protocol.link.zmtp import DEALER, encode_message, handshake

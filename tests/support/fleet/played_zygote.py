@@ -12,8 +12,8 @@ import anyio
 import msgspec
 import pytest
 
-from quarterdeck.fleet import placement as placement_module
-from quarterdeck.fleet.placement import SpawnedWorker, ZygotePlacement
+from quarterdeck.fleet.workers import placement as placement_module
+from quarterdeck.fleet.workers.placement import SpawnedWorker, ZygotePlacement
 from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder, WorkerKind
 from support.waiting import PATIENCE_S
 

@@ -8,8 +8,8 @@ import anyio
 import msgspec
 
 from quarterdeck.fleet.embedded import MemoryWay
-from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck.fleet.worker_session import Session
+from quarterdeck.fleet.workers.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link import frames

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from quarterdeck import cli
-from quarterdeck.fleet import placement
+from quarterdeck.fleet.workers import placement
 from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_worker import zygote
 from quarterdeck_worker.kinds import load
@@ -53,7 +53,7 @@ IMPORTED: Final = (
     "quarterdeck.config.load.variables",
     "quarterdeck.config.settings",
     "quarterdeck.control.server",
-    "quarterdeck.fleet.runtime",
+    "quarterdeck.fleet.workers.runtime",
     "quarterdeck.host.http.serve",
     "quarterdeck.host.provider",
     "quarterdeck.host.stdio.serve",

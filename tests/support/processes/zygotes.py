@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from quarterdeck.fleet import placement
+from quarterdeck.fleet.workers import placement
 from support.processes.forked import ask
 
 ZYGOTE: Final = "quarterdeck_worker.zygote"

@@ -48,8 +48,8 @@ from quarterdeck.daemon.place import (
 )
 from quarterdeck.daemon.server import DoorServer
 from quarterdeck.daemon.start import log_path
-from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.fleet.shared_servers import on_behalf_of
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.ledger.errors import LedgerError
 from quarterdeck.ledger.open import LedgerWriter, open_recorder
 from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from quarterdeck.fleet.core.subscriptions import Subscriptions
-from quarterdeck.fleet.handle import WorkerHandle
-from quarterdeck.fleet.requests import as_request, begin_call, begin_forward, refuse
+from quarterdeck.fleet.workers.handle import WorkerHandle
+from quarterdeck.fleet.workers.requests import as_request, begin_call, begin_forward, refuse
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, ServerCard, Tell, Updated

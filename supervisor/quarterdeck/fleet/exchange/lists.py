@@ -11,8 +11,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from quarterdeck.fleet.core.offerset import has_capability, parse_offers, promised
 from quarterdeck.fleet.core.toolset import ToolsetError, parse_tools
-from quarterdeck.fleet.handle import WorkerHandle
-from quarterdeck.fleet.requests import ask
+from quarterdeck.fleet.workers.handle import WorkerHandle
+from quarterdeck.fleet.workers.requests import ask
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

@@ -22,7 +22,7 @@ from quarterdeck.fleet.core.rounds import (
     next_params,
     read_round,
 )
-from quarterdeck.fleet.handle import Asker, WorkerHandle
+from quarterdeck.fleet.workers.handle import Asker, WorkerHandle
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import AskAnswer

@@ -13,8 +13,8 @@ import msgspec
 
 from quarterdeck.fleet.core.offerset import has_capability, subscribes, uri_problem
 from quarterdeck.fleet.core.subscriptions import Subscriptions
-from quarterdeck.fleet.handle import WorkerHandle
-from quarterdeck.fleet.requests import ask, begin_forward, refuse
+from quarterdeck.fleet.workers.handle import WorkerHandle
+from quarterdeck.fleet.workers.requests import ask, begin_forward, refuse
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import Forward, Listen, Reply, ServerCard

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.fleet.requests import refuse
+from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.contract import LiveEndpoint
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault

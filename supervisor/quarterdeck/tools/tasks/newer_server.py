@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from quarterdeck.fleet.requests import refuse
+from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.fleet.requests import deliver_soon
+from quarterdeck.fleet.workers.requests import deliver_soon
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, BodyError, check_object

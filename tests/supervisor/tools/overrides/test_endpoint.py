@@ -9,7 +9,7 @@ from support.fleet.memory_fleet import FakeEndpoint
 from support.tools.allowances import OnlyReads
 
 from quarterdeck.config.overrides import ServerOverrides
-from quarterdeck.fleet.requests import ended
+from quarterdeck.fleet.workers.requests import ended
 from quarterdeck.tools.overrides.endpoint import OverriddenEndpoint
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault

@@ -19,8 +19,8 @@ from support.processes.running import a_process, pid_of_nobody
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck.fleet import placement as placement_module
-from quarterdeck.fleet.placement import (
+from quarterdeck.fleet.workers import placement as placement_module
+from quarterdeck.fleet.workers.placement import (
     INHERITED,
     NEEDED,
     SPAWN_VARIABLE,

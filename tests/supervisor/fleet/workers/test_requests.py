@@ -6,7 +6,7 @@ import pytest
 from support.fleet.workers import PlayedSession
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.fleet.requests import EndpointCall, RefusedCall
+from quarterdeck.fleet.workers.requests import EndpointCall, RefusedCall
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.tools import RawCall

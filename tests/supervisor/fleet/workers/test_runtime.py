@@ -14,9 +14,9 @@ from support.config.places import short_folder
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
-from quarterdeck.fleet import runtime as runtime_module
-from quarterdeck.fleet.placement import SPAWN_VARIABLE, SpawnedWorker
-from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.workers import runtime as runtime_module
+from quarterdeck.fleet.workers.placement import SPAWN_VARIABLE, SpawnedWorker
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver

@@ -12,8 +12,8 @@ from support.fleet.played_router import TOKEN, hello, played_fleet, wire
 from support.fleet.zeromq import MORE, frame, until_hung_up
 from support.waiting import eventually, turns, until
 
-from quarterdeck.fleet import router as router_module
-from quarterdeck.fleet.router import HELLO_BYTES, LEAST_BODY_BYTES, SOCKET_NAME, Router
+from quarterdeck.fleet.workers import router as router_module
+from quarterdeck.fleet.workers.router import HELLO_BYTES, LEAST_BODY_BYTES, SOCKET_NAME, Router
 from quarterdeck_protocol import io as io_module
 from quarterdeck_protocol.link.frame_bytes import INLINE_BYTES, encode
 from quarterdeck_protocol.link.frames import Answer, Beat, Welcome

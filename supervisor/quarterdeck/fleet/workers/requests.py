@@ -8,6 +8,8 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
+from quarterdeck.fleet.core.completion import COMPLETE, bounded_completion
+from quarterdeck.fleet.core.rounds import INPUT_REQUIRED
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
@@ -20,8 +22,6 @@ from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
 
-from .core.completion import COMPLETE, bounded_completion
-from .core.rounds import INPUT_REQUIRED
 from .handle import Asker, WorkerHandle
 
 SHORTEST_S: Final = 0.001

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.config.places import short_folder
 
-from quarterdeck.fleet import runtime as runtime_module
-from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.fleet.workers import runtime as runtime_module
+from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_sandbox.policy.machine import Cgroups
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,6 @@
 """How long a zygote may owe an answer."""
 
-from quarterdeck.fleet.zygote_silence import SILENT_LOOKS, START_LOOKS, STOPPED_LOOKS, ZygoteSilence
+from quarterdeck.fleet.workers.zygote_silence import SILENT_LOOKS, START_LOOKS, STOPPED_LOOKS, ZygoteSilence
 
 
 def looks_until_given_up(*, is_ready: bool, is_stopped: bool) -> int:

@@ -11,14 +11,13 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from quarterdeck.fleet.core.linked_uris import LinkedUris
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link import events, frames
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import ProgressNote, RawCall, Report
 from quarterdeck_sandbox import Receipt
-
-from .core.linked_uris import LinkedUris
 
 _log = logging.getLogger("quarterdeck.fleet")
 

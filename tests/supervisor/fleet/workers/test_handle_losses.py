@@ -6,7 +6,7 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck.fleet import handle as handle_module
+from quarterdeck.fleet.workers import handle as handle_module
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.events import Late, LinkTerms, Overdue, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Call, List, Lost, Reply

@@ -6,7 +6,7 @@ import anyio
 from support.fleet.workers import PlayedWorker
 from support.waiting import PATIENCE_S
 
-from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.workers.handle import WorkerHandle
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.events import LinkTerms, Refusal
 from quarterdeck_protocol.link.frames import Asked, AskEnded, Call, Failed, Log, Note, Reply, ServerStart, Updated

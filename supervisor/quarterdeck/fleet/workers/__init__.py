@@ -1,0 +1,1 @@
+"""One worker process as the supervisor has it: started, reached by its socket, asked, and ended."""

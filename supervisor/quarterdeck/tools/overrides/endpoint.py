@@ -19,7 +19,7 @@ from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing, Offered, RawRequest
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
 
-from .published import PublishedTools, publish_offers, publish_tools
+from .published import PublishedTools, publish_offers, publish_tools, without_effect
 from .schemas import ArgumentError, with_arguments
 
 MAX_NAME_CHARS: Final = 200
@@ -56,7 +56,20 @@ class OverriddenEndpoint(LiveEndpoint):
             for tool in published.tools
         }
         same = tuple(self._known[tool.ref.name][1] for tool in published.tools)
-        return PublishedTools(same, published.refused, published.notes)
+        return PublishedTools(same, published.refused)
+
+    def notes(self) -> list[str]:
+        """What of the overrides cannot be carried out, or has no effect, a line each."""
+        prompts, resources, templates = (
+            [each.key for each in self.inner.offers(listing)]
+            for listing in (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
+        )
+        tools = [tool.ref.name for tool in self.inner.offered()]
+        refused = self.published().refused.items()
+        return [
+            *(f"{name!r} is not offered: {why}" for name, why in refused),
+            *without_effect(tools, prompts, [*resources, *templates], self.overrides),
+        ]
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """See `LiveEndpoint`."""

@@ -45,9 +45,7 @@ class OverriddenFleet(LiveFleet):
         found = []
         for endpoint in self.endpoints():
             if isinstance(endpoint, OverriddenEndpoint) and endpoint.inner.offered():
-                published, server = endpoint.published(), endpoint.config.id
-                found += [f"{server}: {name!r} is not offered: {why}" for name, why in published.refused.items()]
-                found += [f"{server}: {note}" for note in published.notes]
+                found += [f"{endpoint.config.id}: {note}" for note in endpoint.notes()]
         return tuple(found)
 
     def endpoint(self, server: str) -> LiveEndpoint | None:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.common.patterns import fits_any
 from quarterdeck.config.overrides import ServerOverrides, Words
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.names import RemoteToolRef, did_you_mean, qualify_tool_name
@@ -26,12 +27,10 @@ class PublishedTools:
     Attributes:
         tools: under their public names, in the server's order.
         refused: by the server's own name why a tool is not shown that is not hidden.
-        notes: what of the overrides has no effect, a line each.
     """
 
     tools: tuple[RemoteTool, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 def publish_tools(tools: Sequence[RemoteTool], overrides: ServerOverrides) -> PublishedTools:
@@ -54,7 +53,7 @@ def publish_tools(tools: Sequence[RemoteTool], overrides: ServerOverrides) -> Pu
             shown.append(_published(tool, overrides))
         except ArgumentError as error:
             refused[own] = str(error)
-    return PublishedTools(tuple(shown), refused, tuple(_without_effect(tools, overrides)))
+    return PublishedTools(tuple(shown), refused)
 
 
 def publish_offers(listing: Listing, offered: Sequence[Offered], overrides: ServerOverrides) -> tuple[Offered, ...]:
@@ -121,14 +120,27 @@ def _say(members: dict[str, Raw], name: str, words: Words | None) -> None:
                 members["annotations"] = _encoded(annotations)
 
 
-def _without_effect(tools: Collection[RemoteTool], overrides: ServerOverrides) -> list[str]:
-    """What the overrides say of arguments of tools that there are not: a slip would leave a tool without its bound."""
-    own = [tool.ref.name for tool in tools]
-    return [
-        f"'arguments' names {name!r}, which it does not offer{did_you_mean(name, own)}"
-        for name in overrides.arguments
-        if name not in own
+def without_effect(
+    tools: Collection[str], prompts: Collection[str], uris: Collection[str], overrides: ServerOverrides
+) -> list[str]:
+    """What the overrides say of what the server does not offer, a line each: a slip would leave a tool as it is.
+
+    A glob of URIs may be of resources that nobody lists, and is left to who wrote it.
+    """
+    named = [*tools, *prompts]
+    notes = [
+        f"{key!r} names {name!r}, which it does not offer{did_you_mean(name, known)}"
+        for key, names, known in (
+            ("rename", overrides.rename, named),
+            ("describe", overrides.describe, named),
+            ("arguments", overrides.arguments, tools),
+        )
+        for name in names
+        if name not in known
     ]
+    offered = [*named, *uris]
+    unmet = (glob for glob in overrides.hide if ":" not in glob and not any(fits_any(each, [glob]) for each in offered))
+    return [*notes, *(f"'hide' has {glob!r}, which fits nothing that it offers" for glob in unmet)]
 
 
 def _encoded(value: object) -> Raw:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.common.tool_names import NameBudget, public_names
-from quarterdeck.fleet.requests import is_of_prompt, refuse
+from quarterdeck.fleet.workers.requests import is_of_prompt, refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.config.overrides import ServerOverrides
-from quarterdeck.fleet.requests import arguments_json, is_of_prompt, refuse
+from quarterdeck.fleet.workers.requests import arguments_json, is_of_prompt, refuse
 from quarterdeck.tools.uri_routes import fits
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, LiveEndpoint, RemoteCallResult, RemoteTool

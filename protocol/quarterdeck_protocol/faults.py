@@ -40,6 +40,7 @@ class Delivery(StrEnum):
 
 REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "access_denied": "ask its operator for the permission, or log in as who has it: quarterdeck login SERVER",
         "auth_needed": "quarterdeck login SERVER; for a token got by hand: quarterdeck secret set NAME; in its row "
         '"headers": {"Authorization": "Bearer ${keyring:NAME}"}',
         "bad_arguments": "pass the arguments as one JSON object",
@@ -86,13 +87,19 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "prompt_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER PROMPT",
         "protocol_violation": "report this to us with the log",
         "question_held": "if the server may ask that, have its row say 'ask': 'allow'",
+        "rate_limited": "call again when the pause that the message names is over, or call less often",
         "reply_error": "correct the arguments as the server's message says: quarterdeck tools --json has its schema",
+        "request_refused": "check the row's url and headers, and what is sent; from this machine: curl -i URL",
+        "request_timeout": "look whether it was done, then call again; what is sent may be too large for its proxy",
         "resource_blocked": "unblock it: quarterdeck trust approve SERVER URI",
         "resource_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER URI",
         "result_too_large": "raise max_result_bytes, or ask for less",
         "sandbox_refused": "quarterdeck allow SERVER gives it what its row names; else change the row's sandbox, or "
         "what the machine gives: quarterdeck doctor says what that is",
+        "server_error": "look whether it was done, then call again; its operator can see why it failed",
         "server_lost": "wait: it is restarted unless it keeps crashing",
+        "server_unavailable": "look whether it was done, then call again in a minute",
+        "session_gone": "call again: it is greeted anew, and what its session held is lost",
         "shutting_down": "call again once it runs",
         "spawn_failed": "run the command by hand; if it works, restart the server",
         "task_lost": "call the tool again: what it worked on is gone",
@@ -106,6 +113,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "unknown_task": "start it again: it has ended, or its server has",
         "unknown_tool": "quarterdeck tools lists them",
         "unset_variable": "set the variable that the configuration names, or give it a default: ${NAME:-default}",
+        "web_page": "open the URL in a browser: a proxy, a login page or a wrong path answers in the server's place",
         "worker_lost": "wait: the worker is restarted unless it keeps crashing",
         "worker_unresponsive": "wait: the worker was killed, and is restarted",
     }

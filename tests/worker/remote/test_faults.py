@@ -5,9 +5,10 @@ import socket
 
 import pytest
 
-from quarterdeck_protocol.faults import REMEDIES, FaultRecord, RemoteCause
-from quarterdeck_worker.remote.connection import StatusRecorder
+from quarterdeck_protocol.faults import REMEDIES, Delivery, FaultRecord, RemoteCause
+from quarterdeck_worker.remote.client import StatusRecorder
 from quarterdeck_worker.remote.faults import broken, refused_or_closed, unreachable
+from quarterdeck_worker.remote.refusals import Refusal
 
 URL = "https://me:s3cret@h.example:8443/s3cret/mcp?key=s3cret"
 
@@ -17,7 +18,7 @@ CAUSE = RuntimeError(f"Client error '500' for url '{URL}'")
 def recorder(status: int | None, *, rejected: bool = False) -> StatusRecorder:
     """What HTTP has said."""
     found = StatusRecorder()
-    found.status = status
+    found.refusal = None if status is None else Refusal(status)
     if rejected:
         found.rejected.set()
     return found
@@ -48,16 +49,49 @@ async def test_an_end_names_the_origin_and_no_more() -> None:
         assert "s3cret" not in repr(fault)
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today(status: int) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "code", "said"),
+    [
+        (Refusal(403), "access_denied", "403"),
+        (Refusal(404), "connect_failed", "404: no MCP server there"),
+        (Refusal(408), "request_timeout", "408"),
+        (Refusal(429, pause_s=7), "rate_limited", "429; it asks to be left alone for 7 s"),
+        (Refusal(500), "server_error", "500"),
+        (Refusal(503), "server_unavailable", "503"),
+        (
+            Refusal(200, "text/html", "Sign in"),
+            "web_page",
+            "200 with a web page (text/html) that begins 'Sign in', as a proxy or a login page does",
+        ),
+    ],
+)
+def test_a_start_that_is_refused_has_the_code_of_its_status(refusal: Refusal, code: str, said: str) -> None:
+    """A user would check a URL that is right, while the server is being restarted."""
+    found = StatusRecorder()
+    found.refusal = refusal
+    fault = unreachable(URL, CAUSE, found)
+    assert (fault.code, fault.message, fault.delivery) == (
+        code,
+        f"https://h.example:8443 answered {said}",
+        Delivery.NOT_SENT,
+    )
+    assert code in REMEDIES
+
+
+def test_a_session_that_the_server_forgot_is_told_so() -> None:
+    """A user would look for a crash."""
+    assert refused_or_closed(URL, recorder(404, rejected=True)).code == "session_gone"
+
+
+def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today() -> None:
     """A user would look for other credentials than those that nobody gave, or for a command that is not there."""
-    fault = unreachable(URL, CAUSE, recorder(status))
+    fault = unreachable(URL, CAUSE, recorder(401))
     assert fault.code == "auth_needed"
-    assert fault.message == f"https://h.example:8443 requires login: it answered {status}"
-    ended = refused_or_closed(URL, recorder(status, rejected=True))
+    assert fault.message == "https://h.example:8443 requires login: it answered 401"
+    ended = refused_or_closed(URL, recorder(401, rejected=True))
     assert (ended.code, ended.message) == (
         "auth_needed",
-        f"https://h.example:8443 requires login again: it answered {status}",
+        "https://h.example:8443 requires login again: it answered 401",
     )
     assert "quarterdeck secret set NAME" in REMEDIES["auth_needed"]
     assert '"headers": {"Authorization": "Bearer ${keyring:NAME}"}' in REMEDIES["auth_needed"]

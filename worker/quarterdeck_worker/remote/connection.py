@@ -1,89 +1,27 @@
 """Connect to a remote server: streamable HTTP, or the legacy SSE transport before it, with the user's headers."""
 
-from collections.abc import AsyncIterator, Container
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Self
 
 import anyio
 import httpx2
-from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from quarterdeck_protocol.link.frames import RemoteServer
+from quarterdeck_protocol.secrets import origin_of
 from quarterdeck_worker.access import Access
 
 from .authorization import BearerAuth
-from .handshake import is_modern
+from .bodies import CODINGS, bound
+from .client import PatientClient, StatusRecorder
+from .legacy import sse_streams
 
 CONNECT_S: Final = 15.0
 """To reach a host; what the server then does with a request has the call's own deadline."""
 
 READ_S: Final = 3600.0
 """Longer than any call's usual deadline: the link's clock decides, not the HTTP client's."""
-
-
-MOST_EXPANSION: Final = 1024
-"""How many times its size a compressed body can have (deflate, RFC 1951): we ask for none, and still may get one."""
-
-
-class StatusRecorder:
-    """What HTTP said that the SDK does not pass on: it turns every bad status into one opaque error."""
-
-    def __init__(self) -> None:
-        self.status: int | None = None
-        self.fatal: Container[int] = ()
-        self.rejected = anyio.Event()
-
-    async def listen(self, response: httpx2.Response) -> None:
-        """Remember the last bad status; `rejected` is set once a message is refused with a fatal one."""
-        if response.status_code >= 400:
-            self.status = response.status_code
-            if response.status_code in self.fatal and response.request.method == "POST":
-                self.rejected.set()
-
-    def expect(self, era: str, *, legacy: bool) -> None:
-        """From here on, know what says that this connection is of no use any more: each transport has its own words."""
-        if legacy:
-            self.fatal = range(400, 600)  # the SDK's writer ends with the first of them, and says nothing
-        elif is_modern(era):
-            self.fatal = (401,)
-        else:
-            self.fatal = (401, 404)  # 404: the server knows no such session (2025-11-25, "Session Management")
-
-    @property
-    def wants_credentials(self) -> bool:
-        """Whether the server refused us for who we are."""
-        return self.status in (401, 403)
-
-    @property
-    def is_another_transport(self) -> bool:
-        """Whether the refusal is what a legacy SSE server says to a POST."""
-        return self.status in (400, 404, 405)
-
-
-class BoundedBody(httpx2.AsyncByteStream):
-    """A body that ends in an error where it exceeds its bound: the SDK takes whole bodies into memory."""
-
-    def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
-        self._body = body
-        self._max_bytes = max_bytes
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The body's pieces.
-
-        Raises:
-            httpx2.StreamError: they are more than the bound.
-        """
-        left = self._max_bytes
-        async for piece in self._body:
-            left -= len(piece)
-            if left < 0:
-                raise httpx2.StreamError(f"a body of more than {self._max_bytes:,} bytes")
-            yield piece
-
-    async def aclose(self) -> None:
-        """See `AsyncByteStream`."""
-        await self._body.aclose()
 
 
 @asynccontextmanager
@@ -103,37 +41,27 @@ async def dial(
         BaseExceptionGroup: around whatever the network said, nested as the SDK does.
     """
 
-    async def bound(response: httpx2.Response) -> None:
-        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        if is_stream and response.is_success:
-            return  # without an end; each event is bounded
-        is_plain = response.headers.get("content-encoding", "identity").lower() == "identity"
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = BoundedBody(response.stream, max_bytes // (1 if is_plain else MOST_EXPANSION))
+    async def keep_small(response: httpx2.Response) -> None:
+        bound(response, max_bytes)
 
-    def client(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the factory's shape; ours is longer
-        auth: httpx2.Auth | None = None,  # noqa: ARG001
-    ) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            headers={"Accept-Encoding": "identity", **server.headers, **(headers or {})},
+    def client() -> httpx2.AsyncClient:
+        return PatientClient(
+            origin_of(server.url),
+            recorder,
+            headers={"Accept-Encoding": ", ".join(CODINGS), **server.headers},
             timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
             auth=BearerAuth(server.url, access or Access(), recorder.listen),
-            event_hooks={"response": [bound]},
+            event_hooks={"response": [keep_small]},
+            trust_env=False,  # what our own environment says is not the row's word
         )
 
-    if legacy:
-        async with sse_client(server.url, httpx_client_factory=client) as (read, write):
-            yield read, write
-    else:
-        async with (
-            client() as http,
-            streamable_http_client(server.url, http_client=http, max_sse_event_size=max_bytes) as (
-                read,
-                write,
-            ),
-        ):
+    async with client() as http:
+        streams: AbstractAsyncContextManager[tuple[Any, Any]] = (
+            sse_streams(server.url, http, max_bytes)
+            if legacy
+            else streamable_http_client(server.url, http_client=http, max_sse_event_size=max_bytes)
+        )
+        async with streams as (read, write):
             yield read, write
 
 

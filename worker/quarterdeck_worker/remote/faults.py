@@ -15,7 +15,8 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Remote
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
 
-from .connection import StatusRecorder
+from .client import StatusRecorder
+from .refusals import code_of_start, page_of, pause_of
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -30,8 +31,10 @@ def unreachable(url: str, cause: BaseException, recorder: StatusRecorder) -> Fau
     origin = origin_of(url)
     if recorder.wants_credentials:
         code, message = "auth_needed", f"{origin} requires login: it answered {recorder.status}"
-    elif recorder.status is not None:
-        code, message = "connect_failed", f"{origin} answered {recorder.status}: no MCP server there"
+    elif (refusal := recorder.refusal) is not None:
+        code = code_of_start(refusal)
+        more = f"{page_of(refusal)}{pause_of(refusal)}" or (": no MCP server there" if code == "connect_failed" else "")
+        message = f"{origin} answered {refusal.status}{more}"
     elif isinstance(cause, MCPError):
         code, message = "handshake_failed", f"{origin}: the handshake failed: {_told(cause)}"
     else:
@@ -46,7 +49,8 @@ def refused_or_closed(url: str, recorder: StatusRecorder) -> FaultRecord:
         return _lost(f"{origin} closed the connection")
     if recorder.wants_credentials:
         return _lost(f"{origin} requires login again: it answered {recorder.status}", "auth_needed")
-    return _lost(f"{origin} answered {recorder.status}: the session is over, as after a restart of the server")
+    message = f"{origin} answered {recorder.status}: the session is over, as after a restart of the server"
+    return _lost(message, "session_gone")
 
 
 def session_gone() -> FaultRecord:

@@ -33,11 +33,18 @@ from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import Done, first_of
 
+from .client import BROKEN, ENDS_SESSION, TRANSIENT, StatusRecorder
 from .handshake import is_modern
 from .session import Session, as_json, send, tell
 
 RELISTEN_S: Final = 1.0
-"""Before a lost subscription is asked for again."""
+"""Before a lost subscription is asked for again; doubled with each loss in a row."""
+
+MAX_RELISTEN_S: Final = 60.0
+"""The longest of these pauses."""
+
+STEADY_S: Final = 60.0
+"""A subscription that held so long was none of a row."""
 
 
 LOCAL_ERRORS: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
@@ -63,6 +70,7 @@ class SdkServer:
         tasks: anyio.abc.TaskGroup,
         notifier: Notifier,
         signs_of_loss: Sequence[anyio.Event] = (),
+        recorder: StatusRecorder | None = None,
         *,
         max_bytes: int,
     ) -> None:
@@ -75,7 +83,8 @@ class SdkServer:
         self._signs_of_loss = signs_of_loss
         # A session of ours speaks for whoever asks; one that others made has somebody who answers.
         self._nobody = b"{}" if isinstance(session, Session) else b""
-        self._changes = Changes(session, card.announces, notifier)
+        self._recorder = recorder or StatusRecorder()
+        self._changes = Changes(session, card.announces, notifier, self._refused)
         self.lost = anyio.Event()
 
     def start_listening(self) -> None:
@@ -147,7 +156,7 @@ class SdkServer:
         except ListingError as error:
             return FaultRecord(FaultKind.PROTOCOL, str(error), error.code, Delivery.ANSWERED)
         except MCPError as error:
-            return fault_of_error(error)
+            return self._refused(error) or fault_of_error(error)
 
     async def _call(self, call: Call, arguments: bytes) -> SplitResult | FaultRecord:
         try:
@@ -183,6 +192,8 @@ class SdkServer:
             )
             return split_result(as_json(raw), max_bytes=self._max_bytes, is_call=method == "tools/call")
         except MCPError as error:
+            if (fault := self._refused(error)) is not None:
+                return fault
             if any(sign.is_set() for sign in self._signs_of_loss):
                 await anyio.sleep_forever()  # whoever watches the signs ends all calls alike
             if error.error.code == types.CONNECTION_CLOSED:
@@ -191,13 +202,31 @@ class SdkServer:
         except (ValueError, RecursionError) as error:
             return bad_output(plain_words(error))
 
+    def _refused(self, error: MCPError) -> FaultRecord | None:
+        """The fault of a request that HTTP refused; None for the server's own word.
+
+        What it means for all the others follows once whoever asked has it.
+        """
+        fault = self._recorder.fault_of(error)
+        if fault is not None and fault.code in ENDS_SESSION:
+            self._tasks.start_soon(self._end)
+        elif fault is not None and fault.code in BROKEN:
+            self._tasks.start_soon(self._look_again)
+        return fault
+
+    async def _end(self) -> None:
+        self._recorder.rejected.set()
+
     async def _look_again(self) -> None:
         """One broken stream may be an accident.  A transport that is gone says so when it is used again."""
         with anyio.move_on_after(PING_S):
             try:
                 await send(self._session, "ping", {})
             except MCPError as error:
-                if error.error.code == types.CONNECTION_CLOSED:
+                fault = self._recorder.fault_of(error)
+                if fault is not None and fault.code in ENDS_SESSION:
+                    await self._end()
+                elif error.error.code == types.CONNECTION_CLOSED or (fault is not None and fault.code in BROKEN):
                     self.lost.set()
 
 
@@ -231,7 +260,15 @@ def fault_of_error(error: MCPError) -> FaultRecord:
 class Changes:
     """The standing request by which a server of 2026-07-28 tells what changes."""
 
-    def __init__(self, session: ClientSession, kinds: Sequence[str], notifier: Notifier) -> None:
+    def __init__(
+        self,
+        session: ClientSession,
+        kinds: Sequence[str],
+        notifier: Notifier,
+        refused: Callable[[MCPError], FaultRecord | None],
+    ) -> None:
+        """`refused` says which fault of HTTP is behind an error."""
+        self._refused = refused
         self._session = session
         self._kinds = kinds
         self._notifier = notifier
@@ -250,7 +287,9 @@ class Changes:
             await first_of(self._hold, self._is_other.wait)
 
     async def _hold(self) -> None:
+        pauses = Backoff()
         while self._kinds or self._uris:
+            since = anyio.current_time()
             try:
                 async with listen(
                     self._session,
@@ -271,10 +310,26 @@ class Changes:
                     self._notifier.changed(kind)
                 for uri in self._uris:
                     self._notifier.updated(uri)
-                await anyio.sleep(RELISTEN_S)
-            except MCPError:
-                break
+            except MCPError as error:
+                fault = self._refused(error)
+                if fault is None or fault.code not in TRANSIENT:
+                    break
+            await anyio.sleep(pauses.after(anyio.current_time() - since))
         await anyio.sleep_forever()
+
+
+class Backoff:
+    """The pauses between attempts that fail in a row."""
+
+    def __init__(self) -> None:
+        self._next_s = RELISTEN_S
+
+    def after(self, held_s: float) -> float:
+        """How long to wait after an attempt that held for so long."""
+        if held_s >= STEADY_S:
+            self._next_s = RELISTEN_S
+        pause_s, self._next_s = self._next_s, min(self._next_s * 2, MAX_RELISTEN_S)
+        return pause_s
 
 
 _CHANGED: Final = {ToolsListChanged: "tools", PromptsListChanged: "prompts", ResourcesListChanged: "resources"}

@@ -20,9 +20,10 @@ from quarterdeck_protocol.link.frames import OpenOrder, RemoteServer, ServerCard
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import ServerFault, ServerRun, be_open, first_of
 
-from .connection import EndNotice, StatusRecorder, dial
+from .client import StatusRecorder
+from .connection import EndNotice, dial
 from .faults import broken, refused_or_closed, root_cause, session_gone, unreachable
-from .handshake import card_of, greet
+from .handshake import card_of, greet, is_modern
 from .requests import SdkServer, list_items
 from .session import Session
 
@@ -34,7 +35,7 @@ async def run_server(order: OpenOrder, run: ServerRun) -> None:
     recorder = StatusRecorder()
     for transport in server.transports:
         greeted = False
-        recorder.status = None
+        recorder.restart()
         legacy = transport == "sse"
         try:
             async with dial(server, order.max_result_bytes, recorder, run.access, legacy=legacy) as (read, write):
@@ -43,10 +44,10 @@ async def run_server(order: OpenOrder, run: ServerRun) -> None:
                     card = await greet(session, order.era, order.protocol)
                     session.let_ask()
                     greeted = True
-                    recorder.expect(card.era, legacy=legacy)
+                    recorder.greeted(has_session=legacy or not is_modern(card.era))
                     gone = partial(refused_or_closed, server.url, recorder)
                     signs = (recorder.rejected, watched.ended)
-                    await _serve(session, card, run, order.max_result_bytes, gone, *signs)
+                    await _serve(session, card, run, order.max_result_bytes, gone, *signs, recorder=recorder)
                     return
         except Exception as error:
             cause = root_cause(error)
@@ -79,9 +80,10 @@ async def _serve(
     max_bytes: int,
     describe: Callable[[], FaultRecord],
     *signs_of_loss: anyio.Event,
+    recorder: StatusRecorder | None = None,
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        server = SdkServer(card, session, tasks, run.notifier, signs_of_loss, max_bytes=max_bytes)
+        server = SdkServer(card, session, tasks, run.notifier, signs_of_loss, recorder, max_bytes=max_bytes)
 
         async def lost() -> FaultRecord:
             await first_of(server.lost.wait, *(sign.wait for sign in signs_of_loss))

@@ -1,0 +1,97 @@
+"""Bodies of answers, bounded by what they unpack to: the SDK takes whole ones into memory."""
+
+import zlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+import httpx2
+
+CODINGS: Final = ("gzip", "deflate")
+"""The compressions that we ask for and take: those that the standard library unpacks piece by piece."""
+
+PIECE_BYTES: Final = 65_536
+"""Of what is unpacked at once: a piece of a bomb is a thousand times what came."""
+
+
+class BoundedBody(httpx2.AsyncByteStream):
+    """A body that ends in an error where it exceeds its bound."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
+        self._body = body
+        self._max_bytes = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The body's pieces.
+
+        Raises:
+            httpx2.StreamError: they are more than the bound.
+        """
+        left = self._max_bytes
+        async for piece in self._body:
+            left -= len(piece)
+            if left < 0:
+                raise httpx2.StreamError(f"a body of more than {self._max_bytes:,} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        """See `AsyncByteStream`."""
+        await self._body.aclose()
+
+
+class UnpackedBody(httpx2.AsyncByteStream):
+    """A compressed body, unpacked as it comes; never more than a small piece at once."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, coding: str) -> None:
+        """`coding` is one of `CODINGS`."""
+        self._body = body
+        self._coding = coding
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The unpacked pieces.
+
+        Raises:
+            httpx2.DecodingError: it is not compressed so, or ends too early.
+        """
+        unpacker = zlib.decompressobj(31 if self._coding == "gzip" else 15)
+        is_begun = False
+        try:
+            async for piece in self._body:
+                if not is_begun and piece and self._coding == "deflate" and piece[0] & 0x0F != 8:
+                    unpacker = zlib.decompressobj(-15)  # many servers leave zlib's header out (RFC 9110 8.4.1.2)
+                is_begun = is_begun or bool(piece)
+                waiting = piece
+                while waiting:
+                    if out := unpacker.decompress(waiting, PIECE_BYTES):
+                        yield out
+                    if unpacker.eof:
+                        break  # what comes behind the end says nothing
+                    waiting = unpacker.unconsumed_tail
+                    if not waiting:
+                        while out := unpacker.decompress(b"", PIECE_BYTES):
+                            yield out
+        except zlib.error as error:
+            raise httpx2.DecodingError(f"a body that is not {self._coding}: {error}") from error
+        if is_begun and not unpacker.eof:
+            raise httpx2.DecodingError(f"a {self._coding} body without its end")
+
+    async def aclose(self) -> None:
+        """See `AsyncByteStream`."""
+        await self._body.aclose()
+
+
+def bound(response: httpx2.Response, max_bytes: int) -> None:
+    """Have the response unpacked, and a body that is no stream of events bounded.
+
+    Raises:
+        httpx2.DecodingError: it is compressed in a way that we did not ask for.
+    """
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    coding = response.headers.pop("content-encoding", "identity").strip().lower().removeprefix("x-")
+    if coding in CODINGS:
+        response.headers.pop("content-length", None)  # of what came, not of what it unpacks to
+        response.stream = UnpackedBody(response.stream, coding)
+    elif coding not in {"identity", ""}:
+        raise httpx2.DecodingError("a body compressed in a way that was not asked for", request=response.request)
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    if not (is_stream and response.is_success):  # a stream has no end; each of its events is bounded
+        response.stream = BoundedBody(response.stream, max_bytes)

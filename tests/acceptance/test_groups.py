@@ -99,6 +99,9 @@ def test_clients_see_the_users_words_and_servers_get_the_users_arguments(config:
             "a__say",
             "a__sum",
         }
+        cost = quarterdeck_json_forked("tools", "--tokens")
+        assert {each["name"]: each["tools"] for each in cost["groups"]}["talk"] == 2
+        assert cost["total"]["tokens"] == sum(each["tokens"] for each in cost["servers"])
         approved = quarterdeck_forked("trust", "list", "--all").stdout
         assert ("echo" in approved, "say" in approved) == (True, False), approved
         for words in (("config", "show", "--all"), ("ledger", "calls"), ("ledger", "show")):

@@ -164,7 +164,12 @@ async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Ref
         for server, offer in product.approvals.held.items()
         if (offer.waiting or offer.blocked) and client.allows_some_of(server)
     )
-    return ToolList(tools, await view_servers(product, absent), held, product.shown.notes())
+    by_group = {
+        name: tuple(tool.name for tool in tools if group.has(tool.name))
+        for name, group in product.groups.current.items()
+        if not groups or name in groups
+    }
+    return ToolList(tools, await view_servers(product, absent), held, product.shown.notes(), by_group)
 
 
 def _own_name(product: Product, tool: RemoteTool) -> str:

@@ -168,12 +168,14 @@ class ToolList(Message, frozen=True, tag="tools"):
         absent: the servers that offer nothing because they are not ready.
         held: a line for each server that has tools which wait for approval.
         notes: a line for each override that cannot be carried out, or has no effect.
+        groups: of each group of the configuration, the names of those of the tools that it has.
     """
 
     tools: tuple[ToolView, ...]
     absent: tuple[ServerView, ...]
     held: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    groups: dict[str, tuple[str, ...]] = {}
 
 
 class ListingView(msgspec.Struct, frozen=True):

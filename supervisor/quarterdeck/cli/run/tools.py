@@ -9,13 +9,14 @@ import msgspec
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.parameters import Argument
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
-from quarterdeck.common.words import one_line, printable, size
+from quarterdeck.common.words import counted, one_line, printable, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
 from quarterdeck_protocol.names import server_of_qualified
 
 from .servers import print_fault
+from .tool_tokens import token_report
 
 NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 """Kinds of faults that say that the server is not there."""
@@ -24,6 +25,9 @@ NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 def tools(
     source: AskedWithNative,
     group: options.Group = None,
+    tokens: Annotated[
+        bool, Option("--tokens", help="What each tool, server and group costs a model that is given it, in tokens.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """List the tools that can be called: native ones, and those of every server that is ready.
@@ -32,7 +36,9 @@ def tools(
     """
     answer = ask(source, Tools(tuple(group or ())))
     assert isinstance(answer, ToolList)
-    if json:
+    if tokens:
+        _show_tokens(answer, json=json)
+    elif json:
         print_json({"tools": answer.tools, "absent": answer.absent, "held": answer.held, "notes": answer.notes})
     else:
         _print_tools(answer)
@@ -55,12 +61,36 @@ def _print_tools(answer: ToolList) -> None:
     if rows:
         aliases, own_names = ["CLIENTS SEE"] if has_aliases else [], ["THE SERVER'S NAME"] if has_own_names else []
         print_table(["TOOL", *aliases, *own_names, "DESCRIPTION"], rows)
+    _print_missing(answer)
+
+
+def _print_missing(answer: ToolList) -> None:
+    """Say what is not among the tools, and why."""
     for line in (*answer.held, *answer.notes):
         print_line(printable(line), "yellow", stderr=True)
     for server in answer.absent:
         print_line(printable(_absence(server)), "yellow", stderr=True)
         if server.fault is not None and server.fault.remedy is not None:
             print_line(f"  fix: {printable(server.fault.remedy)}", stderr=True)
+
+
+def _show_tokens(answer: ToolList, *, json: bool) -> None:
+    report = token_report(answer)
+    if json:
+        print_json(report)
+        return
+    for header, costs in (("TOOL", report.tools), ("SERVER", report.servers), ("GROUP", report.groups)):
+        if costs:
+            rows = [
+                [Cell(printable(cost.name), "cyan"), Cell(str(cost.tools)), Cell(f"{cost.tokens:,}")] for cost in costs
+            ]
+            print_table([header, "TOOLS", "TOKENS"], rows)
+            print_line()
+    total = report.total
+    print_line(f"{counted(total.tools, 'tool')}, {counted(total.tokens, 'token')} ({report.tokenizer})", "bold")
+    if report.warning:
+        print_line(f"warning: {report.warning}", "yellow", stderr=True)
+    _print_missing(answer)
 
 
 def call(

@@ -57,6 +57,32 @@ def test_tools_are_listed_and_the_absent_are_named(
     assert listed["absent"][0]["fault"]["code"] == "command_not_found"
 
 
+def test_what_tools_cost_is_shown_for_people_and_for_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A deck that is too large, or a part of it that could not be counted, would not be seen to be."""
+    view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
+    tool = ToolView("fs__read", "fs", "", msgspec.Raw(b'{"name":"read","description":"%s"}' % (b"x" * 48_000)))
+    answering(monkeypatch, ToolList((tool,), (view,), groups={"g\x1b[2J": ("fs__read",)}))
+    assert run(["tools", "--tokens"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split() for line in out.splitlines() if line][:6] == [
+        ["TOOL", "TOOLS", "TOKENS"],
+        ["fs__read", "1", "10,918"],
+        ["SERVER", "TOOLS", "TOKENS"],
+        ["fs", "1", "10,918"],
+        ["GROUP", "TOOLS", "TOKENS"],
+        ["g\\x1b[2J", "1", "10,918"],
+    ]
+    assert out.splitlines()[-1] == "1 tool, 10,918 tokens (an estimate, 1 token for 4.4 characters)"
+    assert err.startswith("warning: 1 tool of 10,918 tokens: that is much")
+    assert "git is faulted" in err
+    assert run(["tools", "--tokens", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["total"] == {"name": "all", "tools": 1, "tokens": 10_918}
+    assert shown["tokenizer"] == "an estimate, 1 token for 4.4 characters"
+
+
 def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script would take a deck without any tool for a deck that works."""
     git, fs = (ServerView(each, "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN) for each in ("git", "fs"))

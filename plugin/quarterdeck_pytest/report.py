@@ -126,19 +126,21 @@ def _stderr_lines(text: str) -> Iterator[str]:
 
 
 def _dossier_lines(dossier: "Dossier") -> Iterator[str]:
-    facts = {
-        "exit status": dossier.exit_status,
-        "signal": dossier.signal,
-        "limit": dossier.limit,
-        "peak memory, bytes": dossier.peak_rss_bytes,
-        "processor seconds": dossier.cpu_s,
-        "uptime, seconds": dossier.uptime_s,
-    }
-    known = [
-        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in facts.items()
-        if value is not None
-    ]
+    from quarterdeck.common.words import duration, peak_memory
+
+    known: list[str] = []
+    if dossier.exit_status is not None:
+        known.append(f"exit status {dossier.exit_status}")
+    if dossier.signal is not None:
+        known.append(f"killed by signal {dossier.signal}")
+    if dossier.limit is not None:
+        known.append(f"limit hit: {dossier.limit}")
+    if dossier.uptime_s is not None:
+        known.append(f"up {duration(dossier.uptime_s)}")
+    if dossier.peak_rss_bytes is not None:
+        known.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
+    if dossier.cpu_s is not None:
+        known.append(f"{dossier.cpu_s:.2f} s of CPU")
     if known:
         yield f"dossier: {', '.join(known)}"
     yield from (f"  {hint}" for hint in dossier.hints)

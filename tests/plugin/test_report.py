@@ -64,6 +64,14 @@ def test_a_server_that_did_not_start_is_shown_with_its_last_words() -> None:
     assert "remedy: look at the end of its stderr; if it lacks a file" in text
 
 
+def test_how_a_server_died_is_told_in_units_for_people() -> None:
+    """Bytes and thousandths of a second are no help in a CI log."""
+    dossier = Dossier(signal=9, uptime_s=0.011, peak_rss_bytes=3 * 2**20, cpu_s=1.5)
+    fault = FaultRecord(FaultKind.TRANSPORT, "it was killed", dossier=dossier)
+    text = render(Explanation(ServerView("echo", "faulted", fault=fault), (), ""))
+    assert "dossier: killed by signal 9, up 11 ms, peak memory 3.0 MiB, 1.50 s of CPU\n" in f"{text}\n"
+
+
 def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> None:
     """Whoever types it is told of other servers, or of none."""
     # It has no approvals and no tokens.

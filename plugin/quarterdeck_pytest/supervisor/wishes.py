@@ -81,7 +81,7 @@ def _of_file(wish: Wish, environ: Mapping[str, str]) -> Settings:
     if not wish.server:
         return settings
     if wish.server not in settings.ids:
-        hint = did_you_mean(wish.server, settings.ids, "its servers")
+        hint = did_you_mean(wish.server, settings.ids, "servers")
         raise WishError(f"{wish.file} has no server {wish.server!r}{hint}")
     for row in settings.broken:
         if row.id == wish.server:

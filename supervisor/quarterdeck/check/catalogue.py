@@ -54,7 +54,11 @@ CANCELLATION: Final = "basic/utilities/cancellation"
 CHECKS: Final = (
     # The greeting
     Check(
-        "greeting", ERROR, "It answers a greeting: initialize, or server/discover", "see its stderr below", LIFECYCLE
+        "greeting",
+        ERROR,
+        "It answers a greeting: initialize, or server/discover",
+        "see what it says of itself on stderr, and that its command starts an MCP server",
+        LIFECYCLE,
     ),
     Check("initialize-result", ERROR, "initialize is answered as the protocol says", "mend the result", LIFECYCLE),
     Check(

@@ -181,7 +181,8 @@ def read_file(data: bytes) -> Page:
     try:
         members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RegistryFormatError(f"it is not a JSON object: {_reason(error)}") from None
+        is_json = isinstance(error, msgspec.ValidationError)
+        raise RegistryFormatError("it is not a JSON object" if is_json else "it is not JSON") from None
     return read_page(data) if "servers" in members else Page((read_entry(data),))
 
 

@@ -116,8 +116,12 @@ def test_a_file_may_hold_a_list_or_one_server() -> None:
     """A user without a network would have to know which of the two a file must be."""
     assert len(read_file(listed(answered(SERVER), answered(SERVER))).entries) == 2
     assert read_file(json.dumps(SERVER).encode()).entries == (read_entry(json.dumps(answered(SERVER)).encode()),)
-    for data in (b"[1]", b"no", b'{"name": "x"}'):
-        with pytest.raises(RegistryFormatError):
+    for data, told in (
+        (b"[1]", "^it is not a JSON object$"),
+        (b"no", "^it is not JSON$"),
+        (b'{"name": "x"}', "describe a server"),
+    ):
+        with pytest.raises(RegistryFormatError, match=told):
             read_file(data)
 
 

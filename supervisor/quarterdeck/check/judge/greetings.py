@@ -41,6 +41,8 @@ def _why_not(recording: Recording) -> str:
     asked = recording.all_of("initialize", "discover")
     if not asked:
         return "it was not asked"
+    if any(exchange.method in episode.asked for episode in recording.episodes for exchange in asked):
+        return "it sends back what it is sent, as `cat` does: it is no MCP server"
     if asked[0].error is not None:
         return error_words(asked[0])
     problem = unanswered(asked[0]) or "the answer is no greeting"

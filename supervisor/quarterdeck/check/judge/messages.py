@@ -34,8 +34,9 @@ def judge(recording: Recording) -> Iterator[Verdict]:
 def _junk(episode: Episode) -> str:
     if not episode.junk:
         return ""
-    count = "a line" if episode.junk_lines == 1 else f"{episode.junk_lines:,} lines"
-    return f"{count} on stdout that are no messages, the first: {episode.junk[0]}"
+    if episode.junk_lines == 1:
+        return f"a line on stdout that is no message: {episode.junk[0]}"
+    return f"{episode.junk_lines:,} lines on stdout that are no messages, the first: {episode.junk[0]}"
 
 
 def _each(check: str, problems: list[str]) -> Iterator[Verdict]:

@@ -122,9 +122,8 @@ def check(
                 lambda: check_remote(server, wishes, called=subject.called, ignored=ignored, secrets=subject.secrets)
             )
     except LaunchError as error:
-        remedy = "try its command by hand: quarterdeck sandbox run -- COMMAND"
         raise CommandError(
-            ExitCode.NOT_READY, f"it cannot be started: {flat(in_options(str(error)))}", remedy
+            ExitCode.NOT_READY, f"it cannot be started: {flat(in_options(str(error)))}", _remedy(command[0])
         ) from error
     _write_files(report, subject.file, junit, sarif, fail_on)
     if json:
@@ -135,6 +134,15 @@ def check(
         print_report(report, in_full=all_)
     if report.fails(fail_on):
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+
+
+def _remedy(word: str) -> str:
+    """What to do about a first word that starts nothing: one without a slash may be meant as a server's id."""
+    if "/" in word:
+        return "try its command by hand: quarterdeck sandbox run -- COMMAND"
+    return (
+        "for a configured server (quarterdeck config show lists them): quarterdeck check -c FILE SERVER, in this order"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +164,11 @@ def _subject(command: Sequence[str], wish: SandboxWish, config: "list[Path] | No
     """
     if len(command) == 1 and "/" not in command[0] and (found := _configured(command[0], wish, config)) is not None:
         return found
+    if command[0].startswith(("http://", "https://")):
+        raise UsageError(
+            f"a remote server is checked by the id of its row, not by {flat(command[0])}",
+            "quarterdeck add URL writes one; then quarterdeck check SERVER",
+        )
     if config:
         raise UsageError(
             f"there is no server {command[0]!r} in that configuration", "quarterdeck config show lists them"

@@ -311,6 +311,25 @@ def test_a_remote_server_that_is_not_greeted_says_by_http_why(status: int, endin
     assert problem.startswith(told)
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (1, "a line on stdout that is no message: hello"),
+        (2000, "2,000 lines on stdout that are no messages, the first: hello"),
+    ],
+)
+def test_what_is_no_message_is_counted_and_shown(lines: int, told: str) -> None:
+    """Whoever left a print in would not know which."""
+    assert found(messages.judge, episode(junk=["hello"], junk_lines=lines))["clean-stdout"] == [told]
+
+
+def test_a_program_that_sends_back_what_it_is_sent_is_told_so() -> None:
+    """It would be shown as an error of its own what we answered to our own request."""
+    case = episode(exchange("initialize", "initialize", error=REFUSED), era="", asked=["initialize"])
+    [problem] = found(greetings.judge, case)["greeting"]
+    assert problem == "it sends back what it is sent, as `cat` does: it is no MCP server"
+
+
 def test_of_a_remote_server_nothing_is_said_that_was_not_seen() -> None:
     """It would pass for one that changes no file and leaves no process behind."""
     seen = episode(exchange("call", "tools/call", result={"content": []}), exchange("ping", result={}), junk=["x"])

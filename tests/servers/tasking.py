@@ -3,6 +3,9 @@
 The first request says the era; `--legacy` has it speak the older one alone.  A task works until the tool `finish` ends
 it, so that whoever looks knows what there is to see; one that `asks` wants to know a name first.
 
+A call that is no task may have the `way` `ask`: of the older era it is answered when a question is; and `pair`: two of
+them wait for each other before the server asks.
+
 Its other ways, by the argument `way` of a tool: `soon` (the task is done when somebody has looked twice, or waits);
 and hostile ones: `huge_id`, `control_id`, `same_id` (each task has the id of the first), `no_id`, `another` (the state
 of another task than was asked for), `odd` (a status that there is not), `back` (it works again once it has ended).
@@ -61,6 +64,8 @@ class Server:
         self.questions: dict[str, str] = {}
         self.looks: dict[str, int] = {}
         self.tokens: dict[str, Any] = {}
+        self.pair: list[Any] = []
+        self.asking: dict[str, list[Any]] = {}
 
     def handle(self, message: JsonObject) -> None:
         """Take one message."""
@@ -124,6 +129,12 @@ class Server:
                 self.refuse_without_tasks(request_id)
             elif name == "only":
                 wire.fail(request_id, wire.METHOD_NOT_FOUND, "only is for tasks")
+            elif given.get("way") == "ask":
+                self.ask_for([request_id])
+            elif given.get("way") == "pair":
+                self.pair.append(request_id)
+                if len(self.pair) == len("ab"):
+                    self.ask_for(self.pair)
             else:
                 self.answer(request_id, _result(f"did {given.get('text')}"))
         else:
@@ -147,6 +158,12 @@ class Server:
             self.answer(request_id, self.tasks[task], "task")
         else:
             wire.answer(request_id, {"task": self.tasks[task], **meta})
+
+    def ask_for(self, request_ids: list[Any]) -> None:
+        """Ask, and answer these calls when that is answered."""
+        ask_id = f"ask for {request_ids}"
+        self.asking[ask_id] = request_ids
+        wire.send({"jsonrpc": "2.0", "id": ask_id, "method": "elicitation/create", "params": QUESTION})
 
     def finish(self, request_id: Any, given: JsonObject) -> None:
         """End a task in some way, or tell how far it is, or end this server."""
@@ -221,6 +238,9 @@ class Server:
 
     def answered(self, message: JsonObject) -> None:
         """Somebody has answered a question."""
+        content = (message.get("result") or {}).get("content") or {}
+        for request_id in self.asking.pop(str(message.get("id")), []):
+            self.answer(request_id, _result(f"did it for {content.get('name')}"))
         task = self.questions.pop(str(message.get("id")), "")
         if task:
             self.told(task, message.get("result") or {})

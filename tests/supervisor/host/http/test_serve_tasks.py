@@ -9,6 +9,7 @@ import pytest
 from support.clients.http_clients import listening
 from support.clients.wire_http import ENVELOPE, META, WireHttp
 from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.tools.task_clients import newer_server, newer_state
 from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.tools.offerings import Offerings
@@ -114,3 +115,18 @@ async def test_a_newer_client_has_to_take_tasks_and_to_name_them_in_its_header()
         answer = (await connection.ask(message, Mcp_Method="tasks/get", Mcp_Name="2")).answer
         assert answer["error"]["code"] == -32020
     assert server.asked == []
+
+
+async def test_a_stream_tells_of_its_clients_tasks_until_they_end() -> None:
+    """Over HTTP a client would never hear that its task is done."""
+    server = newer_server()
+    async with wire(server, is_modern=True) as connection:
+        task = (await asked(connection, "tools/call", TAKES, name="a__work", arguments={}))["result"]["taskId"]
+        wanted = {"notifications": {"taskIds": [task, "another's"]}, "_meta": TAKES}
+        message = {"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": wanted}
+        connection.writer.write(connection.request(message, Mcp_Method="subscriptions/listen"))
+        told = await connection.reader.readuntil(b'"working"')
+        assert b'"taskIds":["1"]' in told
+        server.answers["tasks/get"] = newer_state("completed", result={"content": []})
+        last = await connection.reader.readuntil(b'"completed"')
+        assert b'"notifications/tasks"' in last

@@ -16,8 +16,11 @@ import msgspec
 
 from quarterdeck.common.http_wish import HttpWish
 
-PROTOCOL: Final = 1
-"""Of doors; in the name of the socket, so that a door never meets a daemon that speaks another."""
+PROTOCOL: Final = 2
+"""Of doors; in the name of the socket, so that a door never meets a daemon that speaks another.
+
+With every field that narrows what a client is served it is another: an older daemon would pass over it, and serve all.
+"""
 
 MAX_HANDOVER_BYTES: Final = 4 * 1024 * 1024
 """An environment has at most 2 MiB on Linux, with 128 KiB for each variable."""

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from quarterdeck.daemon.messages import (
     MAX_HANDOVER_BYTES,
     MAX_TEXT_BYTES,
+    PROTOCOL,
     Ask,
     BadHandoverError,
+    CommandRequest,
     Handover,
     NativeRequest,
     Order,
@@ -33,6 +35,21 @@ def test_what_is_sent_is_what_is_read(said: Handover | Ask) -> None:
     data = encode_request(said)
     assert int.from_bytes(data[:4]) == len(data) - 4
     assert decode_request(data[4:]) == said
+
+
+def test_a_field_more_is_another_protocol() -> None:
+    """An older daemon would pass over it, and serve a door of one group everything: count `PROTOCOL` up with it."""
+    fields = [set(kind.__struct_fields__) for kind in (Handover, ServeRequest, NativeRequest, CommandRequest)]
+    assert (PROTOCOL, *fields) == (
+        2,
+        {"key", "version", "pid", "request", "environ", "log_level", "log_is_json", "is_resumed"},
+        {
+            *("cwd", "command", "config", "native", "name_budget", "settle_s", "lock_file", "portable_schemas"),
+            *("allow_unsandboxed", "groups", "search"),
+        },
+        {"profile", "workspace", "allow_dirs", "tools"},
+        {"words", "sandbox", "trust", "env", "inherit_env"},
+    )
 
 
 def test_a_handover_that_is_too_large_is_refused_by_its_door() -> None:

@@ -173,7 +173,7 @@ def run_service() -> None:
     from .daemon import Entrance, serve
 
     leave_service_group()
-    with as_command_error(ActivationError, remedy="see quarterdeck service install"):
+    with as_command_error(ActivationError, remedy="run quarterdeck service install, again after an upgrade"):
         sockets = take_sockets()
         lent = sockets.pop(DOOR, None)
         for socket in sockets.values():
@@ -213,7 +213,9 @@ def find_manager() -> Manager:
     for said in (*words, *environ.values()):
         if not said.isprintable():
             raise UsageError(f"no service file can hold this: {said!r}", "name another directory")
-    name = APP_NAME if state_dir() == default_state_dir() else service_dir().name.replace("service", APP_NAME, 1)
+    # Without the protocol: an upgrade that speaks another one is installed over what there is.
+    digest = service_dir().name.removeprefix("service").rpartition("-")[0]
+    name = APP_NAME if state_dir() == default_state_dir() else f"{APP_NAME}{digest}"
     if sys.platform == "darwin":
         return _launchd(f"{name}.daemon", words, environ)
     program = shutil.which("systemctl")

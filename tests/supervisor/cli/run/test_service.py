@@ -13,6 +13,7 @@ from support.config.places import short_folder
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.run import service
 from quarterdeck.cli.run.service import find_manager, install, uninstall
+from quarterdeck.daemon import place
 
 
 @pytest.fixture
@@ -137,6 +138,9 @@ def test_another_state_directory_has_units_of_its_own(home: Path, monkeypatch: p
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(home / "other"))
     (path, *_) = find_manager().files
     assert path.name.startswith("quarterdeck-")
+    monkeypatch.setattr(place, "PROTOCOL", place.PROTOCOL + 1)
+    (after_an_upgrade, *_) = find_manager().files
+    assert after_an_upgrade == path, "a second pair of units, and the first would stay"
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(home / "an\nother"))
     with pytest.raises(CommandError, match="no service file can hold this"):
         find_manager()

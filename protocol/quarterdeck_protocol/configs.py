@@ -280,11 +280,25 @@ class _RemoteConfig(_ServerConfig):
 
     Attributes:
         auth: how we log in there.
+        proxy: the HTTP proxy that it is reached through; a password may be in it.
+        ca_file: the authorities whose certificates are accepted, in place of the system's.
+        client_cert: the certificate that we show.
+        client_key: its key, where that is in another file.
     """
 
     url: _Url
     headers: Mapping[_HeaderName, _HeaderValue] = Field(default={}, repr=False)
     auth: LoginConfig = LoginConfig()
+    proxy: _Url | None = Field(default=None, repr=False)
+    ca_file: Text | None = Field(default=None, min_length=1)
+    client_cert: Text | None = Field(default=None, min_length=1)
+    client_key: Text | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _has_a_certificate_for_its_key(self) -> Self:
+        if self.client_key is not None and self.client_cert is None:
+            raise ValueError("client_key needs a client_cert, whose key it is")
+        return self
 
     @property
     def brings_credentials(self) -> bool:

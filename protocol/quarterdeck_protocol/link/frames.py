@@ -276,12 +276,20 @@ class RemoteServer(msgspec.Struct, frozen=True, tag="remote"):
         headers: go to that URL's origin only.
         transports: those that are tried, in this order.
         bearer: the access token of our login there, sent as a header likewise; empty without one.
+        proxy: the URL of the HTTP proxy that it is reached through; empty for none.
+        ca_file: the authorities whose certificates are accepted; empty for the system's.
+        client_cert: the certificate that we show; empty for none.
+        client_key: its key, where that is in another file.
     """
 
     url: str
     headers: dict[str, str] = {}
     transports: tuple[Literal["streamable_http", "sse"], ...] = ("streamable_http",)
     bearer: str = ""
+    proxy: str = ""
+    ca_file: str = ""
+    client_cert: str = ""
+    client_key: str = ""
 
 
 class OpenOrder(msgspec.Struct, frozen=True):

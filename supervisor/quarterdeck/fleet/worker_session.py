@@ -300,11 +300,19 @@ def _told_capabilities(config: ServerConfig) -> str:
 def _remote(config: SseServerConfig | StreamableHttpServerConfig) -> RemoteServer:
     match config:
         case StreamableHttpServerConfig():
-            return RemoteServer(config.url, dict(config.headers))
+            server = RemoteServer(config.url)
         case SseServerConfig(legacy_only=True):
-            return RemoteServer(config.url, dict(config.headers), ("sse",))
+            server = RemoteServer(config.url, transports=("sse",))
         case SseServerConfig():
-            return RemoteServer(config.url, dict(config.headers), ("streamable_http", "sse"))
+            server = RemoteServer(config.url, transports=("streamable_http", "sse"))
+    return msgspec.structs.replace(
+        server,
+        headers=dict(config.headers),
+        proxy=config.proxy or "",
+        ca_file=config.ca_file or "",
+        client_cert=config.client_cert or "",
+        client_key=config.client_key or "",
+    )
 
 
 def _no_directory(error: UnsafePathError) -> ProtocolFault:

@@ -16,6 +16,7 @@ from .authorization import BearerAuth
 from .bodies import CODINGS, bound
 from .client import PatientClient, StatusRecorder
 from .legacy import sse_streams
+from .tls import tls_context
 
 CONNECT_S: Final = 15.0
 """To reach a host; what the server then does with a request has the call's own deadline."""
@@ -38,11 +39,14 @@ async def dial(
         legacy: dial the SSE transport of 2024-11-05.
 
     Raises:
+        ServerFault: a file of its row's certificates cannot be used.
         BaseExceptionGroup: around whatever the network said, nested as the SDK does.
     """
 
     async def keep_small(response: httpx2.Response) -> None:
         bound(response, max_bytes)
+
+    tls = tls_context(server)
 
     def client() -> httpx2.AsyncClient:
         return PatientClient(
@@ -52,6 +56,8 @@ async def dial(
             timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
             auth=BearerAuth(server.url, access or Access(), recorder.listen),
             event_hooks={"response": [keep_small]},
+            verify=tls,
+            proxy=server.proxy or None,
             trust_env=False,  # what our own environment says is not the row's word
         )
 

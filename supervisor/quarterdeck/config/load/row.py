@@ -81,6 +81,9 @@ _OF_SANDBOX: Final = frozenset(SandboxPolicy.model_fields) - {"environment"}
 _SANDBOX_PATHS: Final = frozenset({"read", "write", "hidden"})
 """Keys of `sandbox` that list paths."""
 
+_CERTIFICATES: Final = ("ca_file", "client_cert", "client_key")
+"""Keys of a remote server that are paths."""
+
 
 class BuiltRow(msgspec.Struct, frozen=True):
     """A usable row.  `ignored` names its keys that mean nothing here."""
@@ -96,7 +99,7 @@ def examine_row(
     """The configuration that `row` describes, its variables resolved, or all that is wrong with it.
 
     Null stands for an absent key, in `env` for an absent variable, in the sandbox's `limits` for no limit.  A relative
-    `cwd` and the sandbox's relative paths start at the file's directory.
+    `cwd`, certificate and path of the sandbox start at the file's directory.
 
     Args:
         row: as the file has it.
@@ -129,6 +132,12 @@ def examine_row(
     }
     if model is StdioServerConfig:
         _complete_stdio(fields, given.get("envFile"), location, variables, problems)
+    else:
+        fields |= {
+            key: str(variables.locate(path))
+            for key in _CERTIFICATES
+            if isinstance(path := fields.get(key), str) and path  # an empty one is the model's to refuse
+        }
     if _spelling(given, location) == "sse":
         fields.setdefault("legacy_only", True)
     said = {key: fields.pop(key) for key in OVERRIDE_KEYS & fields.keys()}

@@ -41,7 +41,7 @@ _LINE: Final = re.compile(r"[^\r\n]+")
 
 
 def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """The secrets in a server's variables, headers, arguments and URL.
+    """The secrets in a server's variables, headers, arguments and URLs.
 
     Args:
         config: the server, variables resolved.
@@ -51,7 +51,7 @@ def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = Non
         given = {**(environment or {}), **config.env}
         return frozenset({*secret_values(given), *secrets_in_args((config.command, *config.args))})
     login = filter(None, (config.auth.client_secret,))
-    return frozenset({*secret_values(config.headers), *secrets_in(config.url), *login})
+    return frozenset({*secret_values(config.headers), *secrets_in(config.url), *secrets_in(config.proxy or ""), *login})
 
 
 def mask_row(row: Mapping[str, object]) -> dict[str, object]:

@@ -123,8 +123,12 @@ def revealed(stored: object, clear: object, shown: object, key: bytes) -> object
 
 _PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
 
+_WAY_KEYS: Final = ("proxy", "ca_file", "client_cert", "client_key")
+"""By what way a remote server is reached, and by what it is known."""
+
 _SHOWN_KEYS: Final = frozenset(
-    {"id", "kind", "command", "args", "env", "url", "headers", "auth", "trust", "ask", "protocol", *_PROCESS_KEYS}
+    {"id", "kind", "command", "args", "env", "url", "headers", "auth", "trust", "ask", "protocol"}
+    | {*_PROCESS_KEYS, *_WAY_KEYS}
 )
 """What a launch shows of any row, or its key names."""
 
@@ -152,6 +156,7 @@ def _launch(
         launch["headers"] = _named(
             given.get("headers"), lambda _, value: hide_whole(value, hide), is_project=is_project
         )
+        launch |= {name: _hidden_value(given[name], hide) for name in _WAY_KEYS if given.get(name) is not None}
         if isinstance(login := given.get("auth"), Mapping) and login:
             launch["auth"] = {_text(name): _login_member(name, member, hide) for name, member in login.items()}
     # The effective one, wherever the file says it: else a row could open itself from the top of its file.

@@ -198,3 +198,11 @@ def test_arguments_that_the_user_gives_to_tools_are_masked() -> None:
     row = {"arguments": {"login": {"user": "me", "key": "${keyring:KEY}", "n": {"default": 1}}}, "hide": ["x"]}
     given_ones = {"user": MASK, "key": "${keyring:KEY}", "n": MASK}
     assert mask_row(row) == {"arguments": {"login": given_ones}, "hide": ["x"]}
+
+
+def test_a_proxys_password_is_withheld() -> None:
+    """A fault that repeats what the proxy said would publish it."""
+    config = SseServerConfig(id="s", url="http://h/", proxy="http://me:hunter2@proxy.example:8080")
+    assert "hunter2" in secrets_of(config)
+    assert "hunter2" not in repr(config)
+    assert "hunter2" not in json.dumps(mask_row({"url": "http://h/", "proxy": config.proxy}))

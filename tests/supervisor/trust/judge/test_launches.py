@@ -59,7 +59,16 @@ def test_every_way_to_run_something_else_is_another_launch(changed: dict[str, ob
     assert launch_of(config, row).document.hash != launch_of(config, row | changed).document.hash
 
 
-@pytest.mark.parametrize("changed", [{"url": "https://evil.example/mcp"}, {"headers": {"X-A": "1", "X-B": "1"}}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"url": "https://evil.example/mcp"},
+        {"headers": {"X-A": "1", "X-B": "1"}},
+        {"proxy": "http://evil.example:8080"},
+        {"ca_file": "/tmp/evil.pem"},
+        {"client_cert": "/tmp/other.pem"},
+    ],
+)
 def test_every_way_to_reach_something_else_is_another_launch(changed: dict[str, object]) -> None:
     """A changed configuration file would send a user's data elsewhere."""
     row: dict[str, object] = {"url": "https://good.example/mcp", "headers": {"X-A": "1"}}

@@ -68,7 +68,7 @@ def test_params_pass_as_they_came_but_for_what_is_of_the_hop() -> None:
     assert json.loads(request.arguments) == {"name": "plan", "arguments": {"n": 1.0}, "own": None}
     assert b"1.0" in request.arguments
     assert (request.meta, request.capabilities) == (b'{"own":{"k":[1.0]}}', b'{"roots":{}}')
-    assert (request.method, request.name, request.id_json, request.progress_token) == ("prompts/get", "", b"7", b"")
+    assert (request.method, request.name, request.id_json, request.progress_token) == ("prompts/get", "", b"7", b"3")
 
 
 def test_a_call_has_its_tool_and_arguments_alone() -> None:

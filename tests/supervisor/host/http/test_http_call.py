@@ -23,7 +23,7 @@ class Allowance:
 
     max_result_bytes = 40
 
-    def allows(self, _: str) -> bool:
+    def allows(self, _: str, __: str = "tools") -> bool:
         """See `Allowance`."""
         return True
 

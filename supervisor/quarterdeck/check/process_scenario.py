@@ -8,13 +8,13 @@ bytes     lines that are none, pieces of lines, the end of stdin within one; sta
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from quarterdeck_sandbox import TreeMonitor
 
 from .episode import Ending, Episode, FileChanges, Members, Recording
-from .peer import Peer
+from .peer import END_S, Peer
 from .place import Snapshot, Subject, changes
 from .requests import LEGACY, LONG_LINE_BYTES, TRIALS
 from .scenario import MAX_RESTARTS, Scenario, Wishes
@@ -70,8 +70,16 @@ class _ProcessScenario(Scenario[Peer]):
     async def _install(self) -> None:
         async with self.episode("install", with_network=True) as peer:
             await self.initialize(peer, LEGACY, INSTALL_S)
+            is_answered = any(each.ending is Ending.ANSWERED for each in peer.episode.exchanges)
+            if not is_answered:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(END_S):
+                        await peer.gone.wait()
+            is_lost = not is_answered and peer.gone.is_set()
             await peer.end("stdin")
-        self.episodes.pop()
+        # What it said when it ended of itself is kept: later starts have no network, and speak of that alone.
+        if not is_lost:
+            self.episodes.pop()
 
     async def end_legacy(self, peer: Peer) -> None:
         """See `Scenario`."""

@@ -41,7 +41,8 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "list_timeout": LONGER,
         "login_failed": "have its row name a token in headers, which needs no login",
         "not_connected": "see how it is below; after a crash assert_recovers_within waits for it",
-        "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema",
+        "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema; if it "
+        "says that the client cannot be asked: mcp_client.answer(elicitation=…, sampling=…, roots=…)",
         "sandbox_refused": "change policy= of the marker mcp, or what the machine gives: quarterdeck doctor says what "
         'that is; "trusted" runs it unconfined',
         "spawn_failed": "run the command by hand",

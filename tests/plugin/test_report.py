@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from quarterdeck.fleet.core.asks import Refused
 from quarterdeck_protocol.faults import REMEDIES, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_pytest.messages import Explanation, ServerView
 from quarterdeck_pytest.report import IN_TESTS, add_sections, render
@@ -62,6 +63,16 @@ def test_a_server_that_did_not_start_is_shown_with_its_last_words() -> None:
     [(_, text)] = report.sections
     assert "stderr, its end:\n  usage: server --port N" in text
     assert "remedy: look at the end of its stderr; if it lacks a file" in text
+
+
+def test_a_call_that_ended_as_nobody_answered_is_told_how_to_answer() -> None:
+    """The arguments would be searched for a mistake that is none of theirs."""
+    report = Report()
+    message = f"{Refused.UNABLE.value} (JSON-RPC error -32601)"
+    add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, message, code="reply_error"))
+    [(_, text)] = report.sections
+    assert "if it says that the client cannot be asked" in text
+    assert "mcp_client.answer(elicitation=" in text
 
 
 def test_how_a_server_died_is_told_in_units_for_people() -> None:

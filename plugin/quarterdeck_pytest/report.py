@@ -26,6 +26,7 @@ LONGER: Final = "raise timeout= of the marker mcp, or --mcp-timeout"
 
 IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "access_denied": "have its row name in headers the token of one who has the permission",
         "auth_needed": "get a token from the server, and have its row name it in headers",
         "bad_output": "look at the end of its stderr; to see it without pytest: quarterdeck check -- COMMAND",
         "call_timeout": f"{LONGER}, or ask for less",

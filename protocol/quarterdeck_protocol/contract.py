@@ -154,6 +154,7 @@ class EndpointStatus:
         era: the protocol revision spoken.
         sandbox: what confines its process, None while there is none of ours.
         installing: whether it connects, and its command has to fetch the program first.
+        list_fault: why it has no tools although it is ready: it never listed them.
     """
 
     server: str
@@ -168,6 +169,7 @@ class EndpointStatus:
     era: str | None = None
     sandbox: SandboxStatus | None = None
     installing: bool = False
+    list_fault: ProtocolFault | None = None
 
 
 FleetStatus = Mapping[str, EndpointStatus]

@@ -156,7 +156,7 @@ async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Ref
     absent = [
         status
         for status in product.status().values()
-        if not is_usable_phase(status.phase) and client.allows_some_of(status.server)
+        if (status.list_fault is not None or not is_usable_phase(status.phase)) and client.allows_some_of(status.server)
     ]
     rows = {row.id: row for row in product.approvals.rows}
     held = tuple(
@@ -271,6 +271,7 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
     config, sandbox = product.config(status.server), status.sandbox
     offer = product.approvals.offer(status.server)
     is_usable = is_usable_phase(status.phase)
+    fault = status.fault or status.list_fault
     return ServerView(
         id=status.server,
         phase=INSTALLING if status.installing else status.phase,
@@ -282,7 +283,7 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
         uptime_s=status.uptime_s,
         restarts=status.restarts,
         era=status.era,
-        fault=view_fault(product, status.fault, status.server) if status.fault is not None else None,
+        fault=view_fault(product, fault, status.server) if fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
         held=offer.waiting.total() if is_usable else 0,
         blocked=offer.blocked.total() if is_usable else 0,
@@ -321,7 +322,7 @@ def view_inspection(product: Product, status: EndpointStatus, view: ServerView) 
     """All that is known of the confinement of the server with this status; `view` is the server itself."""
     config, endpoint = product.config(status.server), product.fleet.endpoint(status.server)
     confined = endpoint.confined if endpoint is not None else None
-    last = product.fleet.last_fault(status.server)
+    last = product.fleet.last_fault(status.server) or status.fault
     policy = config.sandbox if isinstance(config, StdioServerConfig) and status.isolated else None
     return Inspection(
         server=view,
@@ -329,7 +330,7 @@ def view_inspection(product: Product, status: EndpointStatus, view: ServerView) 
         policy=msgspec.Raw(product.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
         receipt=_view_receipt(product, confined) if confined is not None else None,
         limits=_view_limits(policy.limits, confined, status) if policy is not None else (),
-        last_death=view_fault(product, last, status.server) if last is not None else view.fault,
+        last_death=view_fault(product, last, status.server) if last is not None else None,
         note="" if confined is not None else _why_none(config, status),
     )
 

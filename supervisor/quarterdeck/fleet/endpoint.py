@@ -381,6 +381,7 @@ class ServerEndpointImpl:
             era=self.card.era if self.card else None,
             sandbox=self.confined.status if self.confined else None,
             installing=self.is_installing and self.phase is EndpointPhase.CONNECTING,
+            list_fault=self._lists.fault if alive else None,
         )
 
     def _ready_handle(self) -> WorkerHandle:

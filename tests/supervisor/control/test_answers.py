@@ -19,6 +19,7 @@ from quarterdeck.control.protocol import (
     Decide,
     Decided,
     Fault,
+    Inspect,
     ListingList,
     Listings,
     LogFile,
@@ -89,6 +90,22 @@ async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_
     assert [(tool.name, tool.server) for tool in listed.tools] == [("up__echo", "up"), ("up__add", "up")]
     assert msgspec.json.decode(listed.tools[0].definition)["x-own"] == [1]
     assert [server.id for server in listed.absent] == ["down", "half"]
+
+
+async def test_a_server_that_could_not_list_its_tools_is_absent_with_the_reason(tmp_path: Path) -> None:
+    """One with too many tools would look like one that has none."""
+    huge = ProductEndpoint("huge")
+    huge.list_fault = ProtocolFault(FaultKind.PROTOCOL, "more than 5,000 tools", code="too_many_tools")
+    with product_of(tmp_path, huge, settings=BROKEN) as product:
+        listed = await ask(product, Tools())
+        inspected = await ask(product, Inspect("huge"))
+    server = next(each for each in listed.absent if each.id == "huge")
+    assert (server.phase, server.fault.code, server.fault.message) == (
+        "ready",
+        "too_many_tools",
+        "more than 5,000 tools",
+    )
+    assert (inspected.server.fault.code, inspected.last_death) == ("too_many_tools", None)
 
 
 async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:

@@ -43,8 +43,10 @@ async def test_a_list_that_fails_is_the_callers_and_leaves_the_endpoint_ready(
             await played.endpoint.list_tools()
         assert (caught.value.kind, caught.value.code) == (kind, fault.code)
         assert played.endpoint.phase is READY
+        assert played.endpoint.status().list_fault is caught.value
         played.worker.rules[List] = lists("now")
         assert len(await played.endpoint.list_tools()) == 1
+        assert played.endpoint.status().list_fault is None
 
 
 async def test_a_list_that_is_no_list_is_a_protocol_fault() -> None:

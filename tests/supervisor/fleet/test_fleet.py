@@ -66,6 +66,7 @@ async def test_a_server_that_cannot_list_is_ready_without_tools(
         await made.fleet.start(config("a"))
         assert made.phases() == {"a": READY}
         assert "a does not list its tools" in caplog.text
+        assert made.fleet.status()["a"].list_fault is not None
 
 
 async def test_nothing_to_start_is_settled_at_once(runtime: PretendRuntime) -> None:

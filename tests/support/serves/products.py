@@ -37,6 +37,7 @@ class ProductEndpoint(FakeEndpoint):
         """A snapshot with the restarts."""
         sandbox = self.confined.status if self.confined is not None else None
         more = {"restarts": self.restarts, "pid": self.pid, "isolated": self.isolated, "sandbox": sandbox}
+        more["list_fault"] = self.list_fault
         return replace(super().status(), **more)
 
 

@@ -32,7 +32,7 @@ def tools(
 ) -> None:
     """List the tools that can be called: native ones, and those of every server that is ready.
 
-    When there are servers and all of them failed it ends with 4.
+    When there are servers and all of them failed, or could not list their tools, it ends with 4.
     """
     answer = ask(source, Tools(tuple(group or ())))
     assert isinstance(answer, ToolList)

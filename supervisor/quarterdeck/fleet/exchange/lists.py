@@ -154,6 +154,7 @@ class ServerLists:
 
     Attributes:
         version: another after each change.
+        fault: why no list of tools has ever come; None before one was asked for, and once one has come.
     """
 
     def __init__(self, config: ServerConfig, *, is_wanted: Callable[[], bool], on_change: Callable[[], None]) -> None:
@@ -162,6 +163,7 @@ class ServerLists:
         self._is_wanted = is_wanted
         self._notify = on_change
         self.version = 0
+        self.fault: ProtocolFault | None = None
         self._tools = ServerList(config, Listing.TOOLS, self._parse_tools, is_wanted=is_wanted, on_change=self._changed)
         self._others: dict[Listing, ServerList[Offered]] = {}
         self._earlier: dict[Listing, ServerList[Offered]] = {}
@@ -235,8 +237,10 @@ class ServerLists:
             await self._tools.fetch(handle)
         except ProtocolFault as fault:
             if self._has_tools or fault.reply is None or fault.reply.code != METHOD_NOT_FOUND:
+                self.fault = None if self._tools.has_come else fault
                 raise
             self._tools.come(())
+        self.fault = None
 
     async def _fetch_others(self, handle: WorkerHandle) -> None:
         """Take the other lists; one that fails is a warning, and stays as it was.

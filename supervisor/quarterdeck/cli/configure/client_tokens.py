@@ -5,7 +5,7 @@ A token is printed once, when it is made; what is kept cannot be shown to anybod
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,6 +106,7 @@ def create(
     with as_command_error(UnsafePathError, OSError, remedy=_REPAIR):
         make_private_dir(path.parent)
     decks = tuple(dict.fromkeys(deck_named(each) for each in deck or ()))
+    _warn_of_unknown(groups, decks)
 
     def make(digest: str) -> Grant:
         return Grant(
@@ -205,6 +206,33 @@ def deck_names() -> "DeckNames":
             return set()
 
     return DeckNames(state_dir() / NAMES_NAME, bound)
+
+
+def _warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
+    """Say which of these groups a deck does not have: a client that asks for one gets none of its tools.
+
+    It is no error: the configuration may come to have it.
+    """
+    from quarterdeck.cli.run.request import read_request
+    from quarterdeck.config.load.file import ConfigFileError
+    from quarterdeck.daemon.deck_names import DeckNamesError
+    from quarterdeck.host.http.admission import USER_DECK
+
+    for deck in (decks or (USER_DECK,)) if groups else ():
+        try:
+            request = deck_names().find(deck)
+            known = read_request(request, os.environ).groups if request is not None else {}
+        except (DeckNamesError, ConfigFileError, CommandError):
+            continue  # whoever opens the deck is told
+        for name in groups:
+            if name not in known:
+                has = "its groups are " + ", ".join(known) if known else "it has none"
+                print_line(
+                    f"the deck {deck} has no group {name!r}, and {has}: the token shows nothing of it there until "
+                    "its configuration defines it",
+                    "yellow",
+                    stderr=True,
+                )
 
 
 def deck_named(text: str) -> str:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.config.places import write_config
+from support.config.places import write_config, write_document
 
 from quarterdeck.cli.program import run
 from quarterdeck.host.http.token_file import load_grants
@@ -113,6 +113,25 @@ def test_a_token_is_bound_to_decks_by_folder_and_by_name(tmp_path: Path, capsys:
     assert [row["decks"] for row in rows] == [["api", "tools"], ["api", "user"]]
     _, err = said(capsys, "create", "third", "--deck", f"{folder}/nothing", code=2)
     assert "is neither a folder nor a file" in err
+
+
+def test_a_group_that_its_deck_does_not_have_is_told_with_those_that_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typo would make a token that shows its client nothing, without a word."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
+    groups = {"review": {"servers": ["fs"]}, "write": {"servers": ["fs"]}}
+    rows = {"fs": {"command": "fs"}}
+    write_document(tmp_path / "home" / ".config" / "quarterdeck" / "mcp.json", mcpServers=rows, groups=groups)
+    api = write_document(tmp_path / "api.json", mcpServers=rows)
+    out, err = said(capsys, "create", "ci", "--group", "nope", "--group", "review")
+    assert out.startswith("qd_")
+    assert "the deck user has no group 'nope', and its groups are review, write" in err
+    assert "'review'" not in err
+    _, err = said(capsys, "create", "other", "--group", "review", "--deck", str(api))
+    assert "the deck api has no group 'review', and it has none" in err
+    assert "no group" not in said(capsys, "create", "third", "--group", "review")[1]
 
 
 def test_a_folder_without_a_configuration_is_no_deck(

@@ -24,7 +24,7 @@ from quarterdeck.common.words import flat, printable, utf8
 from .candidate import Candidate, Said, from_entry, from_words, no_such_server
 from .row_change import RowChange, added, own_place, record, recorded, settings_of, taken
 from .search import Registry, open_catalog, registry_errors
-from .trial import Trial, try_server
+from .trial import Trial, remedy_of, try_server
 from .views import (
     AcceptFindings,
     Findings,
@@ -241,9 +241,7 @@ def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, no
         raise CommandError(
             ExitCode.NOT_READY,
             f"{candidate.server} did not work when it was tried: nothing is added",
-            "check its URL, and what it wants to be sent: --header; or add it all the same: --untried"
-            if is_remote
-            else "give it what it lacks: --set, --env, --read PATH or --network; or add it all the same: --untried",
+            remedy_of(trial.fault, is_remote=is_remote),
         )
     elif trial.lists_nothing:
         raise CommandError(

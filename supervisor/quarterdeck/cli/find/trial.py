@@ -24,6 +24,22 @@ if TYPE_CHECKING:
 
 _PACKAGE: Final = re.compile(r"\S+ (?P<version>\S+) \((?:npm|PyPI)\)")
 
+_NO_PACKAGE: Final = re.compile(
+    r"npm err(?:or|!) (?:code )?E?404\b|No solution found|not found in the package registry", re.IGNORECASE
+)
+"""What npm and uv write of a package that there is not."""
+
+_NO_IMPORT: Final = re.compile(
+    r"(?:ModuleNotFound|Import)Error\b|ERR_MODULE_NOT_FOUND|Cannot find (?:module|package)\b"
+)
+"""What Python and Node write of a program that lacks a part of itself."""
+
+_MAY_LACK: Final = frozenset({"exited", "exited_at_handshake", "limit_hit", "sandbox_refused"})
+"""The faults of what a row or its sandbox may keep from a server."""
+
+_NO_MCP: Final = frozenset({"bad_output", "handshake_failed", "handshake_timeout"})
+"""The faults of a program that runs, but does not speak MCP."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -69,6 +85,26 @@ def try_server(config: "ServerConfig", secrets: frozenset[str], *, allow_unsandb
     logging.getLogger("quarterdeck").setLevel(logging.CRITICAL)
     with temporary_folder("quarterdeck-try-") as base, _throwaway(Path(base)):
         return run(lambda: _try(settings, config.id))
+
+
+def remedy_of(fault: "FaultView", *, is_remote: bool) -> str:
+    """What to do about a trial that failed; no command that needs the server, or its log: neither is there any more."""
+    stderr = fault.dossier.stderr_tail if fault.dossier is not None else ""
+    if (fault.code or "").startswith("too_many_"):
+        return "report it to the server's author: it lists more than is taken of any server"
+    if is_remote:
+        what = "check its URL, and what it wants to be sent: --header"
+    elif _NO_PACKAGE.search(stderr):
+        what = "check the package's name and version: quarterdeck search WORD finds those of the registry"
+    elif _NO_IMPORT.search(stderr):
+        what = "install what it imports, or another version of it; what lies where it cannot look: --read PATH"
+    elif fault.code in _NO_MCP or (fault.dossier is not None and fault.dossier.exit_status == 0):
+        what = "check that its command and arguments start an MCP server on stdio: quarterdeck check -- COMMAND"
+    elif fault.code in _MAY_LACK:
+        what = "give it what it lacks: --set, --env, --read PATH or --network"
+    else:
+        what = "run its command by hand"
+    return f"{what}; or add it all the same: --untried"
 
 
 async def _try(settings: "Settings", server: str) -> Trial:

@@ -55,7 +55,11 @@ STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "fa
 TAIL_LINES: Final = 5
 """Lines of a dead server's stderr; `logs` shows the rest."""
 
-_NOISE: Final = re.compile(r"npm (?:notice|warn|info)\b|\s*$|Installed \d+ packages? in |Node\.js v\d", re.IGNORECASE)
+_NOISE: Final = re.compile(
+    r"npm (?:notice|warn|info)\b|npm err(?:or|!) A complete log|npm err(?:or|!) 404 *(?:$|Note that|tarball,)|\s*$|"
+    r"Installed \d+ packages? in |Node\.js v\d",
+    re.IGNORECASE,
+)
 """Lines of npm, uv and node that do not tell the cause."""
 
 _CAUSE: Final = re.compile(

@@ -9,8 +9,10 @@ from typing import Any
 import click
 import pytest
 
-from quarterdeck.cli.find.trial import Trial
+from quarterdeck.cli.find.trial import Trial, remedy_of
 from quarterdeck.config.secrets.store import SecretStore
+from quarterdeck.control.protocol import FaultView
+from quarterdeck_protocol.faults import Dossier
 
 from .conftest import Home, Run, Trials, tool
 
@@ -146,6 +148,26 @@ def test_a_failed_trial_leaves_everything_as_it_was(
     assert run("add", "notes", "--yes", "--untried", "--", "npx", "-y", "notes@1.0.0") == 0
     assert "judged at its first start" in said(capsys)
     assert "notes" in home.rows
+
+
+@pytest.mark.parametrize(
+    ("code", "dossier", "says"),
+    [
+        ("exited_at_handshake", Dossier(exit_status=1, stderr_tail="API_KEY is not set"), "--env"),
+        ("sandbox_refused", None, "--read PATH"),
+        ("exited_at_handshake", Dossier(exit_status=1, stderr_tail="npm error code E404\n"), "the package's name"),
+        ("exited_at_handshake", Dossier(exit_status=1, stderr_tail="ImportError: x\n"), "install what it imports"),
+        ("exited_at_handshake", Dossier(exit_status=0), "start an MCP server"),
+        ("handshake_timeout", None, "start an MCP server"),
+        ("too_many_tools", None, "report it"),
+        ("spawn_failed", None, "by hand"),
+    ],
+)
+def test_a_failed_trial_says_what_can_help(code: str, dossier: Dossier | None, says: str) -> None:
+    """Variables and paths would be tried on a package that there is not."""
+    remedy = remedy_of(FaultView("spawn_failed", code, "it failed", None, "not_sent", dossier), is_remote=False)
+    assert says in remedy
+    assert ("--env" in remedy) is (says in ("--env", "--read PATH"))
 
 
 def test_a_server_that_wants_a_login_is_added_and_says_so(

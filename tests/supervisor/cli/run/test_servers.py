@@ -241,7 +241,11 @@ npm notice New major version of npm available!
             "Traceback:\n  File x\nModuleNotFoundError: No module named 'h'\n",
             "ModuleNotFoundError: No module named 'h'",
         ),
-        ("npm notice a\nnpm error code E404\nnpm error 404\n", "npm error 404"),
+        ("npm notice a\nnpm error code E404\nnpm error 404\n", "npm error code E404"),
+        (
+            "npm error 404 no x\nnpm error 404 tarball, folder\nnpm error A complete log of this run: /gone\n",
+            "npm error 404 no x",
+        ),
         ("one\ntwo\n", "one"),
     ],
 )

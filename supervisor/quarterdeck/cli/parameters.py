@@ -94,8 +94,17 @@ class Group:
         return add
 
 
+HAS_DASHES: Final = f"{__name__}.has_dashes"
+"""In a context's `meta`: whether its command line has `--`, of which click leaves no trace."""
+
+
 class HelpfulCommand(click.Command):
     """A command, with our help in place of click's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command`."""
+        ctx.meta[HAS_DASHES] = "--" in args
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write its help."""

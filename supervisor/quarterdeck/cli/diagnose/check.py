@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
-from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.parameters import HAS_DASHES, Argument, Option
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.run.sandbox_options import POLICY_HELP, HarmlessWish, SandboxWish, in_options, to_policy
 from quarterdeck.common.words import flat
@@ -94,6 +95,11 @@ def check(
     from quarterdeck_sandbox import LaunchError
 
     _check_ignored(ignore or ())
+    context = click.get_current_context()
+    if not context.meta[HAS_DASHES]:
+        command, after = files_after_id(command)
+        is_typed = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
+        config = [*((config or ()) if is_typed else ()), *after] if after else config
     subject = _subject(command, wish, config)
     tells = sys.stderr.isatty() and not json
     wishes = Wishes(
@@ -136,13 +142,23 @@ def check(
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
+def files_after_id(command: list[str]) -> tuple[list[str], list[Path]]:
+    """The words without the configurations that follow an id, `SERVER -c FILE`, and those.
+
+    A command line is left as it is: what follows `-c` there is no file.
+    """
+    first, options, paths = command[0], command[1::2], [Path(word) for word in command[2::2]]
+    are_files = len(options) == len(paths) and all(path.is_file() for path in paths)
+    if "/" in first or not paths or not are_files or not {"-c", "--config"}.issuperset(options):
+        return command, []
+    return [first], paths
+
+
 def _remedy(word: str) -> str:
     """What to do about a first word that starts nothing: one without a slash may be meant as a server's id."""
     if "/" in word:
         return "try its command by hand: quarterdeck sandbox run -- COMMAND"
-    return (
-        "for a configured server (quarterdeck config show lists them): quarterdeck check -c FILE SERVER, in this order"
-    )
+    return "for a configured server (quarterdeck config show lists them): quarterdeck check SERVER -c FILE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,6 @@ import sys
 import webbrowser
 from typing import TYPE_CHECKING, Annotated
 
-import anyio
-import anyio.to_thread
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import is_confirmed, print_json, print_line
@@ -203,6 +200,8 @@ def _agree(config: "RemoteServerConfig", found: "Discovered", before: "Terms | N
 
 async def _show(url: str, listener: "RedirectListener", *, opens: bool) -> None:
     """Print where to log in, open it, and hand on what is pasted, until this is cancelled."""
+    import anyio.to_thread
+
     print_line("Log in here:", stderr=True)
     print_line(printable(url), "cyan", stderr=True)
     # A browser of the terminal returns when it is left.
@@ -212,6 +211,8 @@ async def _show(url: str, listener: "RedirectListener", *, opens: bool) -> None:
 
 
 async def _pasted(listener: "RedirectListener") -> None:
+    import anyio
+
     from quarterdeck.login.http_messages import UnsafeError
 
     fd, pending = sys.stdin.fileno(), b""

@@ -24,6 +24,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
+from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.login.terms import LOGIN
 from quarterdeck.tools.bridge import LiveBox
@@ -65,6 +66,7 @@ class Product:
         gate: the servers as clients may see them, in their own words.
         shown: the same as clients are shown them, by what the user overrides.
         groups: parts of all that is offered, of which a client may be shown some.
+        results: what clients may be answered, and what was cut of it.
         box: their tools, as they are at each moment.
         decks: the native tools, one deck for each client; None without any.
         announce_url: tells who wants to serve the same where this does.
@@ -101,6 +103,7 @@ class Product:
         self.shown: Final = OverriddenFleet(self.gate)
         self.shown.override(settings.overrides)
         self.groups: Final = LiveGroups(settings.groups)
+        self.results: Final = KeptResults(settings.max_result_tokens)
         self.box: Final = LiveBox(self.shown)
         self.decks: Final = self._make_decks()
         self.announce_url: Final = announce
@@ -119,6 +122,7 @@ class Product:
         self._take(settings)
         self.shown.override(settings.overrides)
         self.groups.take(settings.groups)
+        self.results.max_tokens = settings.max_result_tokens
         await self.apply()
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
@@ -227,10 +231,15 @@ class Product:
             offers=offers,
             groups=self.groups,
             is_searched=is_searched,
+            results=self.results,
             on_opened=self.sessions.opened,
-            on_ended=self.sessions.ended,
+            on_ended=self._end_session,
         )
         return host if self.settings.names is None else host.within(self.settings.names)
+
+    def _end_session(self, client: str) -> None:
+        self.sessions.ended(client)
+        self.results.leave(client)
 
     def instructions(self, client: Client = ANONYMOUS) -> str:
         """What a client is told at its start: what is held, who wants a login or still starts, and what servers say.

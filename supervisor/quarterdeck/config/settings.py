@@ -51,6 +51,7 @@ class Settings:
         origins: where each server and broken row is written, by id; see `origin`.
         overrides: by the id of a server what of it clients are shown otherwise.
         groups: named parts of what is offered, of which a door may be shown some.
+        max_result_tokens: above how many tokens a tool's result is cut for clients; None for never.
         warnings: what the files' loader set aside, one line each.
         unread: why files of the user's own were passed over, so that not every server is known.
         trusted: the user's word: files that nothing that we confine may write; see `config.trusted_files`.
@@ -79,6 +80,7 @@ class Settings:
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
+    max_result_tokens: int | None = None
     warnings: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     trusted: tuple[str, ...] = field(default=(), repr=False)
@@ -165,6 +167,9 @@ class Settings:
             origins=merged.origins,
             overrides=merged.overrides,
             groups=merged.groups,
+            max_result_tokens=next(
+                (each.max_result_tokens for each in usable.values() if each.max_result_tokens is not None), None
+            ),
             warnings=(
                 *(f"skipped: {found.error}" for found in files if found.error is not None),
                 *merged.warnings,

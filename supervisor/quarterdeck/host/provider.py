@@ -18,6 +18,7 @@ from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import Client, ToolBox, as_source
 
+from .budget.kept_results import KeptResults
 from .calls import Drain, alone
 from .offers.content import Content, KnownTools
 from .offers.decks import Decks
@@ -195,6 +196,7 @@ def create_provider_host(
     offers: OfferSource | None = None,
     groups: LiveGroups | None = None,
     is_searched: bool = False,
+    results: KeptResults | None = None,
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
 ) -> ProviderHostImpl:
@@ -210,6 +212,7 @@ def create_provider_host(
         offers: what servers have beside tools; None to show tools alone.
         groups: parts of what is offered, of which clients may be shown some; None for none.
         is_searched: show clients two tools that find and call the others, in place of them.
+        results: bounds what servers' tools answer, and keeps what is cut of it; None for no bound.
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
     """
@@ -226,6 +229,7 @@ def create_provider_host(
             offers=offers,
             groups=groups or LiveGroups({}),
             search=ToolSearch(portable_schemas=portable_schemas) if is_searched else None,
+            results=results,
             on_opened=on_opened,
             on_ended=on_ended,
         )

@@ -20,6 +20,8 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, 
 
 from .asks.parked import Parking
 from .asks.states import CallKey, Passed
+from .budget.budgeted import begin_read, named_result, within_budget
+from .budget.kept_results import KeptResults
 from .offers.offer_news import LogStreams
 from .raw_calls import WireRequest
 from .search.tool_search import unwrapped
@@ -39,6 +41,7 @@ class Reach(msgspec.Struct, frozen=True):
         parking: for clients of 2026-07-28, which are asked by results; None where they cannot be asked.
         logs: for them too: where a request is told log lines that asked for them.
         is_searched: whether the client is shown `search_tools` and `call_tool` in place of the tools.
+        results: bounds what tools answer, and keeps what is cut of it; None for no bound.
     """
 
     box: ToolSource
@@ -48,6 +51,7 @@ class Reach(msgspec.Struct, frozen=True):
     parking: Parking | None = None
     logs: LogStreams | None = None
     is_searched: bool = False
+    results: KeptResults | None = None
 
     def called(self, request: WireRequest) -> WireRequest | None:
         """The request as it counts: of `call_tool`, that of the tool which it names; None for the session to answer."""
@@ -59,6 +63,11 @@ class Reach(msgspec.Struct, frozen=True):
 
     def begin(self, request: WireRequest, on_progress: Report | None, deliver: Deliver) -> PendingCall | None:
         """Start a request; None when it is a tool that takes no raw call, or there is nobody to ask."""
+        if self.results is not None:
+            if request.method == "resources/read" and (uri := named_result(request.arguments)):
+                return begin_read(self.results, self.client.key, uri, deliver)
+            has_schema = partial(self._has_schema, request)
+            deliver = within_budget(self.results, self.client.key, request.method, has_schema, deliver)
         begin = partial(self._begin, request, on_progress)
         if not request.is_modern:
             return begin(self.answerer, None, deliver)
@@ -119,6 +128,14 @@ class Reach(msgspec.Struct, frozen=True):
         if request.task:
             members["task"] = Raw(request.task)
         return msgspec.json.encode(members)
+
+    def _has_schema(self, request: WireRequest) -> bool:
+        """Whether an output schema may describe what the called tool answers; of a task's tool that is not known."""
+        if request.method != "tools/call":
+            return True
+        own = self.box.own(request.name)
+        tool = next((each for each in self.box.descriptors() if self.box.own(each.name) == own), None)
+        return tool is None or tool.definition is None or b'"outputSchema"' in tool.definition
 
     def may_become_task(self, request: WireRequest) -> bool:
         """Whether a call may end in a task: its client takes one, or its server may make one that we wait for."""

@@ -55,12 +55,16 @@ def clamp(text: str, budget: OutputBudget) -> str:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= budget.max_bytes:
         return text
-    most = budget.max_bytes
-    head_bytes = {BudgetKind.HEAD: most, BudgetKind.TAIL: 0, BudgetKind.MIDDLE: most // 2}[BudgetKind(budget.kind)]
-    head_end = _character_start(data, head_bytes, -1)
-    tail_start = _character_start(data, len(data) - (most - head_bytes), +1)
+    head_end, tail_start = kept_ends(len(data), budget.kind, budget.max_bytes)
+    head_end, tail_start = _character_start(data, head_end, -1), _character_start(data, tail_start, +1)
     gap = (budget.notice or _name_the_gap)(tail_start - head_end)
     return f"{_text(data[:head_end])}{gap}{_text(data[tail_start:])}"
+
+
+def kept_ends(size: int, kind: BudgetKind, most: int) -> tuple[int, int]:
+    """Where the gap begins and ends in what has this size, and of which `most`, no more than `size`, is kept."""
+    head = {BudgetKind.HEAD: most, BudgetKind.TAIL: 0, BudgetKind.MIDDLE: most // 2}[BudgetKind(kind)]
+    return head, size - (most - head)
 
 
 def _character_start(data: bytes, at: int, direction: int) -> int:

@@ -141,7 +141,7 @@ def _new_problems(old: "Settings", new: "Settings") -> list[str]:
 
 
 def _is_same(old: "Settings", new: "Settings") -> bool:
-    if (old.overrides, old.groups) != (new.overrides, new.groups):
+    if (old.overrides, old.groups, old.max_result_tokens) != (new.overrides, new.groups, new.max_result_tokens):
         return False
     return (old.servers, old.broken, old.native, old.origins) == (new.servers, new.broken, new.native, new.origins)
 

@@ -8,6 +8,7 @@
     {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
     {"http": "127.0.0.1:8808"}                         ours: where the daemon listens, see `http_key`
     {"registry": "https://registry.example"}           ours: where servers are looked for, see `registry_key`
+    {"max_result_tokens": 10000}                       ours: what clients are answered at once, see `budget_key`
     {"groups": {"review": {"servers": ["fs"]}}}        ours: named parts of what is offered, see `groups_key`
 
 Keys of other clients may stand beside them.  Pure.
@@ -43,7 +44,9 @@ REGISTRY_KEY: Final = "registry"
 
 GROUPS_KEY: Final = "groups"
 
-OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY)
+BUDGET_KEY: Final = "max_result_tokens"
+
+OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY)
 """Each may be there once."""
 
 _MAX_TOLD: Final = 8

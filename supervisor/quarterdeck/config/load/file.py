@@ -11,7 +11,9 @@ from typing import Final
 
 from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.groups import Group
+from quarterdeck.config.load.budget_key import read_budget
 from quarterdeck.config.load.document import (
+    BUDGET_KEY,
     GROUPS_KEY,
     HTTP_KEY,
     NATIVE_KEY,
@@ -96,6 +98,7 @@ class LoadedConfig:
         claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
         overrides: by the id of a server what of it is shown otherwise.
         groups: named parts of what is offered.
+        max_result_tokens: above how many tokens a result is cut; None when it says nothing.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
         files: what its rows take values from, whether it is there or not.
     """
@@ -114,6 +117,7 @@ class LoadedConfig:
     claimed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
+    max_result_tokens: int | None = None
     secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     files: frozenset[Path] = field(default=frozenset(), compare=False, repr=False)
 
@@ -196,6 +200,9 @@ class _Loading:
             allowed_env = read_allowed_env(self._document)
         with self._top.kept():
             read_http(self._document)
+        max_result_tokens = None
+        with self._top.kept():
+            max_result_tokens = read_budget(self._document)
         registry = self._read_registry()
         groups, problems = examine_groups(self._document)
         self._top += problems
@@ -206,6 +213,7 @@ class _Loading:
             tuple(self._broken),
             trust=self._trust,
             registry=registry,
+            max_result_tokens=max_result_tokens,
             top_problems=tuple(self._top),
             origins=self._origins,
             claimed=frozenset(self._claimed),
@@ -234,12 +242,12 @@ class _Loading:
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
         """Without what only a file of the user's may say."""
-        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY):
+        for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
         if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):
             self._warn(f"{TRUST_KEY}: ignored: a project's file may say only 'strict'")
-        return replace(loaded, trust=None, registry=None, top_problems=())
+        return replace(loaded, trust=None, registry=None, max_result_tokens=None, top_problems=())
 
     def _read_registry(self) -> RegistryWish | Problem | None:
         """What is wrong is kept: another registry than the one that was meant would be told what is looked for."""

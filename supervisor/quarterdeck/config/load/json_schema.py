@@ -14,7 +14,8 @@ from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.policy import FrozenModel
 
-from .document import GROUPS_KEY, HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
+from .budget_key import MAX_TOKENS
+from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
@@ -111,6 +112,12 @@ def config_schema() -> dict[str, object]:
             REGISTRY_KEY: {
                 "anyOf": [{"type": ["string", "null"]}, _REGISTRY],
                 "description": "Where `quarterdeck search` looks for servers: a URL, or a file; only in your own file.",
+            },
+            BUDGET_KEY: {
+                "type": ["integer", "null"],
+                "minimum": 1,
+                "maximum": MAX_TOKENS,
+                "description": "Above how many tokens a tool's result is cut; only in a file of your own.",
             },
             GROUPS_KEY: {
                 "type": ["object", "null"],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.load.document import GROUPS_KEY, NATIVE_KEY, TRUST_KEY, pointer
+from quarterdeck.config.load.document import BUDGET_KEY, GROUPS_KEY, NATIVE_KEY, TRUST_KEY, pointer
 from quarterdeck.config.load.merge import FileFound, MergedConfig, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Origin
 from quarterdeck.config.load.problems import Problem, model_in
@@ -282,7 +282,7 @@ def _settings(files: Iterable[FileFound]) -> Iterator[Value]:
             if member == value.key or member not in said:
                 yield value
         said |= {".".join(value.key.split(".")[:2]) for value in _top(found)}
-    defaults: dict[str, object] = {TRUST_KEY: str(TrustMode.BASELINE), ALLOW_KEY: []}
+    defaults: dict[str, object] = {TRUST_KEY: str(TrustMode.BASELINE), ALLOW_KEY: [], BUDGET_KEY: None}
     defaults |= {f"{NATIVE_KEY}.{member}": None for member in NativeSettings.model_fields}
     yield from (Value(key, value) for key, value in defaults.items() if key not in said)
 
@@ -295,6 +295,8 @@ def _top(found: FileFound) -> Iterator[Value]:
         yield Value(TRUST_KEY, str(loaded.trust), source, pointer(TRUST_KEY))
     if loaded.allowed_env:
         yield Value(ALLOW_KEY, sorted(loaded.allowed_env), source, pointer(ALLOW_KEY))
+    if loaded.max_result_tokens is not None:
+        yield Value(BUDGET_KEY, loaded.max_result_tokens, source, pointer(BUDGET_KEY))
     for name, group in loaded.groups.items():
         said = {key: value for key, value in group.model_dump(mode="json").items() if value}
         yield Value(f"{GROUPS_KEY}.{name}", said, source, pointer(GROUPS_KEY, name))

@@ -120,6 +120,7 @@ class HttpHost:
             parking=host.content.parking,
             logs=host.content.logs,
             is_searched=host.content.search is not None,
+            results=host.content.results,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
         )

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Send
 from quarterdeck.host.asks.abilities import NOTHING
 from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.asks.requests import Asking
+from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.in_flight import InFlight
@@ -99,6 +100,7 @@ class HttpShortWay:
         parking: Parking | None = None,
         logs: LogStreams | None = None,
         is_searched: bool = False,
+        results: KeptResults | None = None,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
     ) -> None:
@@ -116,6 +118,7 @@ class HttpShortWay:
             parking: the calls of clients of 2026-07-28 that wait for an answer.
             logs: where their requests are told log lines that asked for them.
             is_searched: whether clients are shown `search_tools` and `call_tool` in place of the tools.
+            results: bounds what tools answer, and keeps what is cut of it; None for no bound.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
         """
@@ -133,6 +136,7 @@ class HttpShortWay:
         self._parking = parking
         self._logs = logs
         self._is_searched = is_searched
+        self._results = results
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, LegacySession] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
@@ -141,9 +145,11 @@ class HttpShortWay:
     def reach_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Reach:
         """What a client's requests reach; a session's client is asked on the stream of its request."""
         if session is None:
-            return Reach(self.box, self._offers, client, None, self._parking, self._logs, self._is_searched)
+            return Reach(
+                self.box, self._offers, client, None, self._parking, self._logs, self._is_searched, self._results
+            )
         answerer = Asking(session.asking, exchange.tell)
-        return Reach(self.box, self._offers, client, answerer, is_searched=self._is_searched)
+        return Reach(self.box, self._offers, client, answerer, is_searched=self._is_searched, results=self._results)
 
     def opened(
         self,

@@ -9,6 +9,7 @@ from operator import is_not
 from typing import Final
 
 from quarterdeck.host.asks.parked import Parking
+from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.search.tool_search import SearchedTools, ToolSearch
 from quarterdeck.host.stdio.early_reply import EVERYTHING, TOOLS_ONLY
 from quarterdeck_protocol.offers import Listing, OfferSource
@@ -38,6 +39,7 @@ class Content:
         offers: what servers have beside tools; None where only tools are shown.
         groups: parts of all this, of which a client may be shown some.
         search: what finds tools for clients that are shown no others; None where they are shown them all.
+        results: bounds what servers' tools answer, and keeps what is cut of it; None for no bound.
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         has_settled: whether `settled` has been awaited.
@@ -56,6 +58,7 @@ class Content:
     offers: OfferSource | None = None
     groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))
     search: ToolSearch | None = None
+    results: KeptResults | None = None
     parking: Parking = field(default_factory=Parking)
     has_settled: bool = False
     catalog: Catalog = field(init=False)

@@ -163,7 +163,16 @@ class _Connection:
         self._asking = ClientRequests(loop.call_soon)
         answerer = Asking(self._asking, self._outlet.tell)
         is_searched = content.search is not None
-        self._reach = Reach(host.box, content.offers, client, answerer, content.parking, content.logs, is_searched)
+        self._reach = Reach(
+            host.box,
+            content.offers,
+            client,
+            answerer,
+            content.parking,
+            content.logs,
+            is_searched,
+            content.results,
+        )
         self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
         self._session = Session(
             host,

@@ -100,16 +100,20 @@ def test_a_server_that_cannot_be_started_shows_what_is_written_and_why(tmp_path:
 def test_what_stands_beside_the_servers_has_its_file(tmp_path: Path) -> None:
     """A user could not tell which of two files tightens the native tools."""
     first = write_document(tmp_path / "a.json", native={"webfetch": {"allow": ["h:1"]}}, allow_project_env=["B", "A"])
-    second = write_document(tmp_path / "b.json", native={"sandbox": {"network": "none"}, "webfetch": {}}, trust="open")
+    second = write_document(
+        tmp_path / "b.json", native={"sandbox": {"network": "none"}, "webfetch": {}}, trust="open", max_result_tokens=9
+    )
     values = by_key(tour_of(first, second).settings)
     assert values["native.webfetch.allow"] == (["h:1"], str(first), "/native/webfetch/allow")
     assert values["native.webfetch.proxy"] == (None, DEFAULT, "")
     assert values["native.sandbox.network"] == ("none", str(second), "/native/sandbox/network")
     assert values["trust"] == ("open", str(second), "/trust")
+    assert values["max_result_tokens"] == (9, str(second), "/max_result_tokens")
     assert values["allow_project_env"] == (["A", "B"], str(first), "/allow_project_env")
     assert by_key(tour_of().settings) == {
         "trust": ("baseline", DEFAULT, ""),
         "allow_project_env": ([], DEFAULT, ""),
+        "max_result_tokens": (None, DEFAULT, ""),
         "native.sandbox": (None, DEFAULT, ""),
         "native.webfetch": (None, DEFAULT, ""),
     }

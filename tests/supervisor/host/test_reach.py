@@ -4,19 +4,29 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer, Pending
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
 from quarterdeck.host.asks.parked import Parking, ParkingAnswerer
+from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck.host.raw_calls import Resumption, WireRequest
 from quarterdeck.host.reach import Reach
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
 from quarterdeck_protocol.questions import Question, QuestionEnd
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, ProgressNote, RawCall, WireResult
+from quarterdeck_protocol.tools import (
+    CallEnd,
+    Client,
+    Deliver,
+    PendingCall,
+    ProgressNote,
+    RawCall,
+    WireResult,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -220,3 +230,27 @@ async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
     assert (len(server.asked), len(box.calls)) == ((1, 0) if is_for_offers else (0, 1))
     reach.begin(request(name="native", **options), None, lambda _: None)
     assert len(server.asked) == is_for_offers
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+@pytest.mark.parametrize("has_schema", [True, False])
+async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
+    *, has_schema: bool, is_modern: bool
+) -> None:
+    """A client of one era would get all of it, or one that checks the structure refuse the result."""
+    structured = {"a": "s" * 60}
+    body = {"content": [{"type": "text", "text": "x" * 500}], "structuredContent": structured}
+    box, results, ends = Box(WireResult(json.dumps(body).encode(), "2025-11-25")), KeptResults(10), list[CallEnd]()
+    box.graft("fs__long", name="long", **({"outputSchema": {"type": "object"}} if has_schema else {}))
+    reach = Reach(box, None, ADA, None, Parking(), results=results)
+    reach.begin(request(is_modern=is_modern), None, ends.append)
+    assert isinstance(ends[0], WireResult)
+    found = json.loads(ends[0].body)
+    assert found.get("structuredContent") == (structured if has_schema else None)
+    said = found["content"][0]["text"]
+    uri = SCHEME + said.partition(SCHEME)[2].partition("]")[0]
+    asked = request("resources/read", is_modern=is_modern)
+    reach.begin(msgspec.structs.replace(asked, arguments=json.dumps({"uri": uri}).encode()), None, ends.append)
+    await until(lambda: len(ends) == 2)
+    assert isinstance(ends[1], WireResult)
+    assert [len(each["text"]) for each in json.loads(ends[1].body)["contents"]] == [500] + [69] * (not has_schema)

@@ -1,6 +1,7 @@
 """What a serve logs of its servers, how it follows its files, and how it keeps to a lock."""
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -128,6 +129,14 @@ async def test_a_file_that_says_the_same_changes_nothing(files: Files, caplog: p
     files.path.write_text(files.path.read_text() + "\n\n")
     await files.reload(product)
     assert (product.reloads, caplog.messages) == ([], [])
+
+
+async def test_another_budget_of_results_alone_is_applied_too(files: Files) -> None:
+    """Clients would be answered by the one that a user took away."""
+    product = files.product()
+    files.path.write_text(json.dumps({**json.loads(files.path.read_text()), "max_result_tokens": 7}))
+    await files.reload(product)
+    assert [settings.max_result_tokens for settings in product.reloads] == [7]
 
 
 @pytest.mark.parametrize(

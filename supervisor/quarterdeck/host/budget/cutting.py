@@ -37,9 +37,14 @@ def chars_within(max_tokens: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A content block that has text, or a part of a result that is read as one."""
+    """A content block that has text, or a part of a result that is read as one.
+
+    Attributes:
+        said: the text as the server wrote it, JSON: megabytes are not encoded anew.
+    """
 
     text: str
+    said: Raw
     mime_type: str = _PLAIN
     place: int = -1
     members: dict[str, Raw] | None = None
@@ -67,8 +72,15 @@ class Overlong:
 
     def whole(self, uri: str) -> bytes:
         """All its text as the result of `resources/read`, one JSON object."""
-        parts = [*self._blocks, *([_Block(self._structure, _JSON)] if self._structure is not None else [])]
-        contents = [{"uri": uri, "mimeType": each.mime_type, "text": each.text} for each in parts]
+        parts = [
+            *self._blocks,
+            *(
+                [_Block(self._structure, Raw(msgspec.json.encode(self._structure)), _JSON)]
+                if self._structure is not None
+                else []
+            ),
+        ]
+        contents = [{"uri": uri, "mimeType": each.mime_type, "text": each.said} for each in parts]
         return msgspec.json.encode({"contents": contents})
 
     def cut(self, where: str) -> WireResult:
@@ -154,14 +166,16 @@ def _block(raw: Raw, place: int) -> _Block | None:
     members = _decoded(raw, dict[str, Raw])
     match bytes(members.get("type", b"")):
         case b'"text"':
-            return _Block(_decoded(members["text"], str), place=place, members=members) if "text" in members else None
+            if "text" not in members:
+                return None
+            return _Block(_decoded(members["text"], str), members["text"], place=place, members=members)
         case b'"resource"' if bytes(members.get(_RESOURCE, b"")).startswith(b"{"):
             resource = _decoded(members[_RESOURCE], dict[str, Raw])
             if "text" not in resource:
                 return None
             mime = bytes(resource.get("mimeType", b""))
             mime_type = _decoded(Raw(mime), str) if mime.startswith(b'"') else _PLAIN
-            return _Block(_decoded(resource["text"], str), mime_type, place, members, resource)
+            return _Block(_decoded(resource["text"], str), resource["text"], mime_type, place, members, resource)
     return None
 
 

@@ -97,12 +97,14 @@ class Client(Struct, frozen=True):
         allowance: what it may use; None for everything.
         part: which part of it asks, where parts are told apart that share its bounds: a stream on which it hears of
             changes, or a program by its own word about itself; empty for the whole.
+        is_local: whether it is known to be a program of this machine, whose person has a browser here.
     """
 
     name: str = ""
     key: str = ""
     allowance: Allowance | None = None
     part: str = ""
+    is_local: bool = False
 
     @property
     def address(self) -> str:

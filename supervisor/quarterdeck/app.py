@@ -8,7 +8,7 @@ reads files, makes the parts, and hands them to one another.
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -29,16 +29,16 @@ from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder, visiting
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
-from quarterdeck.login.access import LoginAccess, is_own_word
+from quarterdeck.login.access import Admits, LoginAccess, is_own_word
+from quarterdeck.login.broker import LoginPlace
 from quarterdeck.login.store import login_name
-from quarterdeck.login.terms import Terms
 from quarterdeck.running_product import Product
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck.trust.package import has_to_install
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import RemoteServerConfig, ServerConfig, StdioServerConfig
 
 COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
@@ -119,10 +119,19 @@ async def open_quarterdeck(
             if isinstance(config, StdioServerConfig) or config.brings_credentials:
                 return None
 
-            def admits(terms: Terms) -> Awaitable[bool]:
-                return logins.admits(scope, config.id, terms, is_own_word=is_own_word(config, terms))
+            return LoginAccess(config, login_name(scope, config.id, config.url), admits_of(config, scope))
 
-            return LoginAccess(config, login_name(scope, config.id, config.url), admits)
+        def admits_of(config: RemoteServerConfig, scope: str) -> Admits:
+            return lambda terms: logins.admits(scope, config.id, terms, is_own_word=is_own_word(config, terms))
+
+        def find_login(server: str) -> LoginPlace | None:
+            config, scope = product.config(server), product.scope(server)
+            if config is None or scope is None or isinstance(config, StdioServerConfig):
+                return None
+            if config.brings_credentials or not config.auth.needs_person:
+                return None
+            name, approved = login_name(scope, server, config.url), partial(logins.approved, scope, server)
+            return LoginPlace(config, name, approved, admits_of(config, scope))
 
         source = FleetSource(
             settings=at_present,
@@ -162,7 +171,9 @@ async def open_quarterdeck(
             serves=serves,
             common=common,
             sessions=sessions,
+            find_login=find_login,
         )
+        stack.push_async_callback(carried_through, product.logins.close)
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)
         approvals.start()

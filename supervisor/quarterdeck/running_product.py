@@ -26,6 +26,7 @@ from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.offers.groups import LiveGroups
+from quarterdeck.login.broker import LoginBroker, LoginPlace
 from quarterdeck.login.terms import LOGIN
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.tools.offerings import Offerings
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
     from quarterdeck.tools.session import DeckSession
 
 
+STARTED_S: Final = 60.0
+"""How long calls wait for a server that a person has just logged in at; then they say that it still starts."""
+
+
 class Product:
     """The running product; made by `open_quarterdeck`.
 
@@ -69,6 +74,7 @@ class Product:
         results: what clients may be answered, and what was cut of it.
         box: their tools, as they are at each moment.
         decks: the native tools, one deck for each client; None without any.
+        logins: at its servers, as calls of clients bring them about.
         announce_url: tells who wants to serve the same where this does.
     """
 
@@ -85,6 +91,7 @@ class Product:
         serves: bool = False,
         common: CommonRecord | None = None,
         sessions: SessionServers | None = None,
+        find_login: Callable[[str], LoginPlace | None] = lambda _: None,
     ) -> None:
         self._take(settings)
         self._common = common or CommonRecord()
@@ -106,6 +113,7 @@ class Product:
         self.results: Final = KeptResults(settings.max_result_tokens)
         self.box: Final = LiveBox(self.shown)
         self.decks: Final = self._make_decks()
+        self.logins: Final = LoginBroker(find_login, self._start_logged_in)
         self.announce_url: Final = announce
 
     def _take(self, settings: Settings) -> None:
@@ -232,6 +240,7 @@ class Product:
             groups=self.groups,
             is_searched=is_searched,
             results=self.results,
+            logins=self.logins,
             on_opened=self.sessions.opened,
             on_ended=self._end_session,
         )
@@ -297,9 +306,17 @@ class Product:
     async def _restart_logged_in(self) -> None:
         logged_in, self._logged_in = self._logged_in, set()
         for server in logged_in:
-            status = self.fleet.status_of(server)
-            if status is not None and status.phase is EndpointPhase.FAULTED:
-                await self.restart(server)
+            await self._restart_faulted(server)
+
+    async def _restart_faulted(self, server: str) -> None:
+        status = self.fleet.status_of(server)
+        if status is not None and status.phase is EndpointPhase.FAULTED:
+            await self.restart(server)
+
+    async def _start_logged_in(self, server: str) -> None:
+        """Start a server that has just got its login, and wait until calls of it need not."""
+        await self._restart_faulted(server)
+        await self.until(lambda: self.is_final(server), STARTED_S)
 
     async def restart(self, server: str) -> None:
         """Restart one server, for all who share it; what sessions have of it for themselves starts at their next call.

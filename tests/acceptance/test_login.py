@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from supervisor.config.secrets.keyrings import install_keyring
-from support.clients.raw_client import RawStdioClient
+from support.clients.raw_client import JsonObject, RawStdioClient
 from support.config.places import write_config
 from support.processes.commands import command, quarterdeck, quarterdeck_forked, quarterdeck_json_forked, serving
 from support.processes.programs import running_http_server
@@ -29,6 +29,8 @@ urllib.request.urlopen(sys.argv[1], timeout=60).read()
 """A person who agrees: it opens the page, and follows it to where it leads."""
 
 MACHINE = {"client_id": "machine", "client_secret": "machine-s3cret"}
+
+COMPLETE = "notifications/elicitation/complete"
 
 TOOLS = ["far__echo", "far__add", "far__slow", "far__progress"]
 
@@ -103,7 +105,7 @@ def test_a_login_in_the_browser_starts_the_server_at_once(url: str, tmp_path: Pa
         assert client.call("far__echo", text="in")["content"][0]["text"] == "in"
 
         grants = asked_of(url)
-        urllib.request.urlopen(f"{origin_of(url)}/tests/revoke", data=b"", timeout=DEADLINE_S).close()
+        post(url, "revoke")
         assert client.call("far__echo", text="renewed")["content"][0]["text"] == "renewed"
         assert asked_of(url) == [*grants, "refresh_token"]
         assert server_of(config)["restarts"] == before["restarts"] + 1
@@ -131,6 +133,84 @@ def _files_with_tokens() -> list[str]:
     return sorted(
         {path.suffix.strip(".") for path in files if any(word in path.read_bytes() for word in (b"at-", b"rt-"))}
     )
+
+
+def post(url: str, what: str) -> None:
+    """Have the server forget something."""
+    urllib.request.urlopen(f"{origin_of(url)}/tests/{what}", data=b"", timeout=DEADLINE_S).close()
+
+
+ABLE = {"elicitation": {"url": {}}}
+
+
+def opened(question: JsonObject, url: str) -> str:
+    """A person does what they are asked, in a browser; the id of what they were asked."""
+    assert question["mode"] == "url"
+    assert question["url"].startswith(f"{origin_of(url)}/authorize?")
+    for named in ("'far'", origin_of(url)):
+        assert named in question["message"]
+    with urllib.request.urlopen(question["url"], timeout=DEADLINE_S) as page:
+        assert page.status == 200
+    return str(question["elicitationId"])
+
+
+def test_a_client_asks_its_person_to_log_in_again_and_its_call_goes_on(url: str, tmp_path: Path) -> None:
+    """A login that ends in the middle of work would end that work; a refusal leaves the words of before."""
+    config = write_config(tmp_path / "mcp.json", far={"url": url})
+    with serving(config, is_forked=True) as client:
+        client.initialize(capabilities=ABLE)
+        never = client.call("far__echo", text="nobody approved a login")
+        assert "quarterdeck login far" in never["content"][0]["text"]
+        assert client.server_requests == []
+        assert quarterdeck_forked("login", "-c", str(config), "far", "--yes", "--file").returncode == 0
+        eventually(lambda: server_of(config)["phase"] == "ready", DEADLINE_S)
+
+        post(url, "end")
+        refused = client.reply(
+            client.send("tools/call", {"name": "far__echo", "arguments": {"text": "not now"}}),
+            DEADLINE_S,
+            lambda _: {"action": "decline"},
+        )["result"]
+        assert refused["isError"]
+        assert "quarterdeck login far" in refused["content"][0]["text"]
+
+        asked: list[str] = []
+
+        def agree(request: JsonObject) -> JsonObject:
+            asked.append(opened(request["params"], url))
+            return {"action": "accept"}
+
+        call = client.send("tools/call", {"name": "far__echo", "arguments": {"text": "in again"}})
+        assert client.reply(call, DEADLINE_S, agree)["result"]["content"][0]["text"] == "in again"
+        told = [each["params"] for each in client.notifications if each["method"] == COMPLETE]
+        assert told == [{"elicitationId": asked[0]}]
+        assert _files_with_tokens() == ["secret"]
+    assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
+
+
+def test_a_client_of_2026_is_asked_by_the_result_of_its_call(url: str, tmp_path: Path) -> None:
+    """No request of ours reaches such a client: it makes its call again, with what its person said."""
+    config = write_config(tmp_path / "mcp.json", far={"url": url})
+    with serving(config, is_forked=True) as client:
+        client.discover(ABLE)
+        assert quarterdeck_forked("login", "-c", str(config), "far", "--yes", "--file").returncode == 0
+        eventually(lambda: server_of(config)["phase"] == "ready", DEADLINE_S)
+
+        post(url, "end")
+        wish: JsonObject = {"name": "far__echo", "arguments": {"text": "in again"}}
+        for action, is_error in (("cancel", True), ("accept", False)):
+            asked = client.request("tools/call", wish, DEADLINE_S)
+            assert asked["resultType"] == "input_required"
+            [(key, question)] = asked["inputRequests"].items()
+            assert question["method"] == "elicitation/create"
+            if action == "accept":
+                opened(question["params"], url)
+            again = {"requestState": asked["requestState"], "inputResponses": {key: {"action": action}}}
+            result = client.request("tools/call", wish | again, DEADLINE_S)
+            assert bool(result.get("isError")) is is_error
+            words = "quarterdeck login far" if is_error else "in again"
+            assert words in result["content"][0]["text"]
+    assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):

@@ -6,6 +6,7 @@
     /register /authorize /token /revoke           RFC 7591, 6749, 7636, 8707, 9207, 7009
     /tests/tokens                                 what was given and asked for, as JSON, for the test alone
     /tests/revoke                                 have the server refuse the tokens that it has given so far
+    /tests/end                                    the same, and none of them can be renewed
 
 Whoever opens /authorize is logged in.  Codes and refresh tokens are good for one use, as OAuth 2.1 wants it; a stolen
 code is of no use without its verifier.  Prints where it listens, as `http_server` does.
@@ -168,6 +169,11 @@ class Endpoints:
         self.issuer.tokens.clear()
         return Response(status_code=200)
 
+    async def end(self, request: Request) -> Response:
+        """For the test: every login is over."""
+        self.issuer.refreshes.clear()
+        return await self.forget(request)
+
     async def told(self, request: Request) -> Response:
         """For the test: what was asked for."""
         return JSONResponse({"asked": self.issuer.asked, "refreshes": len(self.issuer.refreshes)})
@@ -225,6 +231,7 @@ def main() -> None:
             Route("/revoke", endpoints.revoke, methods=["POST"]),
             Route("/tests/tokens", endpoints.told),
             Route("/tests/revoke", endpoints.forget, methods=["POST"]),
+            Route("/tests/end", endpoints.end, methods=["POST"]),
         ]
     )
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
     from mcp.shared.message import SessionMessage
 
+    from quarterdeck.login.broker import LoginBroker
+
     from .mcp_server import McpServer
 
     StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
@@ -197,6 +199,7 @@ def create_provider_host(
     groups: LiveGroups | None = None,
     is_searched: bool = False,
     results: KeptResults | None = None,
+    logins: "LoginBroker | None" = None,
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
 ) -> ProviderHostImpl:
@@ -213,6 +216,7 @@ def create_provider_host(
         groups: parts of what is offered, of which clients may be shown some; None for none.
         is_searched: show clients two tools that find and call the others, in place of them.
         results: bounds what servers' tools answer, and keeps what is cut of it; None for no bound.
+        logins: where the people of clients of this machine may be asked to log in; None for nowhere.
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
     """
@@ -230,6 +234,7 @@ def create_provider_host(
             groups=groups or LiveGroups({}),
             search=ToolSearch(portable_schemas=portable_schemas) if is_searched else None,
             results=results,
+            logins=logins,
             on_opened=on_opened,
             on_ended=on_ended,
         )

@@ -7,17 +7,19 @@ what else servers offer, and whoever answers what servers ask.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
 
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
 from quarterdeck_protocol.mcp.tasks import takes_tasks
+from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import OfferSource, RawRequest
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, RawCall, Report, ToolSource
 
+from .asks.logins import LoginCall, may_open
 from .asks.parked import Parking
 from .asks.states import CallKey, Passed
 from .budget.budgeted import begin_read, named_result, within_budget
@@ -25,6 +27,9 @@ from .budget.kept_results import KeptResults
 from .offers.offer_news import LogStreams
 from .raw_calls import WireRequest
 from .search.tool_search import unwrapped
+
+if TYPE_CHECKING:
+    from quarterdeck.login.broker import LoginBroker
 
 NOTHING: Final = (b"", b"{}")
 """Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
@@ -42,6 +47,7 @@ class Reach(msgspec.Struct, frozen=True):
         logs: for them too: where a request is told log lines that asked for them.
         is_searched: whether the client is shown `search_tools` and `call_tool` in place of the tools.
         results: bounds what tools answer, and keeps what is cut of it; None for no bound.
+        logins: where the client's person may be asked to log in; None where they cannot be.
     """
 
     box: ToolSource
@@ -52,6 +58,7 @@ class Reach(msgspec.Struct, frozen=True):
     logs: LogStreams | None = None
     is_searched: bool = False
     results: KeptResults | None = None
+    logins: "LoginBroker | None" = None
 
     def called(self, request: WireRequest) -> WireRequest | None:
         """The request as it counts: of `call_tool`, that of the tool which it names; None for the session to answer."""
@@ -79,6 +86,21 @@ class Reach(msgspec.Struct, frozen=True):
         return self.parking.begin(key, request.capabilities, request.resumption, begin, deliver)
 
     def _begin(
+        self,
+        request: WireRequest,
+        on_progress: Report | None,
+        answerer: Answerer | None,
+        passed: Passed | None,
+        deliver: Deliver,
+    ) -> PendingCall | None:
+        is_call = request.method == "tools/call"
+        if self.logins is None or not is_call or answerer is None or not may_open(answerer.capabilities):
+            return self._begin_once(request, on_progress, answerer, passed, deliver)
+        begin = partial(self._begin_once, request, on_progress, answerer, passed)
+        server = self.box.own(request.name).partition(QUALIFIER)[0]
+        return LoginCall(begin, deliver, server, answerer, self.logins).start()
+
+    def _begin_once(
         self,
         request: WireRequest,
         on_progress: Report | None,

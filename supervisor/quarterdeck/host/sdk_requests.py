@@ -140,8 +140,19 @@ def json_bytes(value: object) -> bytes:
 def reach_of(content: Content, client: Client, context: Context) -> Reach:
     """What a request reaches, and who answers what is asked because of it."""
     if is_modern(context):
-        return Reach(content.box, content.offers, client, None, content.parking, results=content.results)
-    return Reach(content.box, content.offers, client, SessionAnswerer(context.session), results=content.results)
+        return Reach(
+            content.box,
+            content.offers,
+            client,
+            None,
+            content.parking,
+            results=content.results,
+            logins=content.logins_of(client),
+        )
+    answerer = SessionAnswerer(context.session)
+    return Reach(
+        content.box, content.offers, client, answerer, results=content.results, logins=content.logins_of(client)
+    )
 
 
 @asynccontextmanager

@@ -73,13 +73,13 @@ class LoginStore:
         except SecretError as error:
             raise LoginStoreError(str(error)) from error
 
-    def check(self, name: str, *, in_file: bool) -> None:
+    def check(self, name: str, *, in_file: bool | None = None) -> None:
         """See that a login could be kept, as `save` would: a keyring that cannot be used says so here.
 
         Raises:
             LoginStoreError: it could not.
         """
-        if in_file:
+        if in_file or (in_file is None and self._secrets().place_of(name) is SecretStorage.FILE):
             return
         try:
             self._make_keyring().get(name)

@@ -49,6 +49,13 @@ class LoginApprovals:
                 return False
             return is_first
 
+    async def approved(self, scope: str, server: str) -> Terms | None:
+        """The terms that are approved of a server, named as for `admits`; None for none, and while they are blocked."""
+        item = self._recorder.book.entry(scope, server).items.get(LOGIN, Item())
+        if item.is_blocked or not item.approved:
+            return None
+        return read_terms(await self._recorder.document(item.approved))
+
     async def _covers(self, approved: str, terms: Terms) -> bool:
         before = read_terms(await self._recorder.document(approved)) if approved else None
         return before is not None and terms.is_within(before)

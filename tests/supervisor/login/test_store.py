@@ -60,6 +60,15 @@ def test_without_a_keyring_nothing_is_kept_but_where_a_file_was_asked_for(
     assert store.load(NAME) == renewed
 
 
+def test_where_a_login_is_says_what_the_next_one_needs(store: LoginStore, ring: MemoryKeyring) -> None:
+    """A login in a file needs no keyring when it is made anew; one that is nowhere yet does."""
+    ring.refusal = NoKeyringError("none")
+    with pytest.raises(LoginStoreError, match="no system keyring"):
+        store.check(NAME)
+    store.save(NAME, GRANT, in_file=True)
+    store.check(NAME)
+
+
 def test_a_locked_keyring_says_so(store: LoginStore, ring: MemoryKeyring) -> None:
     """A login would seem to be gone, and a person log in again."""
     store.save(NAME, GRANT)

@@ -33,6 +33,10 @@ class At:
         record = decide(self.recorder.book, [Decision("user", "far", LOGIN, terms.hash, terms.body)])
         await self.recorder.record(record.events, record.documents)
 
+    async def approved(self) -> Terms | None:
+        """What is approved of that server."""
+        return await self._logins.approved("user", "far")
+
     def events(self) -> list[tuple[type[LedgerEvent], str]]:
         """What is recorded of logins."""
         return [(type(each), getattr(each, "hash", "")) for each in self.recorder.events]
@@ -45,6 +49,19 @@ async def test_what_a_person_approved_is_used_and_so_is_less() -> None:
     for terms in (TERMS, NARROWER, TERMS):
         assert await at.admits(terms)
     assert at.events() == [(Seen, TERMS.hash), (Approved, TERMS.hash)]
+
+
+async def test_what_is_approved_can_be_read_until_it_is_blocked() -> None:
+    """A login is begun for a person only where they agreed to one before."""
+    at = At()
+    assert await at.approved() is None
+    assert not await at.admits(TERMS)
+    assert await at.approved() is None, "it was seen alone"
+    await at.approve(TERMS)
+    assert not await at.admits(WIDER)
+    assert await at.approved() == TERMS
+    await at.recorder.record([Blocked(scope="user", server="far", subject=LOGIN.subject)], {})
+    assert await at.approved() is None
 
 
 @pytest.mark.parametrize("terms", [WIDER, ELSEWHERE])

@@ -4,7 +4,7 @@ One for each session: it writes requests, and knows the answers to them.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -115,6 +115,10 @@ class Asking:
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         """See `Answerer`."""
         return self._requests.ask(question, answer, self._write)
+
+    def tell(self, method: str, params: Mapping[str, object]) -> None:
+        """See `Notifies`."""
+        self._write(msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params}))
 
 
 def _end_of(message: Message) -> QuestionEnd:

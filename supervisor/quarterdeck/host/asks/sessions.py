@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import anyio
@@ -45,6 +45,10 @@ class SessionAnswerer:
             task.cancel()
 
         return withdraw
+
+    def tell(self, method: str, params: Mapping[str, object]) -> None:
+        """See `Notifies`."""
+        self._started(self._channel.notify(method, params))
 
     async def _refuse(self, question: Question, answer: Callable[[QuestionEnd], None]) -> None:
         refused = refusal(self.capabilities, question)

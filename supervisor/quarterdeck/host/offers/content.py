@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import compress, starmap
 from operator import is_not
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.budget.kept_results import KeptResults
@@ -20,6 +20,9 @@ from .groups import AllowedOffers, AllowedTools, LiveGroups
 from .offer_catalog import OfferCatalog
 from .offer_news import LogStreams
 from .publish import Catalog
+
+if TYPE_CHECKING:
+    from quarterdeck.login.broker import LoginBroker
 
 DEBOUNCE_S: Final = 0.1
 """After a change was told, those of so long are told together: a fleet that starts changes once per server."""
@@ -40,6 +43,7 @@ class Content:
         groups: parts of all this, of which a client may be shown some.
         search: what finds tools for clients that are shown no others; None where they are shown them all.
         results: bounds what servers' tools answer, and keeps what is cut of it; None for no bound.
+        logins: where the people of clients of this machine may be asked to log in; None for nowhere.
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         has_settled: whether `settled` has been awaited.
@@ -59,6 +63,7 @@ class Content:
     groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))
     search: ToolSearch | None = None
     results: KeptResults | None = None
+    logins: "LoginBroker | None" = None
     parking: Parking = field(default_factory=Parking)
     has_settled: bool = False
     catalog: Catalog = field(init=False)
@@ -110,6 +115,10 @@ class Content:
         self.parking.close()
         if self.offers is not None:
             self.offers.close()
+
+    def logins_of(self, client: Client) -> "LoginBroker | None":
+        """Where this client's person may be asked to log in: a browser comes back to this machine alone."""
+        return self.logins if client.is_local else None
 
     def leave(self, client: Client) -> None:
         """End what a client has with the servers beside calls; repeatable."""

@@ -101,6 +101,7 @@ async def serve_stdio(
     Raises:
         ProtocolFault: `transport`, when serving cannot start or breaks.
     """
+    client = msgspec.structs.replace(client, is_local=True)  # who is further away comes over HTTP
     with ExitStack() as stack:
         if stdin_fd is None or stdout_fd is None:
             stdin_fd, stdout_fd = stack.enter_context(claimed_stdio())
@@ -162,7 +163,6 @@ class _Connection:
         loop, content = asyncio.get_running_loop(), host.content
         self._asking = ClientRequests(loop.call_soon)
         answerer = Asking(self._asking, self._outlet.tell)
-        is_searched = content.search is not None
         self._reach = Reach(
             host.box,
             content.offers,
@@ -170,8 +170,9 @@ class _Connection:
             answerer,
             content.parking,
             content.logs,
-            is_searched,
-            content.results,
+            is_searched=content.search is not None,
+            results=content.results,
+            logins=content.logins_of(client),
         )
         self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
         self._session = Session(

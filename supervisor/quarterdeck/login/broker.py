@@ -1,0 +1,200 @@
+"""Logins that calls bring about: their clients send a person to the authorization server, on terms approved before.
+
+One login for each server at a time; every call that wants it waits for the same one, and it ends with the last of them.
+Nobody approves anything by it: where no terms are approved, or others are wanted, a person has to use the command.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from quarterdeck.common.shielding import cancelled, carried_through
+from quarterdeck_protocol.configs import RemoteServerConfig
+from quarterdeck_protocol.secrets import origin_of
+
+from .access import Admits
+from .http_messages import LoginError
+from .store import LoginStore, LoginStoreError
+from .terms import Grant, Terms
+
+if TYPE_CHECKING:
+    from .guarded_http import GuardedHttp
+    from .redirect_listener import RedirectListener
+
+ID_BYTES: Final = 16
+"""Of chance in the id by which a client knows a login."""
+
+DONE: Final = ""
+"""How a login ended that came about."""
+
+_log = logging.getLogger("quarterdeck.login")
+
+
+class LoginPlace(msgspec.Struct, frozen=True):
+    """A server where a person can log in.
+
+    Attributes:
+        config: the server.
+        name: see `login_name`.
+        approved: the terms that are approved now; None for none.
+        admits: judges terms.
+    """
+
+    config: RemoteServerConfig
+    name: str
+    approved: Callable[[], Awaitable[Terms | None]]
+    admits: Admits
+
+
+class OpenLogin:
+    """One login under way.
+
+    Attributes:
+        id: tells it apart, for clients.
+        server: whose it is.
+        issuer: the origin of who gives the access.
+        url: where a person logs in.
+        ended: how it ended: `DONE`, or why it did not come about.
+    """
+
+    def __init__(self, server: str) -> None:
+        self.id: Final = secrets.token_hex(ID_BYTES)
+        self.server: Final = server
+        self.issuer = ""
+        self.url = ""
+        self.ended: asyncio.Task[str]
+        self.waiting = 0
+        self._is_shown = asyncio.Event()
+
+    async def is_shown(self) -> bool:
+        """Wait until there is something to open; whether there is."""
+        showing = asyncio.create_task(self._is_shown.wait())
+        try:
+            await asyncio.wait((showing, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            showing.cancel()
+        return bool(self.url)
+
+    def show(self, url: str, issuer: str) -> None:
+        """There is something to open."""
+        self.url, self.issuer = url, issuer
+        self._is_shown.set()
+
+
+class LoginBroker:
+    """See the module."""
+
+    def __init__(
+        self,
+        find: Callable[[str], LoginPlace | None],
+        start: Callable[[str], Awaitable[None]],
+        *,
+        store: LoginStore | None = None,
+        make_http: "Callable[[str], GuardedHttp] | None" = None,
+    ) -> None:
+        """Nobody logs in yet.
+
+        Args:
+            find: the server of an id; None for one that no person logs in at.
+            start: starts a server with its new login, and waits until it is there or has failed; bounded by its maker.
+            store: where logins are kept; by default those of the state directory.
+            make_http: makes what asks the authorization server of a row, by its URL; by default the network.
+        """
+        self._find = find
+        self._start = start
+        self._store = store
+        self._make_http = make_http or _guarded_http
+        self._open: dict[str, OpenLogin] = {}
+
+    @asynccontextmanager
+    async def joined(self, server: str) -> AsyncIterator[OpenLogin | None]:
+        """The login at a server, begun if there is none; None where it cannot be, and why is in the log.
+
+        It ends with the block of the last that waits for it.
+        """
+        login = self._open.get(server)
+        if login is None or login.ended.done():
+            if (place := self._find(server)) is None:
+                yield None
+                return
+            login = self._open[server] = OpenLogin(server)
+            login.ended = asyncio.create_task(self._ended(login, place), name=f"{server}: login")
+        login.waiting += 1
+        try:
+            yield login if await login.is_shown() else None
+        finally:
+            login.waiting -= 1
+            if not login.waiting:
+                if self._open.get(server) is login:
+                    del self._open[server]
+                await cancelled(login.ended)  # its listener is closed, whatever happens
+
+    async def close(self) -> None:
+        """End all of them."""
+        if logins := [each.ended for each in self._open.values()]:
+            await cancelled(*logins)
+
+    async def _ended(self, login: OpenLogin, place: LoginPlace) -> str:
+        try:
+            return await self._log_in(login, place)
+        except (LoginError, LoginStoreError, OSError) as error:
+            _log.warning("%s: the login that a client was asked for did not come about: %s", login.server, error)
+            return str(error)
+        except Exception:
+            # Ours to mend; whoever waits is told all the same.
+            _log.exception("%s: the login that a client was asked for broke", login.server)
+            return "it broke; the log says how"
+
+    async def _log_in(self, login: OpenLogin, place: LoginPlace) -> str:
+        """See `OpenLogin.ended`.
+
+        Raises:
+            LoginError: it did not come about.
+            LoginStoreError: it could not be kept.
+            OSError: another listens at the port that the row names.
+        """
+        config = place.config
+        approved = await place.approved()
+        if approved is None:
+            return "no login was approved before"
+        store = self._store or LoginStore()
+        await asyncio.to_thread(store.check, place.name)  # before a person is bothered
+        # What speaks HTTP is loaded when it is first needed: most servers, and most starts, never do.
+        await asyncio.to_thread(import_module, "quarterdeck.login.person")
+        from .discovery import discover
+        from .person import log_in
+        from .token_requests import revoke
+
+        http = self._make_http(config.url)
+        found = await http.converse(discover(config, approved.issuer, approved.scopes))
+        if not await place.admits(found.terms):
+            return "it would be for something else than what was approved"
+
+        async def show(url: str, _: "RedirectListener") -> None:
+            login.show(url, origin_of(found.terms.issuer))
+
+        grant = await log_in(config, found, http, show)
+        if not await place.admits(grant.terms):  # where the server was asked for no scopes, it chose them
+            with suppress(LoginError):
+                await http.converse(revoke(grant))
+            return "it gives more than what was approved"
+        await carried_through(lambda: asyncio.to_thread(_keep, store, place.name, grant))
+        await self._start(login.server)
+        return DONE
+
+
+def _keep(store: LoginStore, name: str, grant: Grant) -> None:
+    with store.locked(name):
+        store.save(name, grant)
+
+
+def _guarded_http(url: str) -> "GuardedHttp":
+    from .guarded_http import GuardedHttp
+
+    return GuardedHttp(url)

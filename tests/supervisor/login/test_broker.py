@@ -1,0 +1,202 @@
+"""Logins that calls bring about: on approved terms alone, one at a time, ended with whoever waits for them."""
+
+import asyncio
+from pathlib import Path
+
+import anyio
+import pytest
+from supervisor.config.secrets.keyrings import MemoryKeyring
+from support.waiting import PATIENCE_S
+
+from quarterdeck.config.secrets.os_keyring import NoKeyringError
+from quarterdeck.login.broker import DONE, LoginBroker, LoginPlace, OpenLogin
+from quarterdeck.login.store import LoginStore
+from quarterdeck.login.terms import Terms
+
+from .played_issuer import ISSUER, URL, PlayedHttp, PlayedIssuer, config_of, query_of
+
+pytestmark = pytest.mark.anyio
+
+TERMS = Terms(issuer=ISSUER, resource=URL, scopes=("read",))
+NAME = "login-1"
+
+
+class Stage:
+    """One server, its issuer, its keyring, what is approved, and who is started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.played = PlayedIssuer()
+        self.ring = MemoryKeyring()
+        self.store = LoginStore(folder / "logins", lambda: self.ring)
+        self.approved: Terms | None = TERMS
+        self.judged: list[Terms] = []
+        self.started: list[str] = []
+        self.broker = LoginBroker(
+            self.find,
+            self.start,
+            store=self.store,
+            make_http=lambda _: PlayedHttp(self.played),  # type: ignore[arg-type, return-value]
+        )
+
+    def find(self, server: str) -> LoginPlace | None:
+        """The one server."""
+        return LoginPlace(config_of(), NAME, self.now_approved, self.admits) if server == "far" else None
+
+    async def now_approved(self) -> Terms | None:
+        """What a person has approved."""
+        return self.approved
+
+    async def admits(self, terms: Terms) -> bool:
+        """By what is approved alone."""
+        self.judged.append(terms)
+        return self.approved is not None and terms.is_within(self.approved)
+
+    async def start(self, server: str) -> None:
+        """Only with a login that is kept."""
+        assert self.store.load(NAME) is not None
+        self.started.append(server)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+async def come_back(login: OpenLogin, **values: str) -> bytes:
+    """A browser comes back with these values, by default with a code; what it is shown."""
+    asked = query_of(login.url)
+    host, _, path = asked["redirect_uri"].removeprefix("http://").partition("/")
+    name, _, port = host.partition(":")
+    query = "&".join(f"{key}={value}" for key, value in (values or {"code": "c", "state": asked["state"]}).items())
+    reader, writer = await asyncio.open_connection(name, int(port))
+    writer.write(f"GET /{path}?{query} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    page = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return page
+
+
+async def is_listening(login: OpenLogin) -> bool:
+    """Whether a browser could come back."""
+    try:
+        await come_back(login, code="c")
+    except OSError:
+        return False
+    return True
+
+
+async def test_a_person_who_logs_in_starts_the_server_with_a_login_that_is_kept(stage: Stage) -> None:
+    """Its tokens must be there when the server begins: it would say again that it wants a login."""
+    async with stage.broker.joined("far") as login:
+        assert login is not None
+        assert (login.server, login.issuer) == ("far", ISSUER)
+        assert login.url.startswith(f"{ISSUER}/authorize?")
+        await come_back(login)
+        with anyio.fail_after(PATIENCE_S):
+            assert await login.ended == DONE
+    assert stage.started == ["far"]
+    kept = stage.store.load(NAME)
+    assert kept is not None
+    assert (kept.tokens.access, kept.terms) == ("at-1", TERMS)
+    assert not await is_listening(login)
+
+
+async def test_what_was_approved_beside_is_asked_for_again(stage: Stage) -> None:
+    """A person who once agreed to more would find less after a login that their client began."""
+    stage.approved = Terms.of(ISSUER, URL, ("read", "write"))
+    async with stage.broker.joined("far") as login:
+        assert login is not None
+        assert query_of(login.url)["scope"] == "read write"
+
+
+@pytest.mark.parametrize(
+    "approved", [None, Terms.of("https://other.example", URL, ("read",)), Terms.of(ISSUER, URL, ("write",))]
+)
+async def test_terms_that_nobody_approved_send_nobody_anywhere(stage: Stage, approved: Terms | None) -> None:
+    """An elicitation is no approval: it does not show what was agreed to before."""
+    stage.approved = approved
+    async with stage.broker.joined("far") as login:
+        assert login is None
+    assert not [each for each in stage.played.requests if each.url.endswith(("/register", "/token"))]
+    assert bool(stage.played.requests) is (approved is not None)
+    assert stage.started == []
+
+
+async def test_a_token_for_more_than_was_approved_is_given_back(stage: Stage) -> None:
+    """A server that names no scopes lets its issuer choose them, at each login anew."""
+    del stage.played.resource["scopes_supported"]
+    stage.played.tokens["scope"] = "everything"
+    stage.approved = Terms.of(ISSUER, URL, ())
+    async with stage.broker.joined("far") as login:
+        assert login is not None
+        await come_back(login)
+        with anyio.fail_after(PATIENCE_S):
+            assert "more than what was approved" in await login.ended
+    assert stage.played.requests[-1].url == f"{ISSUER}/revoke"
+    assert stage.store.load(NAME) is None
+    assert stage.started == []
+
+
+async def test_two_calls_wait_for_one_login_and_the_last_ends_it(stage: Stage) -> None:
+    """A person who is asked twice would log in twice, and the tokens of one would be lost."""
+    async with stage.broker.joined("far") as first:
+        async with stage.broker.joined("far") as second:
+            assert second is first
+        assert first is not None
+        assert await is_listening(first)
+        assert not first.ended.done()
+    assert first.ended.cancelled()
+    assert not await is_listening(first)
+    async with stage.broker.joined("far") as another:
+        assert another is not None
+        assert another.id != first.id
+
+
+async def test_a_caller_who_gives_up_closes_the_listener(stage: Stage) -> None:
+    """A port that stays open is one that any page of the machine can ask."""
+    shown: asyncio.Future[OpenLogin] = asyncio.get_running_loop().create_future()
+
+    async def wait() -> None:
+        async with stage.broker.joined("far") as login:
+            assert login is not None
+            shown.set_result(login)
+            await login.ended
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        login = await shown
+        tasks.cancel_scope.cancel()
+    assert not await is_listening(login)
+
+
+async def test_closing_ends_what_is_under_way(stage: Stage) -> None:
+    """Serving ends while a person looks for their password."""
+    async with stage.broker.joined("far") as login:
+        assert login is not None
+        await stage.broker.close()
+        assert login.ended.cancelled()
+    assert not await is_listening(login)
+
+
+async def test_a_refusal_says_why_and_keeps_nothing(stage: Stage) -> None:
+    """What the issuer says is what a person can act on."""
+    async with stage.broker.joined("far") as login:
+        assert login is not None
+        await come_back(login, error="access_denied", state=query_of(login.url)["state"])
+        with anyio.fail_after(PATIENCE_S):
+            assert "access_denied" in await login.ended
+    assert stage.store.load(NAME) is None
+
+
+async def test_nobody_is_bothered_where_no_login_can_be_kept(stage: Stage) -> None:
+    """A person would log in for nothing."""
+    stage.ring.refusal = NoKeyringError("none")
+    async with stage.broker.joined("far") as login:
+        assert login is None
+    assert stage.played.requests == []
+
+
+async def test_a_server_without_a_person_is_none_of_it(stage: Stage) -> None:
+    """A machine's secret needs no browser."""
+    async with stage.broker.joined("near") as login:
+        assert login is None

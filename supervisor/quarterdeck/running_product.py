@@ -306,16 +306,14 @@ class Product:
     async def _restart_logged_in(self) -> None:
         logged_in, self._logged_in = self._logged_in, set()
         for server in logged_in:
-            await self._restart_faulted(server)
-
-    async def _restart_faulted(self, server: str) -> None:
-        status = self.fleet.status_of(server)
-        if status is not None and status.phase is EndpointPhase.FAULTED:
-            await self.restart(server)
+            status = self.fleet.status_of(server)
+            if status is not None and status.phase is EndpointPhase.FAULTED:
+                await self.restart(server)
 
     async def _start_logged_in(self, server: str) -> None:
         """Start a server that has just got its login, and wait until calls of it need not."""
-        await self._restart_faulted(server)
+        if self.fleet.status_of(server) is not None:
+            await self.restart(server)  # whatever its phase: what starts just now has the token of before
         await self.until(lambda: self.is_final(server), STARTED_S)
 
     async def restart(self, server: str) -> None:

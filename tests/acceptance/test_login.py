@@ -174,6 +174,7 @@ def test_a_client_asks_its_person_to_log_in_again_and_its_call_goes_on(url: str,
         assert refused["isError"]
         assert "quarterdeck login far" in refused["content"][0]["text"]
 
+        eventually(lambda: server_of(config)["phase"] == "faulted", DEADLINE_S)
         asked: list[str] = []
 
         def agree(request: JsonObject) -> JsonObject:
@@ -200,7 +201,7 @@ def test_a_client_of_2026_is_asked_by_the_result_of_its_call(url: str, tmp_path:
         wish: JsonObject = {"name": "far__echo", "arguments": {"text": "in again"}}
         for action, is_error in (("cancel", True), ("accept", False)):
             asked = client.request("tools/call", wish, DEADLINE_S)
-            assert asked["resultType"] == "input_required"
+            assert asked["resultType"] == "input_required", asked
             [(key, question)] = asked["inputRequests"].items()
             assert question["method"] == "elicitation/create"
             if action == "accept":
@@ -208,8 +209,9 @@ def test_a_client_of_2026_is_asked_by_the_result_of_its_call(url: str, tmp_path:
             again = {"requestState": asked["requestState"], "inputResponses": {key: {"action": action}}}
             result = client.request("tools/call", wish | again, DEADLINE_S)
             assert bool(result.get("isError")) is is_error
-            words = "quarterdeck login far" if is_error else "in again"
+            words, after = ("quarterdeck login far", "faulted") if is_error else ("in again", "ready")
             assert words in result["content"][0]["text"]
+            eventually(lambda after=after: server_of(config)["phase"] == after, DEADLINE_S)
     assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
 
 

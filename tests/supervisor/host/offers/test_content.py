@@ -11,6 +11,7 @@ from support.waiting import turns, until
 
 from quarterdeck.host.offers import content as module
 from quarterdeck.host.offers.content import Content, KnownTools
+from quarterdeck.login.broker import LoginBroker
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
 from quarterdeck_protocol.offers import Listing
@@ -167,3 +168,16 @@ async def test_a_client_that_knows_an_earlier_list_is_told_when_that_is_another(
     box.become(tool("a"))
     await until(lambda: told)
     await ended(telling)
+
+
+async def test_only_a_client_of_this_machine_is_sent_to_a_browser() -> None:
+    """A browser elsewhere comes back to its own 127.0.0.1, with a code that nobody takes, or somebody else does."""
+    logins = LoginBroker(lambda _: None, never_started)
+    shown = content(logins=logins)
+    assert shown.logins_of(Client(is_local=True)) is logins
+    assert shown.logins_of(Client("token", "token ci")) is None
+
+
+async def never_started(server: str) -> None:
+    """See `LoginBroker`."""
+    raise AssertionError(server)

@@ -10,7 +10,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import pytest
 from support.clients.era_client import Era, EraClient
 from support.clients.features import questions_of, tried
 from support.clients.raw_client import JsonObject
-from support.config.places import write_config
+from support.config.places import short_folder, use_places, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, popen_forked
 from support.processes.leftovers import no_leftovers
 from support.servers.real_servers import Installed, install, shared_folder
@@ -251,16 +251,18 @@ def test_a_method_answers_as_it_does_without_us(clients: tuple[str, Client, Clie
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_its_tasks_are_there_for_a_client_of_the_other_era(
-    way: str, own_directories: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_its_tasks_are_there_for_a_client_of_the_other_era(way: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A client that takes tasks would never have those of the servers that most people run."""
     basetemp = tmp_path_factory.getbasetemp()
     found = install(NAME, basetemp)
     if found.missing:
         pytest.skip(found.missing)
     folder = tmp_path_factory.mktemp("everything")
-    with no_leftovers(DEADLINE_S), WAYS[way](found, folder, basetemp, Era.NEW) as client:
+    with ExitStack() as stack:
+        stack.enter_context(no_leftovers(DEADLINE_S))
+        # The module's are taken while the clients of the other tests are there.
+        use_places(stack.enter_context(pytest.MonkeyPatch.context()), stack.enter_context(short_folder()))
+        client = stack.enter_context(WAYS[way](found, folder, basetemp, Era.NEW))
         given = {"name": "simulate-research-query", "arguments": {"topic": "python", "ambiguous": True}}
         task = client.ask("tools/call", **given)["taskId"]
         asking = eventually(lambda: _in(client, task, "input_required"), PATIENCE_S, "its question")

@@ -270,7 +270,8 @@ def test_its_tasks_are_there_for_a_client_of_the_other_era(way: str, tmp_path_fa
         client.ask("tasks/update", taskId=task, inputResponses=answers)
         done = eventually(lambda: _in(client, task, "completed"), PATIENCE_S, "its end")
         assert "Research" in done["result"]["content"][0]["text"]
-        assert [method for method, _ in client.questions] == ["elicitation/create"]
+        # The server asks for the roots once, when it likes.
+        assert [method for method, _ in client.questions if method != "roots/list"] == ["elicitation/create"]
 
 
 def _in(client: Client, task: str, status: str) -> JsonObject | None:

@@ -83,3 +83,25 @@ class Answerer(Protocol):
         Returns what withdraws it: the server gave it up, or its call ended; then `answer` is not called any more.
         """
         ...
+
+
+class ForwardingAnswerer(Answerer):
+    """Another's answers: for those that change a part of what is asked, or of what can be."""
+
+    def __init__(self, answerer: Answerer) -> None:
+        """For whoever this one answers."""
+        self._answerer = answerer
+
+    @property
+    def capabilities(self) -> bytes:
+        """See `Answerer`."""
+        return self._answerer.capabilities
+
+    @property
+    def bridges(self) -> bool:
+        """See `Answerer`."""
+        return self._answerer.bridges
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """See `Answerer`."""
+        return self._answerer.ask(question, answer)

@@ -15,16 +15,14 @@ from quarterdeck_protocol.mcp.tasks import TaskSupport
 from quarterdeck_protocol.offers import Listing, News, Offered, OfferSource, RawRequest
 from quarterdeck_protocol.tools import (
     Allowance,
-    CancelToken,
     Client,
     Deliver,
     PendingCall,
-    RawCall,
-    ToolCall,
     ToolDescriptor,
-    ToolOutcome,
     ToolSource,
 )
+
+from .sources import ForwardingSource
 
 _BESIDE_TOOLS: Final = (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
 
@@ -94,20 +92,14 @@ class GroupAllowance:
         return [current[name] for name in self._names if name in current]
 
 
-class AllowedTools(ToolSource):
+class AllowedTools(ForwardingSource):
     """The tools of a source that one client may use: all that it is shown, and is told of when it changes."""
 
     def __init__(self, source: ToolSource, client: Client, groups: LiveGroups) -> None:
-        self.native_names = source.native_names
-        self._source = source
+        super().__init__(source)
         self._client = client
         self._groups = groups
         self._seen: tuple[object, object, Sequence[ToolDescriptor]] = (None, None, ())
-
-    @property
-    def can_change(self) -> bool:
-        """As the source can, or the groups."""
-        return self._source.can_change
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
         """Those of the source; the same tuple until one of them, or a group, changes."""
@@ -121,22 +113,6 @@ class AllowedTools(ToolSource):
         """Call `callback` after each change of the source or of a group."""
         unwatch, forget = self._source.watch(callback), self._groups.watch(callback)
         return lambda: (unwatch(), forget(), None)[2]
-
-    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        """As the source does."""
-        return await self._source.run(call, cancel)
-
-    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
-        """As the source does."""
-        return self._source.begin(call, deliver)
-
-    def public(self, name: str) -> str:
-        """As the source does."""
-        return self._source.public(name)
-
-    def own(self, name: str) -> str:
-        """As the source does."""
-        return self._source.own(name)
 
 
 class AllowedOffers(OfferSource):

@@ -116,7 +116,44 @@ class _NoNativeTools(ToolSource):
         return ToolOutcome(call.id, text, is_error=True)
 
 
-class RenamedSource(ToolSource):
+class ForwardingSource(ToolSource):
+    """What a client is shown of a source that carries everything out: for those that show it in another way."""
+
+    def __init__(self, source: ToolSource) -> None:
+        self.native_names = source.native_names
+        self._source = source
+
+    @property
+    def can_change(self) -> bool:
+        """As the source can."""
+        return self._source.can_change
+
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        """As the source does."""
+        return self._source.descriptors()
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change of the source."""
+        return self._source.watch(callback)
+
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        """As the source does."""
+        return await self._source.run(call, cancel)
+
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
+        """As the source does."""
+        return self._source.begin(call, deliver)
+
+    def public(self, name: str) -> str:
+        """As the source does."""
+        return self._source.public(name)
+
+    def own(self, name: str) -> str:
+        """As the source does."""
+        return self._source.own(name)
+
+
+class RenamedSource(ForwardingSource):
     """The tools of a source under names within a budget; calls find their way by those names and by their own.
 
     Attributes:
@@ -124,19 +161,13 @@ class RenamedSource(ToolSource):
     """
 
     def __init__(self, source: ToolSource, budget: NameBudget) -> None:
+        super().__init__(source)
         self.budget: Final = budget
-        self.native_names = source.native_names
-        self._source = source
         self._inner: tuple[ToolDescriptor, ...] = ()
         self._shown: tuple[ToolDescriptor, ...] = ()
         self._aliased: dict[str, tuple[ToolDescriptor, ToolDescriptor]] = {}
         self._owners: dict[str, str] = {}
         self._fitting: set[str] = set()
-
-    @property
-    def can_change(self) -> bool:
-        """As the source can."""
-        return self._source.can_change
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
         """The source's tools in its order.
@@ -156,10 +187,6 @@ class RenamedSource(ToolSource):
         """Run the tool that is shown under this name, or has it."""
         name = self.own(call.name)
         return await self._source.run(call if name == call.name else replace(call, name=name), cancel)
-
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each change of the source."""
-        return self._source.watch(callback)
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """See `ToolSource`; the name may be the source's own or the one that clients are shown."""

@@ -6,7 +6,7 @@ told of, asked about and cancelled as any other.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -15,21 +15,16 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.host.offers.publish import Catalog, Shown, is_same_form
+from quarterdeck.host.offers.sources import ForwardingSource
 from quarterdeck.host.raw_calls import MAX_LINE_BYTES, WireRequest
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import (
-    CancelToken,
     Client,
-    Deliver,
-    PendingCall,
-    RawCall,
-    ToolCall,
     ToolDescriptor,
     ToolHints,
-    ToolOutcome,
     ToolSource,
 )
 
@@ -98,43 +93,14 @@ class ToolSearch:
             return index
 
 
-class SearchedTools(ToolSource):
+class SearchedTools(ForwardingSource):
     """The two tools that a client is shown in place of those of a source, which are described by whose those are."""
-
-    def __init__(self, source: ToolSource) -> None:
-        self.native_names = source.native_names
-        self._source = source
-
-    @property
-    def can_change(self) -> bool:
-        """As the source can."""
-        return self._source.can_change
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
         """The two; the same tuple while the tools are those of the same servers."""
         names = [tool.name for tool in self._source.descriptors()]
         servers = dict.fromkeys(name.partition(QUALIFIER)[0] for name in names if QUALIFIER in name)
         return _two_tools(tuple(servers), has_native=len(names) > sum(QUALIFIER in name for name in names))
-
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each change of the source."""
-        return self._source.watch(callback)
-
-    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        """As the source does."""
-        return await self._source.run(call, cancel)
-
-    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
-        """As the source does."""
-        return self._source.begin(call, deliver)
-
-    def public(self, name: str) -> str:
-        """As the source does."""
-        return self._source.public(name)
-
-    def own(self, name: str) -> str:
-        """As the source does."""
-        return self._source.own(name)
 
 
 def unwrapped(request: WireRequest) -> WireRequest | None:

@@ -42,7 +42,7 @@ from quarterdeck_protocol.mcp.tasks import (
 )
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import RawRequest, ServerNote
-from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
+from quarterdeck_protocol.questions import Answerer, ForwardingAnswerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 
 from .chain import Pace, broken
@@ -262,20 +262,12 @@ def _answered(method: str, public: str, deliver: Deliver, end: CallEnd) -> None:
     deliver(end)
 
 
-class _RenamingAnswerer(Answerer):
+class _RenamingAnswerer(ForwardingAnswerer):
     """Puts a server's questions with the client's own id of the task that they are for."""
 
     def __init__(self, answerer: Answerer, public: str) -> None:
-        self._answerer = answerer
+        super().__init__(answerer)
         self._public = public
-
-    @property
-    def capabilities(self) -> bytes:
-        return self._answerer.capabilities
-
-    @property
-    def bridges(self) -> bool:
-        return self._answerer.bridges
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         params = related_to(question.params, self._public)

@@ -25,7 +25,7 @@ from quarterdeck_protocol.mcp.task_eras import (
     related,
 )
 from quarterdeck_protocol.offers import RawRequest, ServerNote
-from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
+from quarterdeck_protocol.questions import Answerer, ForwardingAnswerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
 from .chain import AskedKeys, Chain, Forward, Pace, Watch
@@ -187,20 +187,12 @@ def _nothing() -> None:
     """The task goes on, and may be asked for again."""
 
 
-class _Naming(Answerer):
+class _Naming(ForwardingAnswerer):
     """Puts the questions of a task with its client's id of it, as 2025-11-25 does."""
 
     def __init__(self, answerer: Answerer, public: str) -> None:
-        self._answerer = answerer
+        super().__init__(answerer)
         self._public = public
-
-    @property
-    def capabilities(self) -> bytes:
-        return self._answerer.capabilities
-
-    @property
-    def bridges(self) -> bool:
-        return self._answerer.bridges
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         params = related(question.params, self._public)

@@ -4,15 +4,11 @@ from collections.abc import Callable
 
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.mcp.tasks import taking_tasks
-from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
+from quarterdeck_protocol.questions import Answerer, ForwardingAnswerer, Question, QuestionEnd
 
 
-class Taking(Answerer):
+class Taking(ForwardingAnswerer):
     """A client that takes a task for a result, because we do for it; asked it is by its own answerer."""
-
-    def __init__(self, answerer: Answerer) -> None:
-        """For whoever this one answers."""
-        self._answerer = answerer
 
     @classmethod
     def of(cls, answerer: Answerer | None) -> "Answerer":
@@ -26,15 +22,6 @@ class Taking(Answerer):
             return taking_tasks(self._answerer.capabilities)
         except BodyError:
             return taking_tasks(b"{}")
-
-    @property
-    def bridges(self) -> bool:
-        """See `Answerer`."""
-        return self._answerer.bridges
-
-    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
-        """See `Answerer`."""
-        return self._answerer.ask(question, answer)
 
 
 class _Nobody(Answerer):

@@ -10,6 +10,8 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
+from .mcp.jsonrpc import INVALID_REQUEST, BodyError, check_object
+
 CAPABILITY_OF: Final = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -20,6 +22,9 @@ CAPABILITY_OF: Final = {
 
 MAX_CAPABILITIES_BYTES: Final = 64 * 1024
 """Of what a client says it can; more is as good as nothing: it is read for each question."""
+
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""Of one answer, and of those that come together: a sampled message may hold an image."""
 
 
 def askable(capabilities: bytes) -> frozenset[str]:
@@ -43,6 +48,15 @@ class QuestionEnd(Struct, frozen=True):
     code: int = 0
     message: str = ""
     data: bytes = b""
+
+
+def end_by(answer: bytes, *, unreadable: int = INVALID_REQUEST) -> QuestionEnd:
+    """How a question ends by what a client answered; with an error of the code `unreadable` when that is no object."""
+    try:
+        check_object(answer, max_bytes=MAX_ANSWER_BYTES)
+    except BodyError as error:
+        return QuestionEnd(code=unreadable, message=f"the client's answer cannot be read: {error}")
+    return QuestionEnd(result=answer)
 
 
 class Question(Struct, frozen=True):

@@ -22,7 +22,7 @@ from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.raw_calls import Resumption
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, BodyError, check_object
-from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.questions import MAX_ANSWER_BYTES, Question, QuestionEnd, end_by
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
 from .abilities import refusal
@@ -40,9 +40,6 @@ MAX_PARKED: Final = 256
 ANSWER_S: Final = 300.0
 """How long a parked call waits for its client: a person has to answer, as long as the relay lets a server's question
 wait."""
-
-MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""Of the answers that come together: a sampled message may hold an image."""
 
 MAX_HELD_EACH: Final = 32 * 1024 * 1024
 """Bytes of one client: of questions that wait for it, and of results that it has not fetched."""
@@ -271,7 +268,7 @@ class ParkingAnswerer:
             return self
         for name, response in responses.items():
             if (asked := self._taken(name)) is not None:
-                asked[1](_answer_of(response))
+                asked[1](end_by(bytes(response)))
         if self._open:
             self._soon = self._loop.call_soon(self._park)
         return self
@@ -336,14 +333,6 @@ class ParkingAnswerer:
 
     def _take_all(self) -> list[_Open]:
         return [asked for name in tuple(self._open) if (asked := self._taken(name)) is not None]
-
-
-def _answer_of(response: Raw) -> QuestionEnd:
-    try:
-        check_object(bytes(response), max_bytes=MAX_ANSWER_BYTES)
-    except BodyError as error:
-        return QuestionEnd(code=INVALID_REQUEST, message=f"the client's answer cannot be read: {error}")
-    return QuestionEnd(result=bytes(response))
 
 
 class _Refused:

@@ -10,16 +10,13 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from quarterdeck_protocol.mcp.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, BodyError, Message, check_object
-from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.mcp.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message
+from quarterdeck_protocol.questions import Question, QuestionEnd, end_by
 
 from .abilities import NOTHING, refusal
 
 MAX_OPEN: Final = 64
 """Requests to one client at once: a person answers them one by one."""
-
-MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""Of one answer: a sampled message may hold an image."""
 
 MAX_ERROR_CHARS: Final = 4_000
 
@@ -130,12 +127,7 @@ def _end_of(message: Message) -> QuestionEnd:
             error = _Error(message="the client answered with an error that cannot be read")
         data = b"" if error.data is UNSET else bytes(error.data)
         return QuestionEnd(code=error.code or INTERNAL_ERROR, message=error.message[:MAX_ERROR_CHARS], data=data)
-    body = bytes(message.result)
-    try:
-        check_object(body, max_bytes=MAX_ANSWER_BYTES)
-    except BodyError as error:
-        return QuestionEnd(code=INTERNAL_ERROR, message=f"the client's answer cannot be read: {error}")
-    return QuestionEnd(result=body)
+    return end_by(bytes(message.result), unreadable=INTERNAL_ERROR)
 
 
 _error: Final = msgspec.json.Decoder(_Error)

@@ -19,7 +19,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, BodyError, check_object
 from quarterdeck_protocol.mcp.task_eras import ENDED, Status, TaskState, newer_end, newer_state, read_state, unrelated
 from quarterdeck_protocol.offers import RawRequest, ServerNote
-from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
+from quarterdeck_protocol.questions import MAX_ANSWER_BYTES, Answerer, Question, QuestionEnd, end_by
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
 from .chain import Chain, Forward
@@ -29,9 +29,6 @@ QUESTION_S: Final = 5.0
 
 RESULT_S: Final = 30.0
 """How long a server may take to give the result of a task that it says has ended."""
-
-MAX_ANSWERS_BYTES: Final = 8 * 1024 * 1024
-"""Of the answers that come together: a sampled message may hold an image."""
 
 MAX_WAITS_EACH: Final = 16
 """Tasks of one client whose servers wait for its answers."""
@@ -202,8 +199,8 @@ def _newer(body: bytes) -> WireResult:
 
 
 def _answers_in(params: bytes) -> Mapping[str, Raw]:
-    members = check_object(params, max_bytes=MAX_ANSWERS_BYTES)
-    return check_object(bytes(members.get("inputResponses", b"{}")), max_bytes=MAX_ANSWERS_BYTES)
+    members = check_object(params, max_bytes=MAX_ANSWER_BYTES)
+    return check_object(bytes(members.get("inputResponses", b"{}")), max_bytes=MAX_ANSWER_BYTES)
 
 
 class _Questions(Answerer):
@@ -253,7 +250,7 @@ class _Questions(Answerer):
         """These have come; those to nothing that is asked are nothing."""
         for name, said in answers.items():
             if (asked := self._asked.pop(name, None)) is not None:
-                asked[1](_end_of(said))
+                asked[1](end_by(bytes(said)))
 
     def drop(self) -> None:
         """Nobody waits for answers any more."""
@@ -269,11 +266,3 @@ class _Questions(Answerer):
         if (timer := self._waiting.pop(tell, None)) is not None:
             timer.cancel()
             tell()
-
-
-def _end_of(said: Raw) -> QuestionEnd:
-    try:
-        check_object(bytes(said), max_bytes=MAX_ANSWERS_BYTES)
-    except BodyError as error:
-        return QuestionEnd(code=INVALID_REQUEST, message=f"the client's answer cannot be read: {error}")
-    return QuestionEnd(result=bytes(said))

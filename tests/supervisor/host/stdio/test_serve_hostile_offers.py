@@ -11,14 +11,13 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
-from quarterdeck.host.asks.requests import MAX_ANSWER_BYTES
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.relay.paging import MAX_ITEMS
 from quarterdeck_protocol.offers import ResourceUpdated
-from quarterdeck_protocol.questions import Question
+from quarterdeck_protocol.questions import MAX_ANSWER_BYTES, Question
 
 from .host_pipes import LineClient, served
 

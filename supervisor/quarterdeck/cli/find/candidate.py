@@ -93,11 +93,16 @@ def from_words(words: Sequence[str], said: Said) -> Candidate | None:
 
 
 def _remote(server: str, url: str, said: Said) -> Candidate:
-    if said.wish != SandboxWish():
+    _refuse_sandbox(said.wish)
+    return Candidate(server, {"url": url, **({"headers": dict(said.headers)} if said.headers else {})})
+
+
+def _refuse_sandbox(wish: SandboxWish) -> None:
+    """Raise `UsageError` where a remote server is wished a sandbox or an environment."""
+    if wish != SandboxWish():
         raise UsageError(
             "a remote server has no process here: neither a sandbox nor an environment", "give --header alone"
         )
-    return Candidate(server, {"url": url, **({"headers": dict(said.headers)} if said.headers else {})})
 
 
 def with_wish(row: Mapping[str, object], wish: SandboxWish) -> dict[str, object]:
@@ -128,7 +133,7 @@ def from_entry(entry: "Entry", offer: "Offer", said: Said) -> Candidate:
     with as_command_error(ValueError, remedy="choose another of its offers: --as KIND", what=f"{name}: "):
         row = offer.row(filled)
     if offer.kind is OfferKind.REMOTE:
-        _remote(server, "", replace(said, wish=replace(said.wish, env={})))
+        _refuse_sandbox(replace(said.wish, env={}))  # what it names are values of the entry
     else:
         names = {each.name for each in offer.wanted}
         rest = {key: value for key, value in said.wish.env.items() if key not in names}

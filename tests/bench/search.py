@@ -13,8 +13,8 @@ from support.tools.file_tools import call
 from support.tools.searches import PlayedShell, session_in, with_shell
 
 from quarterdeck.tools.context import ExecResult, ToolContext
+from quarterdeck.tools.installed import ripgrep_path
 from quarterdeck.tools.search.grep import MAX_MATCHES, grep_tool
-from quarterdeck.tools.search.ripgrep import ripgrep_path
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort, alternate

@@ -1,10 +1,8 @@
 """The catalogue of native tools: one table of rows, every question about them, and the deck assembled from it.
 
-A tool's module is imported when its card is first built.  The libraries and the program that native tools alone use are
-the extra `native`: a tool that lacks one says so in its result, and `doctor` names them all.
+A tool's module is imported when its card is first built.
 """
 
-import importlib.util
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import cache, partial
@@ -214,44 +212,3 @@ def base_context(ctx: DeckContext) -> ToolContext:
 
         return make_local_context(ctx.cwd, framework=framework)
     return ctx.base if framework.read_state is None else replace(ctx.base, framework=framework)
-
-
-INSTALL: Final = "pip install 'quarterdeck[native]'"
-"""What installs all of it, in the environment that quarterdeck runs in."""
-
-_LIBRARIES: Final = {"ddgs": "websearch", "httpcore2": "webfetch", "httpx2": "webfetch", "justhtml": "webfetch"}
-"""Each library, and the tool that needs it."""
-
-
-def is_installed(library: str) -> bool:
-    """Whether a library can be imported; it is not."""
-    try:
-        return importlib.util.find_spec(library) is not None
-    except ValueError:
-        return False  # somebody put it into sys.modules by hand
-
-
-def lacks(library: str) -> str:
-    """What a tool says that misses a library: a sentence without its full stop."""
-    return f"the Python library {library} is not installed: install it with `{INSTALL}` in quarterdeck's environment"
-
-
-def sentences() -> list[str]:
-    """What `doctor` says of it, a sentence for each tool; none when everything is installed."""
-    return [
-        f"The native tool {tool} cannot work in full: {', '.join(lacking)} not installed."
-        for tool, lacking in missing().items()
-    ]
-
-
-def missing() -> dict[str, tuple[str, ...]]:
-    """The tools that cannot work in full here, each with what it lacks; empty when everything is installed."""
-    lacking: dict[str, tuple[str, ...]] = {}
-    for library, tool in _LIBRARIES.items():
-        if not is_installed(library):
-            lacking[tool] = (*lacking.get(tool, ()), library)
-    from .search.ripgrep import ripgrep_path  # which says itself what to install
-
-    if ripgrep_path() is None:
-        lacking |= dict.fromkeys(("grep", "find"), ("rg",))
-    return lacking

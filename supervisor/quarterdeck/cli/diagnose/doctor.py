@@ -74,7 +74,7 @@ def examine() -> "tuple[Machine, SelfTest]":
 
 def foresee(config: "list[Path] | None", machine: "Machine") -> "list[StartPreview]":
     """What would become of each server that is configured, in their order; rows that cannot be used come last."""
-    from quarterdeck.cli.configure.config import files_of
+    from quarterdeck.cli.config_files import files_of
     from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.places.trusted_files import trusted_files
     from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start
@@ -136,7 +136,7 @@ def print_diagnosis(diagnosis: "Diagnosis") -> None:
         print_line(f"{printable(subjects)}: {printable(gaps[0].what)}", STYLES[gaps[0].state])
         for text in remedy.splitlines():
             print_line(f"  {printable(text)}")
-    from quarterdeck.tools.catalogue import INSTALL, sentences
+    from quarterdeck.tools.installed import INSTALL, sentences
 
     if lacking := sentences():
         for sentence in lacking:

@@ -15,7 +15,7 @@ from typing import Final
 
 from quarterdeck.config.environment import server_environment
 from quarterdeck.config.places.trusted_files import trusted_files
-from quarterdeck.tools.search.ripgrep import ripgrep_path
+from quarterdeck.tools.installed import ripgrep_path
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox import (

@@ -7,23 +7,19 @@ search may have missed, they say in the same words.
 
 import os
 import shlex
-import shutil
-import sys
-import sysconfig
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
 
 from quarterdeck.common.words import counted
-from quarterdeck.tools.catalogue import INSTALL
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.files.file_access import spell
+from quarterdeck.tools.installed import INSTALL, ripgrep_path
 from quarterdeck_protocol.tools import CancelToken
 
 from .ripgrep_output import ComplaintReader
@@ -52,7 +48,6 @@ COMMON_OPTIONS: Final = (
 )
 """What is looked at, and how names are written: the same in every search."""
 
-_PROGRAM: Final = "rg"
 
 _MEMORY_KIB: Final = 2 * 1024 * 1024
 """A line without an end is read whole, however long it is."""
@@ -120,18 +115,6 @@ class NotRun:
     """ripgrep could not be run: why, and what to do."""
 
     reason: str
-
-
-def ripgrep_path() -> Path | None:
-    """The program, links resolved: the one installed with us, else the user's; None when there is none.
-
-    Whoever confines a session's commands lets them see it.
-    """
-    beside = (Path(sysconfig.get_path("scripts")), Path(sys.executable).parent)
-    for candidate in (*(folder / _PROGRAM for folder in beside), shutil.which(_PROGRAM)):
-        if candidate is not None and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            return Path(os.path.realpath(candidate))
-    return None
 
 
 async def run_ripgrep(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:

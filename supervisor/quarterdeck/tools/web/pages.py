@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from quarterdeck.common.child_process import Helper
-from quarterdeck.tools.catalogue import is_installed
+from quarterdeck.tools.installed import is_installed
 
 from .page_text import readable
 

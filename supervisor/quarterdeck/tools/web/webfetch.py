@@ -10,9 +10,9 @@ from msgspec import Meta
 from quarterdeck.common.shielding import cancelled_by
 from quarterdeck.common.words import clipped
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck.tools.catalogue import is_installed, lacks
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.files.file_access import size
+from quarterdeck.tools.installed import is_installed, lacks
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints

@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from quarterdeck.common.shielding import cancelled_by, in_counted_thread
 from quarterdeck.common.words import clipped, counted
-from quarterdeck.tools.catalogue import is_installed, lacks
 from quarterdeck.tools.context import ToolContext
+from quarterdeck.tools.installed import is_installed, lacks
 from quarterdeck.tools.results import JsonContentBlock, Output, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints

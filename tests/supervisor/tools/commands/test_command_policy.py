@@ -13,7 +13,7 @@ from support.sandbox.machine_facts import ROOT_ONLY
 from quarterdeck.tools.commands import command_policy
 from quarterdeck.tools.commands.command_policy import CommandPolicy, UserPrograms, find_user_programs
 from quarterdeck.tools.commands.shell import CommandSetup
-from quarterdeck.tools.search.ripgrep import ripgrep_path
+from quarterdeck.tools.installed import ripgrep_path
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.doctor.probe import known_machine

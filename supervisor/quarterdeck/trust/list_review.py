@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Subject
@@ -24,7 +22,7 @@ from .judge.held_messages import describe_held
 from .judge.offers import NOTHING, enrolments, offer_of, snapshot_hashes, snapshot_offer, without_news
 from .judge.server_rows import ServerRow
 from .judge.verdicts import CAPABILITIES, judge_listing
-from .server_state import Recorder, ServerState, lists_of
+from .server_state import KnownList, Recorder, ServerState, lists_of
 
 if TYPE_CHECKING:
     from .list_scanner import ListScanner
@@ -90,7 +88,7 @@ class ListReview:
         if not known.is_scanned:
             self._scan_soon(ServerKey(row.scope, row.id))
 
-    async def _take(self, row: ServerRow, listed: ServerLists) -> "KnownList":
+    async def _take(self, row: ServerRow, listed: ServerLists) -> KnownList:
         """The documents of what is listed, hashed once."""
         key = ServerKey(row.scope, row.id)
         known = self._known.get(key)
@@ -232,11 +230,3 @@ class ListReview:
                 f"{row.id} changes what it offers too often",
                 f"restart it, or ask its author; its changes are recorded again in {wait_s / 60:.0f} minutes",
             )
-
-
-class KnownList(msgspec.Struct, eq=False):
-    """The last lists of a server; `is_scanned` says whether they were looked through since they came."""
-
-    lists: ServerLists
-    documents: tuple[Document, ...]
-    is_scanned: bool = False

@@ -17,9 +17,8 @@ from .common_record import CommonRecord
 from .judge.documents import bodies_of
 from .judge.scans import ListScan, ScanCache, names_found, scan_list
 from .judge.server_rows import ServerRow
-from .list_review import KnownList
 from .scan.name_changes import BookNames, NameChanges, NamesInList
-from .server_state import Recorder, ServerState
+from .server_state import KnownList, Recorder, ServerState
 
 Spend = Callable[[ServerRow, Sequence[LedgerEvent], Mapping[str, bytes]], None]
 """Take the price of a record from its server's limit; raises `LedgerWriteError` where too little is left."""

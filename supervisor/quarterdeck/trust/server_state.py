@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
+
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
 from quarterdeck.ledger.events.fold import Book, ItemKey
@@ -18,7 +20,7 @@ from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import Listing, Offered
 
 from .common_record import StartRegister
-from .judge.documents import OTHERS, ServerLists
+from .judge.documents import OTHERS, Document, ServerLists
 from .judge.held_messages import launch_held
 from .judge.offers import NOTHING, Offer
 from .judge.server_rows import ServerRow
@@ -67,6 +69,14 @@ class WatchedFleet(Protocol):
     def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` after any change of a phase or of tools, with its server; returns what unregisters it."""
         ...
+
+
+class KnownList(msgspec.Struct, eq=False):
+    """The last lists of a server; `is_scanned` says whether they were looked through since they came."""
+
+    lists: ServerLists
+    documents: tuple[Document, ...]
+    is_scanned: bool = False
 
 
 @dataclass(slots=True)

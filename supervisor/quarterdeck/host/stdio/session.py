@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from .plain_session import ListRequest, PlainSession
 from .sink import Sink
 
 if TYPE_CHECKING:
-    from .session_streams import ClientInput
+    from .session_streams import ClientInput, OnAnswered
 
 MAX_HELD: Final = 256
 """Messages that wait for the SDK; with more the client is not read."""
@@ -37,14 +37,6 @@ CHANGED: Final = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
 
 
 _log = logging.getLogger("quarterdeck.host")
-
-
-class OnAnswered(Protocol):
-    """Told of each request that the session has answered."""
-
-    def __call__(self, request_id: int | str | None, *, is_success: bool) -> None:
-        """The session answered `request_id`."""
-        ...
 
 
 class Session:
@@ -60,7 +52,7 @@ class Session:
         client: Client,
         sink: Sink,
         *,
-        on_answered: OnAnswered,
+        on_answered: "OnAnswered",
         on_refused: Callable[[int | str | None, int, str], None],
         on_room: Callable[[], None],
         on_closed: Callable[[], None],

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -21,11 +21,18 @@ from pydantic_core import PydanticSerializationError
 
 from quarterdeck.host.raw_calls import read_message
 
-from .session import OnAnswered
 from .sink import Sink
 
 MAX_WAITING: Final = 256
 """Messages that the session has not taken yet; with more the client is not read."""
+
+
+class OnAnswered(Protocol):
+    """Told of each request that the session has answered."""
+
+    def __call__(self, request_id: int | str | None, *, is_success: bool) -> None:
+        """The session answered `request_id`."""
+        ...
 
 
 class MessageError(ValueError):

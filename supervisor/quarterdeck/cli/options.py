@@ -89,6 +89,8 @@ Tools = Annotated[
     Option("--tools", metavar="A,B,…", help="With --profile: only these native tools.", show_default=False),
 ]
 
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would be changed, and change nothing.")]
+
 Own = Annotated[
     bool,
     Option("--own", help="Start the servers for this command alone, even when a serve of this configuration runs."),

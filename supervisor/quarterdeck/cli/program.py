@@ -26,7 +26,7 @@ STATE_DIR_OPTION: Final = "--state-dir"
 HELP_OPTIONS: Final = ("-h", "--help")
 
 COMPLETE_VARIABLE: Final = "_QUARTERDECK_COMPLETE"
-"""Set by a shell that asks for completions; see `completion`."""
+"""Set by a shell that asks for completions; see `configure.completion`."""
 
 _GROUP: Final = "group"
 """What a module calls its group of commands."""
@@ -81,9 +81,7 @@ def _end(arguments: Sequence[str]) -> int:
 def _run(arguments: list[str]) -> int:
     """Find the command, and have it run."""
     if COMPLETE_VARIABLE in os.environ:
-        from quarterdeck.cli.configure.completion import complete
-
-        return complete(arguments)
+        return _complete(arguments)
     rest = _take_state_dir(arguments)
     match rest:
         case [] | ["help"] | ["-h" | "--help", *_]:
@@ -106,6 +104,15 @@ def _run(arguments: list[str]) -> int:
     if entry is None:
         raise _unknown(name)
     return _invoke(entry, rest)
+
+
+def _complete(arguments: list[str]) -> int:
+    """Print the completions of a word for a shell, which asks by variables of the environment."""
+    # Of the command that is typed its options are completed, else the commands' names: the others' need not be known.
+    typed = next((word for word in os.environ.get("COMP_WORDS", "").split()[1:] if word in BY_NAME), None)
+    entries = (BY_NAME[typed],) if typed else ENTRIES
+    make_program(entries).main(args=arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=True)
+    return ExitCode.OK
 
 
 def _invoke(entry: Entry, arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.find.row_change import replace_text
 from quarterdeck.cli.output import is_confirmed, print_line
@@ -15,7 +16,6 @@ from quarterdeck.cli.source import Named, Source, check_server, load
 from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
 from quarterdeck.common.words import printable
 
-from .clients import DryRun
 from .take_out import as_it_was, print_diff
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def allow(
     server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     read: Paths = None,
     write: Writable = None,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Give a server the files that its command line and its variables name: show the change, write it, approve it.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli import options
+from quarterdeck.cli.config_files import files_of, user_file
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
@@ -36,8 +37,6 @@ Clients = Annotated[
 ]
 
 Name = Annotated[str, Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
-
-DryRun = Annotated[bool, Option("--dry-run", help="Show what would be changed, and change nothing.")]
 
 
 def link(
@@ -68,7 +67,7 @@ def link(
         ),
     ] = None,
     take_out: TakeOut = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
@@ -80,8 +79,6 @@ def link(
         own_command,
         plan_link,
     )
-
-    from .config import files_of
 
     dirs, command = UserDirectories.here(), own_command()
     arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
@@ -134,7 +131,9 @@ def link(
         print_line(f"  fix: {NO_CONFIGURATION}{OR_NATIVE}", stderr=True)
 
 
-def unlink(clients: Clients, name: Name = DEFAULT_NAME, dry_run: DryRun = False, json: options.Json = False) -> None:
+def unlink(
+    clients: Clients, name: Name = DEFAULT_NAME, dry_run: options.DryRun = False, json: options.Json = False
+) -> None:
     """Take quarterdeck out of MCP clients again: our entry goes, the rest of the file stays."""
     from quarterdeck.config.clients.client_locations import UserDirectories, user_locations
     from quarterdeck.config.clients.link_entry import plan_unlink
@@ -318,10 +317,3 @@ def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run:
         beside, client = printable(", ".join(theirs)), plan.location.client
         how = f"take them over with quarterdeck config import {client.name} --take-out"
         print_line(f"it also starts {beside} itself, unconfined: {how}", "dim", stderr=True)
-
-
-def user_file() -> Path:
-    """The user's own file, which `serve` finds without being told."""
-    from quarterdeck.config.load.origin import mcp_config_paths
-
-    return mcp_config_paths(Path.cwd(), os.environ)[1]

@@ -1,6 +1,5 @@
 """`quarterdeck completion`: the script by which a shell completes commands and options."""
 
-import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -31,15 +30,3 @@ def completion(
     made = get_completion_class(shell.value)
     assert made is not None
     print_line(made(make_program(()), {}, PROGRAM, COMPLETE_VARIABLE).source())
-
-
-def complete(arguments: list[str]) -> int:
-    """Print the completions of a word for a shell, which asks by variables of the environment."""
-    from quarterdeck.cli.commands import BY_NAME, ENTRIES, PROGRAM
-    from quarterdeck.cli.program import COMPLETE_VARIABLE, make_program
-
-    # Of the command that is typed its options are completed, else the commands' names: the others' need not be known.
-    typed = next((word for word in os.environ.get("COMP_WORDS", "").split()[1:] if word in BY_NAME), None)
-    entries = (BY_NAME[typed],) if typed else ENTRIES
-    make_program(entries).main(args=arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=True)
-    return 0

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import ExitCode, UsageError
+from quarterdeck.cli.config_files import files_of
+from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.common.words import flat, printable, utf8
@@ -136,21 +137,6 @@ def schema() -> None:
 
 
 group.command("import")(import_config)
-
-
-def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
-    """The files that are named, or else every place where some are looked for."""
-    from quarterdeck.config.load.merge import load_found, load_named
-
-    if config:
-        return load_named(config, os.environ)
-    try:
-        cwd = Path.cwd()
-    except OSError as error:
-        raise UsageError(
-            f"the working directory cannot be used: {error.strerror}", "name a file with --config"
-        ) from error
-    return load_found(cwd, os.environ)
 
 
 def _place(found: "FileFound") -> dict[str, object]:

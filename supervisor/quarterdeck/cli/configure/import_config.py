@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from quarterdeck.cli import options
+from quarterdeck.cli.config_files import user_file
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import counted, printable, utf8
 
-from .clients import KNOWN, DryRun, user_file
+from .clients import KNOWN
 from .take_out import TakeOut, as_it_was, is_of_user, print_diff, take_out_of_files
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def import_config(
         Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
     ] = None,
     take_out: TakeOut = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Take over the servers of another MCP client; those that are there already stay as they are."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.configure.clients import DryRun
 from quarterdeck.cli.configure.import_config import describe_plain_secrets
 from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
@@ -91,7 +90,7 @@ def add(
         bool, Option("--untried", help="Do not try it: what it lists is judged at its first start.")
     ] = False,
     whole: Whole = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     yes: Yes = False,
     accept_findings: AcceptFindings = False,
     json: options.Json = False,

@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.configure.clients import DryRun
 from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.output import is_confirmed, print_json, print_line
@@ -18,7 +17,7 @@ from .row_change import place_of, replace_text
 def remove(
     source: Named,
     server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     yes: Yes = False,
     json: options.Json = False,
 ) -> None:

@@ -68,7 +68,7 @@ class RowChange:
 
 def own_place(source: Source) -> Place:
     """Where a new row is put: the first file that is named, else the user's own."""
-    from quarterdeck.cli.configure.clients import user_file
+    from quarterdeck.cli.config_files import user_file
     from quarterdeck.config.load.origin import Standing
 
     if source.config:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.configure.clients import DryRun
 from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import is_confirmed, print_json, print_line
@@ -38,7 +37,7 @@ def upgrade(
     ] = None,
     registry: Registry = None,
     whole: Whole = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     yes: Yes = False,
     accept_findings: AcceptFindings = False,
     json: options.Json = False,

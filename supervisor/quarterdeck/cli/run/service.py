@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
-from quarterdeck.cli.parameters import Group, Option
+from quarterdeck.cli.parameters import Group
 from quarterdeck.common.words import printable
 from quarterdeck.config.clients.user_file import UserFile, UserFileError, read_user_file, write_user_file
 from quarterdeck.config.places.paths import (
@@ -64,8 +64,6 @@ KEPT_VARIABLES: Final = ("PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 _NO_MANAGER: Final = "start the daemon by hand with quarterdeck up, or let the first client start it"
 
-DryRun = Annotated[bool, Option("--dry-run", help="Show what would be written, and change nothing.")]
-
 
 @dataclass(frozen=True, slots=True)
 class Manager:
@@ -87,7 +85,7 @@ class Manager:
 
 
 @group.command("install")
-def install(dry_run: DryRun = False, json: options.Json = False) -> None:
+def install(dry_run: options.DryRun = False, json: options.Json = False) -> None:
     """Have the daemon run from each login on; clients that are connected stay so."""
     manager = find_manager()
     changed = []

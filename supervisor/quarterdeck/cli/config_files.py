@@ -1,0 +1,32 @@
+"""The configuration files that commands read and write: those that are named or found, and the user's own."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .exits import UsageError
+
+if TYPE_CHECKING:
+    from quarterdeck.config.load.merge import FileFound
+
+
+def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
+    """The files that are named, or else every place where some are looked for."""
+    from quarterdeck.config.load.merge import load_found, load_named
+
+    if config:
+        return load_named(config, os.environ)
+    try:
+        cwd = Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory cannot be used: {error.strerror}", "name a file with --config"
+        ) from error
+    return load_found(cwd, os.environ)
+
+
+def user_file() -> Path:
+    """The user's own file, which `serve` finds without being told."""
+    from quarterdeck.config.load.origin import mcp_config_paths
+
+    return mcp_config_paths(Path.cwd(), os.environ)[1]

@@ -1,37 +1,22 @@
-"""Answer a request with a running product: for the control socket, and for commands that start servers themselves.
+"""Answer a request with a running product: for the control socket, and for commands that start servers themselves."""
 
-Servers, faults and confinement are shown without secrets.
-"""
-
-import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, assert_never
 
 import msgspec
-import psutil
 
-from quarterdeck.config.secrets.masking import mask_args
-from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.host.offers.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Subject
 from quarterdeck.running_product import Product
-from quarterdeck.trust.configured_servers import command_options
 from quarterdeck.trust.judge.held_messages import describe_held
-from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck.trust.server_state import lists_of
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
-from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteTool, is_usable_phase
-from quarterdeck_protocol.faults import Dossier, ProtocolFault
+from quarterdeck_protocol.contract import EndpointPhase, RemoteTool, is_usable_phase
+from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_protocol.policy import Limits
 from quarterdeck_protocol.tools import Client
-from quarterdeck_sandbox import MONITOR_TICK_S, Usage
 
 from .call_tool import NO_TOOL, OWN_DECK, aliases, call_tool
 from .protocol import (
@@ -40,32 +25,25 @@ from .protocol import (
     Decide,
     Decided,
     Fault,
-    FaultView,
     Inspect,
-    Inspection,
-    LimitView,
     ListingList,
     Listings,
     ListingView,
     LogFile,
     LogPath,
-    OwnServerView,
-    PropertyView,
     Ps,
-    ReceiptView,
     Refusal,
     Refused,
     Request,
     Restart,
     Restarted,
     Result,
-    SandboxView,
     ServerList,
-    ServerView,
     ToolList,
     Tools,
     ToolView,
 )
+from .views import view_fault, view_inspection, view_servers
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 """Beyond its deadlines to connect and to list, what a restart may take: the old one's end, and a turn among others."""
@@ -73,35 +51,8 @@ RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
 
-INSTALLING: Final = "installing"
-"""How a server is shown that connects, and whose command has to fetch the program first."""
-
 COMMAND: Final = Client("quarterdeck call", "command")
 """Whose calls those of commands are."""
-
-NO_POLICY: Final = msgspec.Raw(b"null")
-
-BROKEN: Final = "its configuration cannot be used: it was not started"
-REMOTE: Final = "a remote server: there is no process here to confine"
-EMBEDDED: Final = "a session made in this process: there is no process here to confine"
-NOT_STARTED: Final = "its process has not been started yet"
-
-BY_KERNEL: Final = "the kernel"
-BY_KERNEL_EACH: Final = "the kernel, in each process"
-BY_MONITOR: Final = f"a look every {MONITOR_TICK_S:g} s"
-BY_WORKER: Final = "its worker"
-
-_KEEPERS: Final = {
-    "open_files": BY_KERNEL_EACH,
-    "file_size_bytes": BY_KERNEL_EACH,
-    "output_bytes": BY_WORKER,
-    "line_bytes": BY_WORKER,
-    "partial_line_s": BY_WORKER,
-}
-"""Who keeps each limit that is not of the whole tree; those are the monitor's unless the kernel holds them."""
-
-_ONLY_KERNEL: Final = "cpu_share"
-"""No look could keep a share."""
 
 
 async def answer(product: Product, request: Request) -> Answer:
@@ -258,166 +209,3 @@ async def _restart(product: Product, server: str) -> Answer:
 def _no_server(product: Product, server: str) -> Refused:
     hint = did_you_mean(server, product.status(), "servers")
     return Refused(Refusal.NO_SUCH_SERVER, f"there is no server {server!r}{hint}")
-
-
-async def view_servers(product: Product, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
-    """The statuses as they are shown, with their memory."""
-    statuses = tuple(statuses)
-    memory = await asyncio.to_thread(tree_memory, [status.pid for status in statuses if status.pid is not None])
-    return tuple(_view_server(product, status, memory) for status in statuses)
-
-
-def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
-    config, sandbox = product.config(status.server), status.sandbox
-    offer = product.approvals.offer(status.server)
-    is_usable = is_usable_phase(status.phase)
-    fault = status.fault or status.list_fault
-    return ServerView(
-        id=status.server,
-        phase=INSTALLING if status.installing else status.phase,
-        transport=config.transport if config is not None else None,
-        tools=max(0, status.tool_count - offer.waiting[Subject.TOOL] - offer.blocked[Subject.TOOL]),
-        pid=status.pid,
-        worker_pid=status.worker_pid,
-        memory_bytes=memory.get(status.pid) if status.pid is not None else None,
-        uptime_s=status.uptime_s,
-        restarts=status.restarts,
-        era=status.era,
-        fault=view_fault(product, fault, status.server) if fault is not None else None,
-        sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
-        held=offer.waiting.total() if is_usable else 0,
-        blocked=offer.blocked.total() if is_usable else 0,
-        of_sessions=tuple(
-            OwnServerView(each.client, each.status.phase, each.status.pid)
-            for each in product.sessions.statuses(status.server)
-        ),
-    )
-
-
-def view_fault(product: Product, fault: ProtocolFault, server: str | None = None) -> FaultView:
-    """A fault with its remedy, in which the commands name the server and its file.
-
-    A command or a URL may hold a secret that a variable put there: it is redacted.
-    """
-    words = None
-    if server is not None:
-        row = next((row for row in product.approvals.rows if row.id == server), None)
-        words = row.words if row is not None else server_words(server, command_options())
-    return FaultView(
-        kind=fault.kind,
-        code=fault.code,
-        message=product.redact(fault.message),
-        remedy=fault.remedy_for(words),
-        delivery=fault.delivery,
-        dossier=_redacted(product, fault.dossier) if fault.dossier is not None else None,
-    )
-
-
-def _redacted(product: Product, dossier: Dossier) -> Dossier:
-    hints = tuple(map(product.redact, dossier.hints))
-    return replace(dossier, stderr_tail=product.redact(dossier.stderr_tail), hints=hints)
-
-
-def view_inspection(product: Product, status: EndpointStatus, view: ServerView) -> Inspection:
-    """All that is known of the confinement of the server with this status; `view` is the server itself."""
-    config, endpoint = product.config(status.server), product.fleet.endpoint(status.server)
-    confined = endpoint.confined if endpoint is not None else None
-    last = product.fleet.last_fault(status.server) or status.fault
-    policy = config.sandbox if isinstance(config, StdioServerConfig) and status.isolated else None
-    return Inspection(
-        server=view,
-        command=_command(product, config),
-        policy=msgspec.Raw(product.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
-        receipt=_view_receipt(product, confined) if confined is not None else None,
-        limits=_view_limits(policy.limits, confined, status) if policy is not None else (),
-        last_death=view_fault(product, last, status.server) if last is not None else None,
-        note="" if confined is not None else _why_none(config, status),
-    )
-
-
-def _command(product: Product, config: ServerConfig | None) -> tuple[str, ...]:
-    """What is run, without the secrets that variables put in and those that options are given outright."""
-    if not isinstance(config, StdioServerConfig):
-        return ()
-    return tuple(product.redact(str(word)) for word in (config.command, *mask_args(config.args)))
-
-
-def _why_none(config: ServerConfig | None, status: EndpointStatus) -> str:
-    if config is None:
-        return BROKEN
-    if not status.isolated:
-        return EMBEDDED
-    return NOT_STARTED if isinstance(config, StdioServerConfig) else REMOTE
-
-
-def _view_receipt(product: Product, confined: ConfinedServer) -> ReceiptView:
-    start, receipt = confined.start, confined.receipt
-    return ReceiptView(
-        tier=receipt.tier,
-        network=receipt.network,
-        uid=receipt.uid,
-        program=product.redact(start.program),
-        cwd=product.redact(start.cwd),
-        properties=tuple(PropertyView(name, each.strength, each.mechanism) for name, each in receipt.findings.items()),
-        shown=tuple(map(product.redact, receipt.shown)),
-        gaps=tuple(map(product.redact, start.gaps)),
-        gate=receipt.gate,
-    )
-
-
-def _view_limits(limits: Limits, confined: ConfinedServer | None, status: EndpointStatus) -> tuple[LimitView, ...]:
-    watch = confined.watch if confined is not None else None
-    present = _numbers(watch.present if watch is not None and status.pid is not None else None)
-    peak = _numbers(watch.peak if watch is not None else None)
-    if status.uptime_s is not None:
-        present["wall_s"] = status.uptime_s
-    enforced = confined.start.enforced if confined is not None else ()
-    return tuple(
-        LimitView(name, most, present.get(name), peak.get(name), _keeper(name, most, is_enforced=name in enforced))
-        for name, most in limits.model_dump().items()
-    )
-
-
-def _numbers(usage: Usage | None) -> dict[str, float]:
-    return msgspec.structs.asdict(usage) if usage is not None else {}
-
-
-def _keeper(name: str, most: float | None, *, is_enforced: bool) -> str:
-    if most is None:
-        return "not limited"
-    if is_enforced:
-        return BY_KERNEL
-    return "not kept here: no control group can be written" if name == _ONLY_KERNEL else _KEEPERS.get(name, BY_MONITOR)
-
-
-def tree_memory(roots: Iterable[int]) -> dict[int, int]:
-    """Resident bytes of each root and everything below it; a root that is gone is missing.  Blocks for milliseconds."""
-    wanted = tuple(roots)
-    if not wanted:
-        return {}
-    children: dict[int, list[psutil.Process]] = defaultdict(list)
-    for process in psutil.process_iter():
-        try:
-            children[process.ppid()].append(process)
-        except psutil.Error:
-            continue
-    found = {}
-    for root in wanted:
-        try:
-            total, below = _resident(psutil.Process(root)), list(children[root])
-        except psutil.Error:
-            continue
-        while below:
-            process = below.pop()
-            below += children[process.pid]
-            try:
-                total += _resident(process)
-            except psutil.Error:
-                continue
-        found[root] = total
-    return found
-
-
-def _resident(process: psutil.Process) -> int:
-    resident: int = process.memory_info().rss
-    return resident

@@ -18,6 +18,7 @@ from support.config.places import write_config
 from support.processes.commands import command, quarterdeck, quarterdeck_forked, quarterdeck_json_forked, serving
 from support.processes.programs import running_http_server
 from support.processes.running import DEADLINE_S
+from support.servers.certificates import make_certificate
 from support.waiting import eventually
 
 from quarterdeck.config.places.paths import state_dir
@@ -285,6 +286,19 @@ def test_a_machine_needs_nobody_and_its_login_is_held_when_it_widens(tmp_path: P
             (tmp_path / "ring.json.fails").unlink()
             servers.close()
             assert absence(config)["code"] == "login_failed", "its token has ended, and nobody renews it"
+
+
+def test_a_server_with_a_certificate_of_ones_own_authority_is_logged_in_at(tmp_path: Path) -> None:
+    """A server of a company could be used with a token got by hand, and not by a login."""
+    files = make_certificate(tmp_path)
+    with running_http_server("--tls", files.cert, files.key, name="protected") as url:
+        row: dict[str, object] = {"url": url, "trust": "open", "auth": MACHINE}
+        stranger = absence(write_config(tmp_path / "mcp.json", far=row))
+        assert stranger["code"] == "login_failed"
+        assert "certificate is not trusted" in stranger["message"]
+        config = write_config(tmp_path / "mcp.json", far=row | {"ca_file": files.cert})
+        shown = json.loads(quarterdeck_forked("tools", "-c", str(config), "--json").stdout)
+        assert [each["name"] for each in shown["tools"]] == TOOLS, shown
 
 
 def test_a_wrong_secret_says_so(url: str, tmp_path: Path) -> None:

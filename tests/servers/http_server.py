@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -165,8 +165,8 @@ def main() -> None:
     listen_and_serve(app, options.port, STREAMABLE_PATH if options.transport == "streamable" else SSE_PATH)
 
 
-def listen_and_serve(app: ASGIApp, port: int, path: str) -> None:
-    """Serve an application on `HOST`, and tell where, until SIGTERM or the end of stdin."""
+def listen_and_serve(app: ASGIApp, port: int, path: str, tls: Sequence[str] | None = None) -> None:
+    """Serve on `HOST`, by a certificate and its key if given, and tell where, until SIGTERM or the end of stdin."""
     # Listening before it is announced: a client that connects at once waits instead of being refused.
     # Not `create_server`: asyncio sets TCP_NODELAY only for sockets that say what they are, and each call took 44 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -174,10 +174,13 @@ def listen_and_serve(app: ASGIApp, port: int, path: str) -> None:
     listener.bind((HOST, port))
     listener.listen()
     port = listener.getsockname()[1]
-    print(json.dumps({"port": port, "url": f"http://{HOST}:{port}{path}"}), flush=True)
+    scheme, (cert, key) = ("https", tls) if tls else ("http", (None, None))
+    print(json.dumps({"port": port, "url": f"{scheme}://{HOST}:{port}{path}"}), flush=True)
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         threading.Thread(target=_leave_with_stdin, daemon=True).start()
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_S)
+    config = uvicorn.Config(
+        app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_S, ssl_certfile=cert, ssl_keyfile=key
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -213,6 +213,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--life", type=int, default=3600, help="of an access token, seconds")
     parser.add_argument("--scopes", default="read", help="that the server wants")
+    parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="speak https by these files")
     parser.add_argument("--legacy", action="store_true", help="speak the legacy era alone")
     options = parser.parse_args()
     issuer = Issuer(options.life, tuple(options.scopes.split()))
@@ -239,7 +240,7 @@ def main() -> None:
         is_mcp = scope["type"] != "http" or scope["path"] == STREAMABLE_PATH
         await (guarded if is_mcp else login)(scope, receive, send)
 
-    listen_and_serve(app, options.port, STREAMABLE_PATH)
+    listen_and_serve(app, options.port, STREAMABLE_PATH, options.tls)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class LoginAccess:
         admits: Admits,
         *,
         store: LoginStore | None = None,
-        make_http: "Callable[[str], GuardedHttp] | None" = None,
+        make_http: "Callable[[RemoteServerConfig], GuardedHttp] | None" = None,
         clock: Callable[[], float] = time,
     ) -> None:
         """Access to a server.
@@ -51,14 +51,14 @@ class LoginAccess:
             name: see `login_name`.
             admits: judges terms.
             store: where logins are kept; by default those of the state directory.
-            make_http: makes what asks the authorization server of a row, by its URL; by default the network.
+            make_http: makes what asks the authorization server of a row; by default the network.
             clock: seconds since the epoch.
         """
         self._config = config
         self._name: Final = name
         self._admits = admits
         self._store = store or LoginStore()
-        self._make_http = make_http or _guarded_http
+        self._make_http = make_http or guarded_http
         self._clock = clock
         self._unsaved: Grant | None = None
 
@@ -109,7 +109,7 @@ class LoginAccess:
         await asyncio.to_thread(import_module, "quarterdeck.login.renewal")
         from .renewal import obtained, refreshed
 
-        http = self._make_http(self._config.url)
+        http = self._make_http(self._config)
         if not self._config.auth.needs_person:
             return await obtained(http, self._config, grant, self._check, self._clock)
         if grant is None or not grant.tokens.refresh:
@@ -164,10 +164,11 @@ class LoginAccess:
         return fault
 
 
-def _guarded_http(url: str) -> "GuardedHttp":
+def guarded_http(row: RemoteServerConfig) -> "GuardedHttp":
+    """What asks the authorization server of a row, loaded when it is first needed."""
     from .guarded_http import GuardedHttp
 
-    return GuardedHttp(url)
+    return GuardedHttp(row)
 
 
 def is_own_word(config: RemoteServerConfig, terms: Terms) -> bool:

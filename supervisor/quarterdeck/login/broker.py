@@ -18,7 +18,7 @@ from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck_protocol.configs import RemoteServerConfig
 from quarterdeck_protocol.secrets import origin_of
 
-from .access import Admits
+from .access import Admits, guarded_http
 from .http_messages import LoginError
 from .store import LoginStore, LoginStoreError
 from .terms import Grant, Terms
@@ -96,7 +96,7 @@ class LoginBroker:
         start: Callable[[str], Awaitable[None]],
         *,
         store: LoginStore | None = None,
-        make_http: "Callable[[str], GuardedHttp] | None" = None,
+        make_http: "Callable[[RemoteServerConfig], GuardedHttp] | None" = None,
     ) -> None:
         """Nobody logs in yet.
 
@@ -104,12 +104,12 @@ class LoginBroker:
             find: the server of an id; None for one that no person logs in at.
             start: starts a server with its new login, and waits until it is there or has failed; bounded by its maker.
             store: where logins are kept; by default those of the state directory.
-            make_http: makes what asks the authorization server of a row, by its URL; by default the network.
+            make_http: makes what asks the authorization server of a row; by default the network.
         """
         self._find = find
         self._start = start
         self._store = store
-        self._make_http = make_http or _guarded_http
+        self._make_http = make_http or guarded_http
         self._open: dict[str, OpenLogin] = {}
 
     @asynccontextmanager
@@ -171,7 +171,7 @@ class LoginBroker:
         from .person import log_in
         from .token_requests import revoke
 
-        http = self._make_http(config.url)
+        http = self._make_http(config)
         found = await http.converse(discover(config, approved.issuer, approved.scopes))
         if not await place.admits(found.terms):
             return "it would be for something else than what was approved"
@@ -192,9 +192,3 @@ class LoginBroker:
 def _keep(store: LoginStore, name: str, grant: Grant) -> None:
     with store.locked(name):
         store.save(name, grant)
-
-
-def _guarded_http(url: str) -> "GuardedHttp":
-    from .guarded_http import GuardedHttp
-
-    return GuardedHttp(url)

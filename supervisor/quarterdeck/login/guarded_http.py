@@ -1,16 +1,22 @@
 """Carry out the requests of a login: to judged addresses only, without a redirect, bounded in size and time.
 
 A server says where its authorization server is, and so could have us ask what only this machine reaches.  As for
-`webfetch`, only the internet is open; of what is nearer, the host alone that the user's own row names.
+`webfetch`, only the internet is open; of what is nearer, the hosts alone that the user's own row names.
+
+A row's proxy carries all of it, and resolves the names: of these nothing can be judged here, only addresses in numbers.
+The row's client certificate is for the server's own origin, and shown to nobody else.  The server is known by `ca_file`
+alone, as by its worker; all others by that or by the system's authorities.
 """
 
 import ssl
+from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
 import httpcore2
-from httpx2 import URL, create_ssl_context
+from httpx2 import URL, Proxy
 
 from quarterdeck.config.web_policy import Allowed, parse_allowed
 from quarterdeck.tools.web.decoding import CodingError, decoder_for
@@ -23,8 +29,13 @@ from quarterdeck.tools.web.guarded_network import (
     SystemResolver,
     TooMuchError,
     dial,
+    judge_literal,
 )
+from quarterdeck.tools.web.urls import port_of
+from quarterdeck_protocol.configs import RemoteServerConfig
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.secrets import origin_of
+from quarterdeck_protocol.tls import CertificateFileError, tls_context
 
 from .http_messages import Conversation, HttpAnswer, HttpRequest, UnavailableError, UnsafeError, told
 
@@ -48,19 +59,14 @@ T = TypeVar("T")
 class GuardedHttp:
     """See the module; what is asked on behalf of one row."""
 
-    def __init__(
-        self,
-        row_url: str,
-        *,
-        resolve: Resolve | None = None,
-        dial: Dial = dial,
-        ssl_context: ssl.SSLContext | None = None,
-    ) -> None:
-        """For the row of this URL; all else is for tests and defaults to this machine's own."""
-        self._allowed = _allowed_by(row_url)
+    def __init__(self, row: RemoteServerConfig, *, resolve: Resolve | None = None, dial: Dial = dial) -> None:
+        """For this row; all else is for tests and defaults to this machine's own."""
+        self._row = row
+        self._proxy = Proxy(row.proxy) if row.proxy else None
+        self._allowed = _allowed_by(row)
         self._resolve = resolve or SystemResolver()
         self._dial = dial
-        self._ssl_context = ssl_context
+        self._tls: dict[bool, ssl.SSLContext] = {}
 
     async def converse(self, conversation: Conversation[T]) -> T:
         """What comes of a conversation.
@@ -93,20 +99,27 @@ class GuardedHttp:
                 return await self._ask(request, url)
         except RefusedError as error:
             raise UnsafeError(
-                f"{where} leads to an address that a server may not send us to: {error}. Only the host of the server's "
-                "own row may be on this machine or in a private network"
+                f"{where} leads to an address that a server may not send us to: {error}. Only the hosts of the row's "
+                "url and of its auth.issuer may be on this machine or in a private network"
             ) from None
         except TooMuchError:
             raise UnsafeError(f"{where} answered with more than {MAX_BODY_BYTES:,} bytes") from None
         except TimeoutError:
             raise UnavailableError(f"{where} did not answer within {ANSWER_S:g} s") from None
-        except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, CodingError) as error:
-            raise UnavailableError(f"{where} cannot be asked: {told(str(error))}") from None
+        except CertificateFileError as error:
+            raise UnavailableError(f"{where} is not asked: {error}") from None
+        except (
+            *(httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProxyError, httpcore2.ProtocolError),
+            CodingError,
+        ) as error:
+            by = " through the proxy of its row" if self._proxy is not None else ""
+            raise UnavailableError(f"{where} cannot be asked{by}: {told(str(error))}") from None
 
     async def _ask(self, request: HttpRequest, url: URL) -> HttpAnswer:
         meter = Meter(MAX_HEAD_BYTES)
-        if self._ssl_context is None and url.scheme == "https":
-            self._ssl_context = await anyio.to_thread.run_sync(create_ssl_context)
+        if self._proxy is not None:
+            judge_literal(url.host, port_of(url), self._allowed)
+        judges = self._proxy is None  # else all that is connected to is the user's own proxy
         headers = {
             "Host": url.netloc.decode("ascii"),
             "User-Agent": f"{CLIENT_NAME}/{CLIENT_VERSION}",
@@ -116,8 +129,8 @@ class GuardedHttp:
             **({"Content-Length": str(len(request.body))} if request.method == "POST" else {}),
         }
         async with (
-            GuardedNetwork(self._allowed, meter, resolve=self._resolve, dial=self._dial) as network,
-            httpcore2.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network) as pool,
+            GuardedNetwork(self._allowed, meter, resolve=self._resolve, dial=self._dial, judges=judges) as network,
+            await self._pool(network, url) as pool,
             pool.stream(
                 request.method,
                 httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
@@ -134,6 +147,34 @@ class GuardedHttp:
             meter.left_bytes = 2 * MAX_BODY_BYTES + MAX_HEAD_BYTES
             return HttpAnswer(response.status, head, await _read(response, head.get("content-encoding", "")))
 
+    async def _pool(self, network: GuardedNetwork, url: URL) -> httpcore2.AsyncConnectionPool:
+        is_own = origin_of(str(url)) == origin_of(str(URL(self._row.url)))
+        tls = await self._tls_for(is_own=is_own) if url.scheme == "https" else None
+        if (proxy := self._proxy) is None:
+            return httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=network)
+        at = httpcore2.URL(scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target="/")
+        return httpcore2.AsyncHTTPProxy(
+            at,
+            proxy_auth=proxy.raw_auth,
+            ssl_context=tls,
+            proxy_ssl_context=await self._tls_for(is_own=False) if proxy.url.scheme == "https" else None,
+            network_backend=network,
+        )
+
+    async def _tls_for(self, *, is_own: bool) -> ssl.SSLContext:
+        """For connections to the server's own origin, or to all others.
+
+        Raises:
+            CertificateFileError: a file of the row cannot be used.
+        """
+        row, ca_file = self._row, self._row.ca_file or ""
+        if is_own not in self._tls:
+            shown = (row.client_cert or "", row.client_key or "") if is_own else ()
+            # In a thread: it may read some hundred certificates.
+            make = partial(tls_context, ca_file, *shown, with_system=not is_own)
+            self._tls[is_own] = await anyio.to_thread.run_sync(make)
+        return self._tls[is_own]
+
 
 async def _read(response: httpcore2.Response, encoding: str) -> bytes:
     """The whole body, decoded.
@@ -149,8 +190,10 @@ async def _read(response: httpcore2.Response, encoding: str) -> bytes:
     return bytes(body)
 
 
-def _allowed_by(row_url: str) -> tuple[Allowed, ...]:
-    try:
-        return (parse_allowed(URL(row_url).host),)
-    except ValueError:
-        return ()
+def _allowed_by(row: RemoteServerConfig) -> tuple[Allowed, ...]:
+    """The hosts that the user's own row names."""
+    allowed = []
+    for named in filter(None, (row.url, row.auth.issuer)):
+        with suppress(ValueError):
+            allowed.append(parse_allowed(URL(named).host))
+    return tuple(allowed)

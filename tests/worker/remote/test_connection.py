@@ -1,19 +1,29 @@
-"""Reaching remote servers: what HTTP says is remembered, what the network says comes through."""
+"""Reaching remote servers: what HTTP says is remembered, what the network says comes through.
+
+A server is known by the certificates that its row names, shown ours, and reached through its row's proxy alone.
+"""
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import httpx2
+import msgspec
 import pytest
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from support.servers.certificates import Files, make_certificate
+from support.servers.played_http import HttpAsked, answer, echoed, played_http
 from support.waiting import PATIENCE_S
 
+from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.link.frames import RemoteServer
 from quarterdeck_worker.remote.client import StatusRecorder
 from quarterdeck_worker.remote.connection import EndNotice, dial
+from quarterdeck_worker.server import ServerFault
 
 pytestmark = pytest.mark.anyio
 
@@ -124,3 +134,76 @@ async def test_all_else_is_the_streams_own() -> None:
     assert notice.statistics().open_receive_streams == 0
     assert not notice.ended.is_set()
     send.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@asynccontextmanager
+async def tls_server(files: Files, *, wants_certificate: bool = False) -> AsyncIterator[str]:
+    """A server with this certificate."""
+
+    async def play(asked: HttpAsked) -> bytes:
+        return echoed(asked)
+
+    async with played_http(play, files.server_context(wants_certificate=wants_certificate)) as url:
+        yield url
+
+
+async def answers(server: RemoteServer) -> bool:
+    """Whether the server answers."""
+    with anyio.fail_after(PATIENCE_S):
+        async with dial(server, 1_000_000, StatusRecorder(), legacy=False) as (read, write):
+            await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
+            return isinstance((await read.receive()).message, JSONRPCResponse)
+
+
+async def test_a_certificate_of_an_authority_of_ones_own_is_accepted_where_the_row_names_it(files: Files) -> None:
+    """A company's own server could not be used, or anybody's certificate be accepted."""
+    async with tls_server(files) as url:
+        assert await answers(RemoteServer(url, ca_file=files.cert))
+        with pytest.raises(ExceptionGroup) as caught:
+            await answers(RemoteServer(url))
+        assert caught.group_contains(httpx2.ConnectError, match="(?i)certificate")
+
+
+async def test_a_server_that_wants_a_certificate_is_shown_the_rows(files: Files) -> None:
+    """It would refuse us."""
+    async with tls_server(files, wants_certificate=True) as url:
+        row = RemoteServer(url, ca_file=files.cert)
+        assert await answers(msgspec.structs.replace(row, client_cert=files.cert, client_key=files.key))
+        with pytest.raises(ExceptionGroup) as caught:
+            await answers(row)
+        assert caught.group_contains(httpx2.TransportError)
+
+
+async def test_a_file_that_cannot_be_used_is_the_configurations_fault() -> None:
+    """A user would look for the fault at the server."""
+    with pytest.raises(ServerFault) as caught:
+        await answers(RemoteServer("https://h/", ca_file="/no/such.pem"))
+    record = caught.value.record
+    assert (record.code, record.delivery) == ("config_invalid", Delivery.NOT_SENT)
+    assert record.message.startswith("ca_file cannot be used: /no/such.pem: no")
+
+
+async def test_the_rows_proxy_is_used_and_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a server is sent would go through whatever our environment names."""
+    asked_of: list[str] = []
+
+    async def play(asked: HttpAsked) -> bytes:
+        asked_of.append(asked.path)
+        return echoed(asked)
+
+    async def refuse(asked: HttpAsked) -> bytes:
+        asked_of.append("the environment's")
+        return answer(502)
+
+    async with played_http(play) as url, played_http(refuse) as other:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, other.removesuffix("/mcp"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        assert await answers(RemoteServer(url))
+        assert await answers(RemoteServer("http://far.invalid/mcp", proxy=url.removesuffix("/mcp")))
+    assert asked_of == ["/mcp", "http://far.invalid/mcp"]

@@ -2,21 +2,24 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ssl import SSLContext
 from typing import Any, Final, Self
 
 import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import RemoteServer
 from quarterdeck_protocol.secrets import origin_of
+from quarterdeck_protocol.tls import CertificateFileError, tls_context
 from quarterdeck_worker.access import Access
+from quarterdeck_worker.server import ServerFault
 
 from .authorization import BearerAuth
 from .bodies import CODINGS, bound
 from .client import PatientClient, StatusRecorder
 from .legacy import sse_streams
-from .tls import tls_context
 
 CONNECT_S: Final = 15.0
 """To reach a host; what the server then does with a request has the call's own deadline."""
@@ -46,7 +49,7 @@ async def dial(
     async def keep_small(response: httpx2.Response) -> None:
         bound(response, max_bytes)
 
-    tls = tls_context(server)
+    tls = _tls_of(server)
 
     def client() -> httpx2.AsyncClient:
         return PatientClient(
@@ -69,6 +72,15 @@ async def dial(
         )
         async with streams as (read, write):
             yield read, write
+
+
+def _tls_of(server: RemoteServer) -> SSLContext:
+    try:
+        return tls_context(server.ca_file, server.client_cert, server.client_key)
+    except CertificateFileError as error:
+        cause = RemoteCause.of(error.__cause__)
+        fault = FaultRecord(FaultKind.TRANSPORT, str(error), "config_invalid", Delivery.NOT_SENT, cause)
+        raise ServerFault(fault) from error
 
 
 class EndNotice:

@@ -68,7 +68,7 @@ def login(
             from quarterdeck.login.guarded_http import GuardedHttp
             from quarterdeck.login.person import log_in
 
-            http = GuardedHttp(config.url)
+            http = GuardedHttp(config)
             known = before.issuer if before is not None else ""
             discovered = await http.converse(discover(config, known, tuple(scope or ())))
             _agree(config, discovered, before, yes=yes, json=json)
@@ -114,7 +114,7 @@ def logout(source: Named, server: ServerName, json: options.Json = False) -> Non
         from quarterdeck.login.token_requests import revoke
 
         try:
-            return await GuardedHttp(config.url).converse(revoke(grant))
+            return await GuardedHttp(config).converse(revoke(grant))
         except LoginError as error:
             print_line(f"the tokens are not given back: {printable(str(error))}", "yellow", stderr=True)
             return False

@@ -15,9 +15,8 @@ import anyio.to_thread
 import httpcore2
 from httpx2 import URL, create_ssl_context
 
-from quarterdeck.config.web_policy import FetchPolicy, allowed_by, refusal
+from quarterdeck.config.web_policy import FetchPolicy, allowed_by
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck_sandbox import own_addresses
 
 from .decoding import ACCEPTED, CodingError, Decoder, Media, decoder_for, parse_media
 from .guarded_network import (
@@ -30,8 +29,9 @@ from .guarded_network import (
     TooMuchError,
     dial,
     entry_for,
+    judge_literal,
 )
-from .urls import UrlError, follow, literal_address, parse_url, port_of, shown
+from .urls import UrlError, follow, parse_url, port_of, shown
 
 MAX_REDIRECTS: Final = 5
 
@@ -219,10 +219,10 @@ class Fetcher:
         """
         if self._policy.proxy is None:
             return
-        address = literal_address(url.host)
-        reason = refusal(url.host, port_of(url), address, self._allowed, own_addresses()) if address else None
-        if address and reason:
-            raise FetchRefusedError(_spot(url), RefusedError(reason, entry_for(address, port_of(url))))
+        try:
+            judge_literal(url.host, port_of(url), self._allowed)
+        except RefusedError as error:
+            raise FetchRefusedError(_spot(url), error) from None
 
     async def _pool(self, network: GuardedNetwork, url: URL) -> httpcore2.AsyncConnectionPool:
         if self._ssl_context is None and "https" in (url.scheme, (self._policy.proxy or "").partition(":")[0]):

@@ -24,6 +24,8 @@ from quarterdeck.common.shielding import in_counted_thread
 from quarterdeck.config.web_policy import Allowed, refusal
 from quarterdeck_sandbox import own_addresses
 
+from .urls import literal_address
+
 ATTEMPT_S: Final = 3.0
 """For one address of a host that has others: a broken IPv6 must leave time for IPv4."""
 
@@ -241,6 +243,17 @@ def _failing(late: type[Exception], broken: type[Exception]) -> Iterator[None]:
         raise broken(os.strerror(error.errno) if error.errno else str(error)) from error
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream) as error:
         raise broken("the connection was closed by the other side") from error
+
+
+def judge_literal(host: str, port: int, allowed: Sequence[Allowed]) -> None:
+    """Judge an address that a URL names by number: all that can be judged of what the user's proxy connects to.
+
+    Raises:
+        RefusedError: it may not be asked for.
+    """
+    address = literal_address(host)
+    if address is not None and (reason := refusal(host, port, address, allowed, own_addresses())):
+        raise RefusedError(reason, entry_for(address, port))
 
 
 def entry_for(place: str, port: int) -> str:

@@ -17,6 +17,14 @@ from quarterdeck.cli.process import InterruptedBySignal, exit_code, is_serve, ou
 BEGIN = "import os, sys; from quarterdeck.cli import process as signals; "
 
 
+@pytest.fixture(autouse=True)
+def hears_hangups() -> Iterator[None]:
+    """As on a terminal: a run of the tests by `nohup`, or by a service, has SIGHUP ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def end_of(code: str) -> tuple[int, str]:
     """Its status, and what it said."""
     done = running.run(sys.executable, "-c", BEGIN + code)

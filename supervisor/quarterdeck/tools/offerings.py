@@ -1,24 +1,21 @@
-"""What a fleet's servers have beside tools, merged: their lists under names that clients accept, and the way to each.
+"""What a fleet's servers have beside tools: their merged lists, and the way of each request to the one that answers it.
 
-Prompts are called `server__prompt`, as tools are; URIs stay as they are, see `uri_routes`.  Nothing is kept of a server
-but its last lists: every request asks the fleet for the endpoint of that moment.
+Nothing is kept of a server but its last lists: every request asks the fleet for the endpoint of that moment.
 """
 
-import itertools
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.common.tool_names import NameBudget, public_names
+from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.fleet.workers.requests import is_of_prompt, refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
 from quarterdeck_protocol.mcp.tasks import LIST, NO_TASKS, NOTES, TaskSupport, support_of_all
-from quarterdeck_protocol.names import QUALIFIER, RemoteToolRef, did_you_mean, qualify_tool_name
+from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.offers import (
     Listing,
     News,
@@ -30,6 +27,7 @@ from quarterdeck_protocol.offers import (
 )
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall
 
+from .merged_lists import MergedLists
 from .tasks.client_tasks import ClientTasks, tools_for_tasks_alone
 from .uri_routes import fits, has_scheme, prefixed, scheme_of, split_prefixed
 
@@ -42,15 +40,8 @@ MAX_NAMED_CHARS: Final = 200
 MAX_URI_CHARS: Final = 8 * 1024 + 64
 """Of a URI that a client asks for: none that a server may list is longer, with its server's name before it."""
 
-MAX_SAID: Final = 4096
-"""URIs of which the log has said that two servers have them."""
-
-_MERGED: Final = (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
-
 _Route = tuple[LiveEndpoint, RawRequest, str]
 """Who answers a request, the request there, and what it asks for by that server's own name."""
-
-_log = logging.getLogger("quarterdeck.names")
 
 
 class Offerings(OfferSource):
@@ -60,14 +51,7 @@ class Offerings(OfferSource):
         """Over a fleet; `budget` is what the names of prompts keep to."""
         self._fleet = fleet
         self._alone = alone
-        self._budget = budget
-        self._endpoints: tuple[LiveEndpoint, ...] = ()
-        self._changed: set[str] = set()
-        self._own: dict[Listing, dict[str, tuple[Offered, ...]]] = {listing: {} for listing in _MERGED}
-        self._shown: dict[Listing, tuple[Offered, ...]] = dict.fromkeys(_MERGED, ())
-        self._owners: dict[Listing, dict[str, Offered]] = {listing: {} for listing in _MERGED}
-        self._schemes: dict[str, frozenset[str]] = {}
-        self._said: set[tuple[str, str]] = set()
+        self._lists = MergedLists(fleet, alone=alone, budget=budget)
         self._tasks = ClientTasks(self._tell, fleet.watch_news)
         self._held: dict[str, frozenset[str] | None] = {}
         self._listeners: dict[object, Callable[[News], None]] = {}
@@ -82,7 +66,7 @@ class Offerings(OfferSource):
     def listed(self, listing: Listing) -> Sequence[Offered]:
         """See `OfferSource`; only servers of which the fleet has told are looked at anew."""
         self._refresh()
-        return self._shown[listing]
+        return self._lists.shown(listing)
 
     def begin(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `OfferSource`."""
@@ -128,7 +112,7 @@ class Offerings(OfferSource):
 
     def may_hold(self, tool: str) -> bool:
         """See `OfferSource`; of most fleets it is known at once."""
-        if self._changed or not self._endpoints:
+        if self._lists.is_stale:
             self._refresh()
         if not self._held:
             return False
@@ -197,26 +181,19 @@ class Offerings(OfferSource):
         for callback in tuple(self._listeners.values()):
             callback(news)
 
-    # What is offered
+    # What changes
 
     def _hear(self, server: str) -> None:
-        self._changed.add(server)
+        self._lists.mark(server)
         if self._watchers:
             self._refresh()  # whoever watches is told of lists that are other ones, not of phases
 
     def _refresh(self) -> None:
-        endpoints = tuple(self._fleet.endpoints())
-        is_other = endpoints != self._endpoints
-        if is_other:
-            self._endpoints = endpoints
-            self._changed.update(endpoint.config.id for endpoint in endpoints)
-        if not self._changed and not is_other:
-            return
-        changed, self._changed = self._changed, set()
+        changed, other = self._lists.refresh()
         self._look_for_tasks(changed)
-        for listing in _MERGED:
-            if self._look(listing, changed) or (is_other and self._own[listing]):
-                self._merge(listing)
+        for listing in other:
+            for callback in tuple(self._watchers.values()):
+                callback(listing)
 
     def _look_for_tasks(self, changed: set[str]) -> None:
         """Note whose calls may have to be held, for a client that takes no task."""
@@ -228,62 +205,6 @@ class Offerings(OfferSource):
                 self._held[server] = names
             else:
                 self._held.pop(server, None)
-
-    def _look(self, listing: Listing, changed: set[str]) -> bool:
-        """Take what these servers offer; whether that is something else than before."""
-        own, is_other = self._own[listing], False
-        for server in changed:
-            endpoint = self._fleet.endpoint(server)
-            offers = endpoint.offers(listing) if endpoint is not None else ()
-            if own.get(server, ()) is not offers and (offers or own.get(server)):
-                own[server] = offers
-                is_other = True
-        return is_other
-
-    def _merge(self, listing: Listing) -> None:
-        own = self._own[listing]
-        order = [endpoint.config.id for endpoint in self._endpoints]
-        self._own[listing] = own = {server: own[server] for server in order if own.get(server)}
-        rows = list(itertools.chain.from_iterable(own.values()))
-        shown = self._named(rows) if listing is Listing.PROMPTS else self._told_apart(listing, rows)
-        before, self._shown[listing] = self._shown[listing], tuple(shown)
-        self._owners[listing] = {each.public: each for each in shown}
-        if listing is not Listing.PROMPTS:
-            self._schemes = self._all_schemes()
-        if self._shown[listing] != before:
-            for callback in tuple(self._watchers.values()):
-                callback(listing)
-
-    def _named(self, rows: Sequence[Offered]) -> list[Offered]:
-        """Prompts under names that clients accept."""
-        if self._alone:
-            return [_as(row, row.key) for row in rows]
-        qualified = [qualify_tool_name(RemoteToolRef(row.server, row.key)) for row in rows]
-        names = public_names(qualified, self._budget) if self._budget is not None else {}
-        return [_as(row, names.get(name, name)) for row, name in zip(rows, qualified, strict=True)]
-
-    def _told_apart(self, listing: Listing, rows: Sequence[Offered]) -> list[Offered]:
-        """Resources or templates, those of a URI that another server has under one that names their own."""
-        shown: dict[str, Offered] = {}
-        for row in rows:
-            public = row.key
-            if public in shown or split_prefixed(public) is not None:
-                public = prefixed(row.server, row.key)
-                self._say(listing, row, public)
-            shown[public] = _as(row, public)
-        return list(shown.values())
-
-    def _say(self, listing: Listing, row: Offered, public: str) -> None:
-        if (row.server, row.key) not in self._said and len(self._said) < MAX_SAID:
-            self._said.add((row.server, row.key))
-            _log.info("%s: %s is another server's, too: of %s it is %s", listing, row.key, row.server, public)
-
-    def _all_schemes(self) -> dict[str, frozenset[str]]:
-        found: dict[str, set[str]] = {}
-        for listing in (Listing.RESOURCES, Listing.TEMPLATES):
-            for server, rows in self._own[listing].items():
-                found.setdefault(server, set()).update(scheme_of(row.key) for row in rows)
-        return {server: frozenset(schemes) for server, schemes in found.items()}
 
     # Whose a request is
 
@@ -317,7 +238,7 @@ class Offerings(OfferSource):
         return endpoint, _with(request, params, "name", own), own
 
     def _owner_of_name(self, name: str, client: Client, *, is_prompt: bool) -> tuple[LiveEndpoint, str] | ProtocolFault:
-        if is_prompt and (row := self._owners[Listing.PROMPTS].get(name)) is not None:
+        if is_prompt and (row := self._lists.owner(Listing.PROMPTS, name)) is not None:
             server, own = row.server, row.key
         elif self._alone:
             server, own = self._alone, name
@@ -329,7 +250,7 @@ class Offerings(OfferSource):
         shown = name[:MAX_NAMED_CHARS]
         if not is_prompt:
             return _refused(f"there is no tool {shown!r}", "unknown_tool")
-        prompts = self._shown[Listing.PROMPTS]
+        prompts = self._lists.shown(Listing.PROMPTS)
         hint = did_you_mean(shown, [each.public for each in prompts if client.allows(each.qualified, each.listing)])
         return _refused(f"there is no prompt {shown!r}{hint}", "unknown_prompt")
 
@@ -370,14 +291,14 @@ class Offerings(OfferSource):
         if len(uri) > MAX_URI_CHARS:
             return None
         for listing in (Listing.RESOURCES, Listing.TEMPLATES):
-            if (row := self._owners[listing].get(uri)) is not None:
+            if (row := self._lists.owner(listing, uri)) is not None:
                 return self._at(row.server, row.key)
         if (pair := split_prefixed(uri)) is not None:
             return self._at(*pair)
-        linked = next((each for each in self._endpoints if each.has_linked(uri)), None)
+        linked = next((each for each in self._lists.endpoints if each.has_linked(uri)), None)
         if linked is not None:
             return linked, uri
-        for row in self._shown[Listing.TEMPLATES]:
+        for row in self._lists.shown(Listing.TEMPLATES):
             if has_scheme(row.key) and fits(row.key, uri):
                 return self._at(row.server, uri)
         return self._owner_by_scheme(uri)
@@ -385,10 +306,10 @@ class Offerings(OfferSource):
     def _owner_by_scheme(self, uri: str) -> tuple[LiveEndpoint, str] | None:
         """The one server that has anything of this scheme; without any, the one that has resources at all."""
         scheme = scheme_of(uri)
-        same = [server for server, schemes in self._schemes.items() if scheme in schemes]
+        same = [server for server, schemes in self._lists.schemes.items() if scheme in schemes]
         if len(same) == 1:
             return self._at(same[0], uri)
-        return self._at(next(iter(self._schemes)), uri) if not same and len(self._schemes) == 1 else None
+        return self._at(next(iter(self._lists.schemes)), uri) if not same and len(self._lists.schemes) == 1 else None
 
     def _at(self, server: str, own: str) -> tuple[LiveEndpoint, str] | None:
         endpoint = self._fleet.endpoint(server)
@@ -396,14 +317,10 @@ class Offerings(OfferSource):
 
     def _public_uri(self, server: str, uri: str) -> str:
         for listing in (Listing.RESOURCES, Listing.TEMPLATES):
-            row = self._owners[listing].get(uri)
+            row = self._lists.owner(listing, uri)
             if row is not None and row.server != server:
                 return prefixed(server, uri)
         return uri
-
-
-def _as(row: Offered, public: str) -> Offered:
-    return row if row.public == public else msgspec.structs.replace(row, public=public)
 
 
 def _with(request: RawRequest, params: Mapping[str, Raw], member: str, value: object) -> RawRequest:

@@ -39,15 +39,6 @@ def _params(server: OfferServer) -> Any:
 # What is listed
 
 
-def test_prompts_are_named_by_their_server_and_listed_in_configuration_order() -> None:
-    offerings = Offerings(OfferFleet(OfferServer("b", prompts=("two",)), OfferServer("a", prompts=("one", "more"))))
-    assert _publics(offerings, Listing.PROMPTS) == ["b__two", "a__one", "a__more"]
-
-
-def test_the_prompts_of_a_lone_server_keep_their_names() -> None:
-    assert _publics(Offerings(OfferFleet(OfferServer("fs", prompts=("one",))), alone="fs"), Listing.PROMPTS) == ["one"]
-
-
 def test_a_name_beyond_the_budget_is_shortened_and_still_finds_its_prompt() -> None:
     server = OfferServer("fs", prompts=("p" * 60,))
     offerings = Offerings(OfferFleet(server), budget=NameBudget(46))
@@ -55,13 +46,6 @@ def test_a_name_beyond_the_budget_is_shortened_and_still_finds_its_prompt() -> N
     assert len(name) <= 46
     _end(offerings, "prompts/get", {"name": name})
     assert _params(server) == {"name": "p" * 60}
-
-
-def test_uris_stay_as_servers_write_them() -> None:
-    server = OfferServer("fs", resources=("file:///a",), templates=("file:///{x}",))
-    offerings = Offerings(OfferFleet(server))
-    assert _publics(offerings, Listing.RESOURCES) == ["file:///a"]
-    assert _publics(offerings, Listing.TEMPLATES) == ["file:///{x}"]
 
 
 def test_of_two_servers_with_one_uri_the_second_is_told_apart_and_each_can_be_read() -> None:
@@ -80,28 +64,6 @@ def test_a_server_cannot_take_a_uri_that_names_another() -> None:
     _end(offerings, "resources/read", {"uri": "quarterdeck+fs:x:1"})
     assert _params(victim) == {"uri": "x:1"}
     assert not thief.asked
-
-
-def test_a_list_is_the_same_until_one_of_its_servers_has_another() -> None:
-    server, other = OfferServer("a", prompts=("one",)), OfferServer("b", prompts=("two",))
-    fleet = OfferFleet(server, other)
-    offerings = Offerings(fleet)
-    before = offerings.listed(Listing.PROMPTS)
-    fleet.changed("b")
-    assert offerings.listed(Listing.PROMPTS) is before
-    server.prompts = ("one", "three")
-    server.relist()
-    fleet.changed("a")
-    assert _publics(offerings, Listing.PROMPTS) == ["a__one", "a__three", "b__two"]
-
-
-def test_a_server_that_is_gone_offers_nothing() -> None:
-    fleet = OfferFleet(OfferServer("a", resources=("x:1",)), OfferServer("b", resources=("x:2",)))
-    offerings = Offerings(fleet)
-    assert len(offerings.listed(Listing.RESOURCES)) == 2
-    del fleet.servers[0]
-    fleet.changed("a")
-    assert _publics(offerings, Listing.RESOURCES) == ["x:2"]
 
 
 def test_whoever_watches_hears_of_the_list_that_changed_alone() -> None:
@@ -305,7 +267,7 @@ def test_what_is_closed_looks_at_no_server_any_more() -> None:
     server.relist()
     fleet.changed("a")
     assert heard == []
-    assert offerings._changed == set()
+    assert not offerings._lists.is_stale
 
 
 def test_what_concerns_all_servers_is_told_to_each() -> None:

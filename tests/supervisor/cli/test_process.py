@@ -152,14 +152,6 @@ def test_streams_that_were_never_secured_are_asked_nothing(capsys: pytest.Captur
     os.fstat(1)
 
 
-@pytest.fixture
-def _heeds_a_closed_terminal() -> Iterator[None]:
-    """Under `nohup` it would be ignored, and be waited for without end."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 async def signalled(number: int, cleaned: list[str]) -> None:
     try:
         os.kill(os.getpid(), number)
@@ -177,7 +169,6 @@ def test_the_result_is_given_back() -> None:
     assert run(work) == 7
 
 
-@pytest.mark.usefixtures("_heeds_a_closed_terminal")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_work_after_its_cleaning_up(number: signal.Signals) -> None:
     """Servers and directories would be left behind."""
@@ -190,7 +181,6 @@ def test_a_signal_ends_the_work_after_its_cleaning_up(number: signal.Signals) ->
     assert signal.getsignal(number) == before
 
 
-@pytest.mark.usefixtures("_heeds_a_closed_terminal")
 def test_a_closed_terminal_does_not_end_it() -> None:
     """A serve whose client holds its pipes would die with a terminal that it does not need."""
     cleaned: list[str] = []

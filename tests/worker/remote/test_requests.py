@@ -22,7 +22,7 @@ from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.remote import requests as sdk_requests
-from quarterdeck_worker.remote.requests import STEADY_S, Backoff, ListingError, SdkServer, list_items
+from quarterdeck_worker.remote.requests import ListingError, SdkServer, list_items
 
 pytestmark = pytest.mark.anyio
 
@@ -355,10 +355,3 @@ async def test_a_list_cancelled_before_it_began_ends_for_nobody() -> None:
         assert desk.server.cancel(1, "at once")
         await turns()
         assert (desk.ended, server.asked) == ({}, [])
-
-
-def test_a_subscription_that_is_lost_again_and_again_is_asked_for_ever_more_seldom() -> None:
-    """A server that ends each one at once would be asked every second for ever."""
-    pauses = Backoff()
-    assert [pauses.after(0.1) for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert [pauses.after(STEADY_S), pauses.after(0.1)] == [1, 2], "one that held was none of the row"

@@ -14,6 +14,7 @@ from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, A
 from support.servers.scripted_session import PATIENCE_S, ScriptedServer
 from support.waiting import turns
 
+from quarterdeck_protocol.backoff import Pace
 from quarterdeck_protocol.faults import FaultRecord, ReplyError
 from quarterdeck_protocol.link.frames import (
     AskAnswer,
@@ -290,7 +291,7 @@ async def test_what_clients_say_is_passed_on() -> None:
 
 async def test_a_modern_server_is_listened_to_for_what_is_wanted_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes would not be seen, or told of what nobody wants any more; a lost stream would be the last."""
-    monkeypatch.setattr(sdk_requests, "RELISTEN_S", 0.0)
+    monkeypatch.setattr(sdk_requests, "RELISTEN", Pace(0.0, 0.0, 0.0))
     asked: list[Any] = []
     async with greeted({**NEWER, LISTENING: None}) as desk:
         script = desk.script

@@ -23,6 +23,7 @@ from mcp.client.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
+from quarterdeck_protocol.backoff import RELISTEN, Backoff
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, ServerCard
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, SplitResult, checked_value, split_result
@@ -36,16 +37,6 @@ from quarterdeck_worker.server import Done, first_of
 from .client import BROKEN, ENDS_SESSION, TRANSIENT, StatusRecorder
 from .handshake import is_modern
 from .session import Session, as_json, send, tell
-
-RELISTEN_S: Final = 1.0
-"""Before a lost subscription is asked for again; doubled with each loss in a row."""
-
-MAX_RELISTEN_S: Final = 60.0
-"""The longest of these pauses."""
-
-STEADY_S: Final = 60.0
-"""A subscription that held so long was none of a row."""
-
 
 LOCAL_ERRORS: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
 """Codes that the SDK makes up here; a server that sends them says nothing we can tell apart."""
@@ -287,7 +278,7 @@ class Changes:
             await first_of(self._hold, self._is_other.wait)
 
     async def _hold(self) -> None:
-        pauses = Backoff()
+        pauses = Backoff(RELISTEN)
         while self._kinds or self._uris:
             since = anyio.current_time()
             try:
@@ -316,20 +307,6 @@ class Changes:
                     break
             await anyio.sleep(pauses.after(anyio.current_time() - since))
         await anyio.sleep_forever()
-
-
-class Backoff:
-    """The pauses between attempts that fail in a row."""
-
-    def __init__(self) -> None:
-        self._next_s = RELISTEN_S
-
-    def after(self, held_s: float) -> float:
-        """How long to wait after an attempt that held for so long."""
-        if held_s >= STEADY_S:
-            self._next_s = RELISTEN_S
-        pause_s, self._next_s = self._next_s, min(self._next_s * 2, MAX_RELISTEN_S)
-        return pause_s
 
 
 _CHANGED: Final = {ToolsListChanged: "tools", PromptsListChanged: "prompts", ResourcesListChanged: "resources"}

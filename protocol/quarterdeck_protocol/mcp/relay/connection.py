@@ -300,7 +300,7 @@ class Relay:
             if method == "notifications/cancelled":
                 return self._cancelled(message.params, now)
             if method == "notifications/subscriptions/acknowledged":
-                return self._acknowledged(message.params)
+                return self._acknowledged(message.params, now)
             note = read_note(method, message.params, self._owner_of)
         except BodyError:
             return (events.Junk(line),)
@@ -319,11 +319,11 @@ class Relay:
         ask_id = self._asks.cancelled(server_id)
         return () if ask_id is None else (events.AskEnded(ask_id, events.EndOfAsk.CANCELLED),)
 
-    def _acknowledged(self, params: msgspec.Raw) -> Events:
+    def _acknowledged(self, params: msgspec.Raw, now: float) -> Events:
         subscription_id, honoured = read_acknowledged(params)
         if not self._subscription.is_asked_by(correlation_key(subscription_id)):
             return ()
-        self._subscription.acknowledged()
+        self._subscription.acknowledged(now)
         return (events.Listening(honoured),)
 
     def _asked(self, message: Message, line: bytes, now: float) -> Events:

@@ -10,12 +10,9 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.backoff import RELISTEN, Backoff
+
 from .events import Changed, Updated
-
-RELISTEN_S: Final = 1.0
-"""Before a lost subscription is asked for again; twice as long after each further loss without a word between."""
-
-MAX_RELISTEN_S: Final = 60.0
 
 WANTS: Final = {
     "tools": "toolsListChanged",
@@ -32,18 +29,18 @@ class Subscription:
         self.kinds: tuple[str, ...] = ()
         self.uris: tuple[str, ...] = ()
         self.wire_id = 0
-        self.is_open = False
-        """Whether it was acknowledged."""
+        self.open_at = inf
+        """When it was acknowledged; infinity before."""
         self.wake_at = inf
         """When it is to be asked again, monotonic seconds."""
-        self._pause_s = RELISTEN_S
+        self._pauses = Backoff(RELISTEN)
 
     def want(self, kinds: Sequence[str], uris: Sequence[str]) -> bool:
         """Listen for this from now on; False when it is for nothing."""
         self.kinds = tuple(kind for kind in WANTS if kind in kinds)
         self.uris = tuple(uris)
         self.wake_at = inf
-        self._pause_s = RELISTEN_S
+        self._pauses = Backoff(RELISTEN)
         return bool(self.kinds or self.uris)
 
     @property
@@ -57,17 +54,16 @@ class Subscription:
     def asked(self, wire_id: int) -> None:
         """It was asked for under this id."""
         self.wire_id = wire_id
-        self.is_open = False
+        self.open_at = inf
         self.wake_at = inf
 
     def is_asked_by(self, wire_id: int | str | None) -> bool:
         """Whether this id is of the standing request."""
         return self.wire_id != 0 and wire_id == self.wire_id
 
-    def acknowledged(self) -> None:
-        """The server listens: a later loss is asked again soon."""
-        self.is_open = True
-        self._pause_s = RELISTEN_S
+    def acknowledged(self, now: float) -> None:
+        """The server listens: if it does so for long, a loss is asked again soon."""
+        self.open_at = min(self.open_at, now)
 
     def ended(self) -> None:
         """It was ended in good order, or refused: it is not asked again."""
@@ -76,13 +72,12 @@ class Subscription:
     def lost(self, now: float) -> list[Changed | Updated]:
         """The server gave it up: nothing is known any more of what was listened for."""
         self.wire_id = 0
-        self.wake_at = now + self._pause_s
-        self._pause_s = min(2 * self._pause_s, MAX_RELISTEN_S)
+        self.wake_at = now + self._pauses.after(max(0.0, now - self.open_at))
         return [*([Changed(self.kinds)] if self.kinds else []), *map(Updated, self.uris)]
 
     def answered(self, *, is_error: bool, now: float) -> list[Changed | Updated]:
         """A result ends it in good order; an error refuses it, or breaks it off when it was acknowledged before."""
-        if is_error and self.is_open:
+        if is_error and self.open_at < inf:
             return self.lost(now)
         self.ended()
         return []

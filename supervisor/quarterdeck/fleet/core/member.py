@@ -19,11 +19,9 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
+from quarterdeck_protocol.backoff import LONGEST_STREAK, Pace, pause_s
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
-
-LONGEST_STREAK: Final = 64
-"""Restarts in a row that are told apart: so many doublings take any first delay to any longest one."""
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -57,7 +55,8 @@ def decide(
     counted = sum(at >= now - policy.window_s for at in history) if has_served else len(history)
     if counted >= policy.max_restarts:
         return CrashLoop(counted)
-    return Restart(_delay_s(policy, len(history), fraction))
+    pace = Pace(policy.backoff_s, policy.backoff_max_s, policy.stable_s, policy.jitter)
+    return Restart(pause_s(pace, len(history), fraction))
 
 
 def remember(policy: RestartPolicy, history: Sequence[float], at: float) -> tuple[float, ...]:
@@ -68,15 +67,6 @@ def remember(policy: RestartPolicy, history: Sequence[float], at: float) -> tupl
 def is_forgotten(policy: RestartPolicy, alive_s: float) -> bool:
     """Whether a life of `alive_s` seconds, counted from ready, wipes out what came before it."""
     return alive_s >= policy.stable_s
-
-
-def _delay_s(policy: RestartPolicy, streak: int, fraction: float) -> float:
-    """The delay after `streak` restarts in a row, seconds.
-
-    The longest delay is spread too: servers that died together and fail together must not all come back together.
-    """
-    delay_s = min(policy.backoff_s * 2.0 ** min(streak, LONGEST_STREAK), policy.backoff_max_s)
-    return delay_s * (1 + policy.jitter * (2 * fraction - 1))
 
 
 OUR_LOSSES: Final = frozenset({"worker_lost"})

@@ -6,9 +6,9 @@ from math import inf
 import pytest
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
+from quarterdeck_protocol.backoff import RELISTEN
 from quarterdeck_protocol.mcp.relay import RelayMisuseError
 from quarterdeck_protocol.mcp.relay.events import Changed, Listening, Updated
-from quarterdeck_protocol.mcp.relay.subscription import MAX_RELISTEN_S, RELISTEN_S
 
 from .relays import Talk, talk
 
@@ -65,7 +65,7 @@ def test_an_acknowledgment_is_told_and_changes_are_events() -> None:
 def test_after_a_loss_everything_may_have_changed_and_it_is_asked_again_after_a_pause() -> None:
     """Whatever changed meanwhile would be missed for ever; without the pause a server could have us ask in a circle."""
     talked = listening(("tools", "prompts"), ("a", "b"))
-    pause_s = RELISTEN_S
+    pause_s = RELISTEN.first_s
     for _ in range(8):
         assert talked.say(cancelled(asked_as(talked))) == [Changed(("tools", "prompts")), Updated("a"), Updated("b")]
         assert talked.relay.wake_at == talked.now + pause_s
@@ -75,9 +75,22 @@ def test_after_a_loss_everything_may_have_changed_and_it_is_asked_again_after_a_
         talked.wait(0.5)
         assert talked.heard[-1]["params"]["notifications"]["resourceSubscriptions"] == ["a", "b"]
         assert talked.relay.wake_at == inf
-        pause_s = min(2 * pause_s, MAX_RELISTEN_S)
+        pause_s = min(2 * pause_s, RELISTEN.longest_s)
+
+
+def test_a_server_that_acknowledges_and_gives_up_at_once_is_asked_ever_more_seldom() -> None:
+    """It would be asked each second for ever, and each time all its lists."""
+    talked = listening()
+    pauses = []
+    for _ in range(8):
+        talked.say(acknowledged(asked_as(talked)), cancelled(asked_as(talked)))
+        pauses.append(talked.relay.wake_at - talked.now)
+        talked.wait(pauses[-1])
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    talked.say(acknowledged(asked_as(talked)))
+    talked.wait(RELISTEN.steady_s)
     talked.say(acknowledged(asked_as(talked)), cancelled(asked_as(talked)))
-    assert talked.relay.wake_at == talked.now + RELISTEN_S
+    assert talked.relay.wake_at == talked.now + RELISTEN.first_s, "one that held was none of the row"
 
 
 def test_an_error_after_the_acknowledgment_is_a_loss() -> None:
@@ -85,7 +98,7 @@ def test_an_error_after_the_acknowledgment_is_a_loss() -> None:
     talked = listening(("tools",))
     error = {"id": asked_as(talked), "error": {"code": 1, "message": "x"}}
     assert talked.say(acknowledged(asked_as(talked)), error) == [Listening(b"{}"), Changed(("tools",))]
-    assert talked.relay.wake_at == RELISTEN_S
+    assert talked.relay.wake_at == RELISTEN.first_s
 
 
 @pytest.mark.parametrize("end", [{"result": {}}, {"error": {"code": -32601, "message": "no"}}])

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.fleet.core.member import LONGEST_STREAK, CrashLoop, Restart, decide, is_forgotten, remember
+from quarterdeck.fleet.core.member import CrashLoop, Restart, decide, is_forgotten, remember
+from quarterdeck_protocol.backoff import LONGEST_STREAK
 from quarterdeck_protocol.configs import RestartPolicy
 
 DEFAULT = RestartPolicy()

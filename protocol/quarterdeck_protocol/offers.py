@@ -161,6 +161,10 @@ class OfferSource(Protocol):
         """
         ...
 
+    def tool_of_task(self, client: Client, task: str) -> str:
+        """The tool whose call has become a client's task, named as in `RawCall`; empty for a task that is not its."""
+        ...
+
     def may_hold(self, tool: str) -> bool:
         """Whether a call of this tool, named as in `RawCall`, is one for `begin` though its client takes no task.
 

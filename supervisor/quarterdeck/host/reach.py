@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
-from quarterdeck_protocol.mcp.tasks import takes_tasks
+from quarterdeck_protocol.mcp.tasks import takes_tasks, task_named
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import OfferSource, RawRequest
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
@@ -152,12 +152,10 @@ class Reach(msgspec.Struct, frozen=True):
         return msgspec.json.encode(members)
 
     def _has_schema(self, request: WireRequest) -> bool:
-        """Whether an output schema may describe what the called tool answers; of a task's tool that is not known."""
-        if request.method != "tools/call":
-            return True
-        own = self.box.own(request.name)
-        tool = next((each for each in self.box.descriptors() if self.box.own(each.name) == own), None)
-        return tool is None or tool.definition is None or b'"outputSchema"' in tool.definition
+        """Whether an output schema may describe what the tool answers that is called, or was for a task."""
+        if request.method == "tools/call":
+            return may_have_schema(self.box, request.name)
+        return of_task_may_have_schema(self.box, self.offers, self.client, task_named(request.arguments))
 
     def may_become_task(self, request: WireRequest) -> bool:
         """Whether a call may end in a task: its client takes one, or its server may make one that we wait for."""
@@ -167,6 +165,19 @@ class Reach(msgspec.Struct, frozen=True):
         if request.task or takes_tasks(request.capabilities):
             return self.offers.task_support(self.client, own).is_any
         return self.offers.may_hold(own)
+
+
+def may_have_schema(box: ToolSource, name: str) -> bool:
+    """Whether an output schema may describe what a tool of a box answers: of one that is not there nobody knows."""
+    own = box.own(name)
+    tool = next((each for each in box.descriptors() if box.own(each.name) == own), None)
+    return tool is None or tool.definition is None or b'"outputSchema"' in tool.definition
+
+
+def of_task_may_have_schema(box: ToolSource, offers: OfferSource | None, client: Client, task: str) -> bool:
+    """The same of the tool whose call has become a client's task."""
+    name = offers.tool_of_task(client, task) if offers is not None else ""
+    return not name or may_have_schema(box, name)
 
 
 class CapabilitiesOnly(Answerer):

@@ -6,6 +6,7 @@ Source: the Tasks Extension (SEP-2663), "Task Status Notifications".
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 import anyio
@@ -15,13 +16,15 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
+from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.mcp.task_eras import MISSING_CAPABILITY
 from quarterdeck_protocol.mcp.tasks import EXTENSION, takes_tasks
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import Client
 
+from .budget.budgeted import state_within_budget
 from .offers.content import Content
-from .reach import CapabilitiesOnly
+from .reach import CapabilitiesOnly, of_task_may_have_schema
 from .sdk_requests import Context, wire_request
 
 MAX_TASKS: Final = 100
@@ -50,8 +53,12 @@ async def tasks_told(content: Content, client: Client, context: Context) -> Asyn
         raise MCPError(MISSING_CAPABILITY, "Missing required client capability", needed)
     send, receive = anyio.create_memory_object_stream[bytes](MAX_WAITING)
 
-    def tell(state: bytes) -> None:
-        with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+    def tell(task: str, state: bytes) -> None:
+        # A result that cannot be read is a fault where it is asked for: a stream has no word for it.
+        with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError, BodyError):
+            if content.results is not None:
+                has_schema = partial(of_task_may_have_schema, content.box, content.offers, client, task)
+                state = state_within_budget(content.results, client.key, state, has_schema)
             send.send_nowait(state)
 
     acknowledged = anyio.Event()
@@ -75,7 +82,7 @@ async def tasks_told(content: Content, client: Client, context: Context) -> Asyn
         for task in wanted:
             params = msgspec.json.encode({"taskId": task})
             look = RawRequest("tasks/get", params, client=client, answerer=CapabilitiesOnly(capabilities))
-            if (forget := content.offers.watch_task(look, tell)) is not None:
+            if (forget := content.offers.watch_task(look, partial(tell, task))) is not None:
                 stack.callback(forget)
                 honored.append(task)
         session = _Acknowledging(context.session, honored, acknowledged.set)

@@ -110,6 +110,13 @@ class Offerings(OfferSource):
         """See `OfferSource`."""
         return self._tasks.watch(request, self.begin, tell)
 
+    def tool_of_task(self, client: Client, task: str) -> str:
+        """See `OfferSource`."""
+        route = self._tasks.find(client, task)
+        if isinstance(route, ProtocolFault):
+            return ""
+        return route.tool if self._alone else f"{route.server}{QUALIFIER}{route.tool}"
+
     def may_hold(self, tool: str) -> bool:
         """See `OfferSource`; of most fleets it is known at once."""
         if self._lists.is_stale:

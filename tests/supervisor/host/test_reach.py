@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer, Pending
+from support.tools.task_clients import older_server
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
@@ -254,3 +255,19 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
     await until(lambda: len(ends) == 2)
     assert isinstance(ends[1], WireResult)
     assert [len(each["text"]) for each in json.loads(ends[1].body)["contents"]] == [500] + [69] * (not has_schema)
+
+
+@pytest.mark.parametrize("has_schema", [True, False])
+async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_called(*, has_schema: bool) -> None:
+    """A tool would give a model as much as it likes, in the structured content of a task."""
+    body = {"content": [], "structuredContent": {"a": "s" * 600}}
+    box, server, ends = Box(), older_server(result=json.dumps(body).encode()), list[CallEnd]()
+    box.graft("a__work", name="work", **({"outputSchema": {"type": "object"}} if has_schema else {}))
+    reach = Reach(box, Offerings(OfferFleet(server)), ADA, results=KeptResults(10))
+    reach.begin(request(name="a__work", is_modern=False, task=b"{}"), None, ends.append)
+    await until(lambda: len(ends) == 1)
+    asked = msgspec.structs.replace(request("tasks/result", is_modern=False), arguments=b'{"taskId":"1"}')
+    reach.begin(asked, None, ends.append)
+    await until(lambda: len(ends) == 2)
+    assert isinstance(ends[1], WireResult)
+    assert ("structuredContent" in json.loads(ends[1].body)) == has_schema

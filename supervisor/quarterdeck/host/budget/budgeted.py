@@ -1,7 +1,10 @@
 """Hand a client its results within its budget, and what was left out of them when it reads it."""
 
 import asyncio
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -11,6 +14,7 @@ from quarterdeck.host.results import bad_result
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.mcp.tasks import CREATED
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
 from .cutting import MAX_BYTES as MAX_RESULT_BYTES
@@ -20,8 +24,11 @@ from .kept_results import MAX_BYTES, MAX_RESULTS, SCHEME, KeptResults
 CUT: Final = frozenset({"tools/call", "tasks/result", "tasks/get"})
 """The requests that are answered with what a tool gave."""
 
+_ENDS: Final = frozenset({"complete", CREATED})
+"""The types of results that may have it; others ask for more."""
+
 _NESTED: Final = "result"
-"""Where an answer to `tasks/get` has it."""
+"""Where the state of a task of 2026-07-28 has it."""
 
 
 class _Uri(msgspec.Struct, gc=False):
@@ -47,22 +54,14 @@ def within_budget(
     if method not in CUT or max_tokens is None:
         return deliver
     max_chars = chars_within(max_tokens)
-
-    def cut(wire: WireResult) -> WireResult:
-        found = overlong(wire, max_tokens, has_schema)
-        if found is None:
-            return wire
-        uri = new_uri()
-        whole = found.whole(uri)
-        if results.keep(client, uri, whole, asyncio.get_running_loop().time()):
-            return found.cut(f"the whole is the resource {uri}")
-        return found.cut(f"the whole has {len(whole):,} bytes, and was not kept: at most {MAX_BYTES:,} are")
+    cut = partial(_cut, results, client, max_tokens, has_schema)
 
     def take(end: CallEnd) -> None:
         # No text has more characters than bytes: what is within the budget is not looked at.
-        if isinstance(end, WireResult) and len(end.body) > max_chars and end.result_type == "complete":
+        if isinstance(end, WireResult) and len(end.body) > max_chars and end.result_type in _ENDS:
+            is_state = method == "tasks/get" or end.result_type == CREATED
             try:
-                end = _cut_nested(end, cut) if method == "tasks/get" else cut(end)
+                end = _cut_state(end, cut) if is_state else cut(end)
             except BodyError as error:
                 end = bad_result(error)
         deliver(end)
@@ -70,7 +69,32 @@ def within_budget(
     return take
 
 
-def _cut_nested(wire: WireResult, cut: Callable[[WireResult], WireResult]) -> WireResult:
+def state_within_budget(results: KeptResults, client: str, state: bytes, has_schema: Callable[[], bool]) -> bytes:
+    """The state of a task, one JSON object that may have its result in it, as a stream of its client is told it.
+
+    Raises:
+        BodyError: its result cannot be read.
+    """
+    if results.max_tokens is None or len(state) <= chars_within(results.max_tokens):
+        return state
+    cut = partial(_cut, results, client, results.max_tokens, has_schema)
+    return _cut_state(WireResult(state, Revision.R2026_07_28), cut).body
+
+
+def _cut(
+    results: KeptResults, client: str, max_tokens: int, has_schema: Callable[[], bool], wire: WireResult
+) -> WireResult:
+    """What a tool gave, within the budget; the whole is kept where it can be."""
+    found = overlong(wire, max_tokens, has_schema)
+    if found is None:
+        return wire
+    uri = new_uri()
+    if found.size <= MAX_BYTES and results.keep(client, uri, found.whole(uri), asyncio.get_running_loop().time()):
+        return found.cut(f"the whole is the resource {uri}")
+    return found.cut(f"the whole was not kept: it is longer than {MAX_BYTES:,} bytes")
+
+
+def _cut_state(wire: WireResult, cut: Callable[[WireResult], WireResult]) -> WireResult:
     """The state of a task, with the result in it cut."""
     members = dict(wire.members if wire.members is not None else check_object(wire.body, max_bytes=MAX_RESULT_BYTES))
     body = bytes(members.get(_NESTED, b""))
@@ -80,15 +104,12 @@ def _cut_nested(wire: WireResult, cut: Callable[[WireResult], WireResult]) -> Wi
     shorter = cut(inner)
     if shorter is inner:
         return wire
-    members[_NESTED] = Raw(shorter.body)
-    return WireResult(msgspec.json.encode(members), wire.era, wire.is_error, wire.result_type)
+    return replace(wire, body=msgspec.json.encode({**members, _NESTED: Raw(shorter.body)}), members=None)
 
 
 def new_uri() -> str:
-    """The URI of one more result, which nobody can guess."""
-    from ulid import ULID  # for the first result that is too long
-
-    return f"{SCHEME}{ULID()}"
+    """The URI of one more result, which nobody can guess: not even who knows the one before."""
+    return f"{SCHEME}{secrets.token_urlsafe(16)}"
 
 
 def named_result(arguments: bytes) -> str:

@@ -168,6 +168,10 @@ class AllowedOffers(OfferSource):
         """See `OfferSource`."""
         return self._source.watch_task(request, tell)
 
+    def tool_of_task(self, client: Client, task: str) -> str:
+        """See `OfferSource`."""
+        return self._source.tool_of_task(client, task)
+
     def may_hold(self, tool: str) -> bool:
         """See `OfferSource`."""
         return self._source.may_hold(tool)

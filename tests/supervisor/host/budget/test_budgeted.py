@@ -8,9 +8,16 @@ import anyio.lowlevel
 import pytest
 
 from quarterdeck.host.budget import kept_results
-from quarterdeck.host.budget.budgeted import begin_read, named_result, within_budget
+from quarterdeck.host.budget.budgeted import (
+    begin_read,
+    named_result,
+    new_uri,
+    state_within_budget,
+    within_budget,
+)
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.tools import CallEnd, WireResult
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +112,27 @@ async def test_the_result_of_a_task_is_cut_too() -> None:
     assert len(value["result"]["content"][0]["text"]) < 300
     short = WireResult(b'{"result":{"content":[]},"x":"%b"}' % (b"x" * 50), "2026-07-28")
     assert ended(results, short, "tasks/get") is short
+
+
+async def test_the_state_of_a_task_is_cut_wherever_it_has_the_result() -> None:
+    """A call that became a task with its result in it, or a stream that tells of one, would pass all of it on."""
+    state, results = b'{"taskId":"1","status":"completed","result":%b}' % BODY, KeptResults(10)
+    made = ended(results, WireResult(state, "2026-07-28", result_type="task"))
+    assert isinstance(made, WireResult)
+    assert made.result_type == "task"
+    for body in (made.body, state_within_budget(results, "ada", state, lambda: True)):
+        value = json.loads(body)
+        assert (value["taskId"], len(value["result"]["content"][0]["text"]) < 300) == ("1", True)
+    assert state_within_budget(KeptResults(None), "ada", state, lambda: True) is state
+    assert state_within_budget(KeptResults(1000), "ada", state, lambda: True) is state
+    with pytest.raises(BodyError):
+        state_within_budget(results, "ada", state[:-1], lambda: True)
+
+
+def test_the_next_uri_cannot_be_told_from_the_last() -> None:
+    """A program that shares another's token could read what that was answered in the same millisecond."""
+    uris = {new_uri() for _ in range(100)}
+    assert len({uri[: len(SCHEME) + 6] for uri in uris}) == len(uris)
 
 
 async def test_a_result_that_cannot_be_read_is_a_fault() -> None:

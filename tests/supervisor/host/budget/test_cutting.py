@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.common.tokens import estimated_tokens
+from quarterdeck.host.budget import cutting
 from quarterdeck.host.budget.cutting import chars_within, overlong
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
 from quarterdeck_protocol.tools import WireResult
@@ -52,13 +53,13 @@ LONG = "a" * 22 + "m" * 56 + "z" * 22
 def test_both_ends_of_a_long_text_stay_and_a_notice_says_how_much_went_and_where() -> None:
     """A model would be given all of it, or take a part for the whole."""
     found = cut(wire(text(LONG, annotations={"priority": 1}), isError=True, _meta={"own": 1}))
-    kept = "a" * 22 + "\n[56 characters left out: W]\n" + "z" * 22
+    kept = "a" * 22 + "\n[56 bytes left out: W]\n" + "z" * 22
     assert found == {"content": [text(kept, annotations={"priority": 1})], "isError": True, "_meta": {"own": 1}}
     assert whole(wire(text(LONG))) == [{"uri": URI, "mimeType": "text/plain", "text": LONG}]
 
 
 def gap(left_out: int) -> str:
-    return f"\n[{left_out} characters left out: W]\n"
+    return f"\n[{left_out} bytes left out: W]\n"
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,8 @@ def test_what_is_within_the_budget_or_has_no_text_stays_as_it_is(result: WireRes
         ((text("a" * 60), text("d")), (text("a" * 22 + gap(17) + "a" * 21), text("d"))),
         ((resource("a" * 99, mimeType="b/c"),), (resource("a" * 22 + gap(55) + "a" * 22, mimeType="b/c"),)),
         (
-            (7, text("a" * 99), "odd", {"type": "text"}),
-            (7, text("a" * 22 + gap(55) + "a" * 22), "odd", {"type": "text"}),
+            ({}, text("a" * 99), {"type": "text"}, {"type": 7}),
+            ({}, text("a" * 22 + gap(55) + "a" * 22), {"type": "text"}, {"type": 7}),
         ),
     ],
 )
@@ -105,13 +106,13 @@ def test_structured_content_goes_first_where_no_schema_describes_it() -> None:
     structure = {"a": "s" * 60}
     result = wire(text("short"), structuredContent=structure)
     said = json.dumps(structure)
-    notice = f"[structured content of {len(said)} characters left out: W]"
+    notice = f"[structured content of {len(said)} bytes left out: W]"
     assert cut(result) == {"content": [text("short"), text(notice)]}
     assert whole(result)[1] == {"uri": URI, "mimeType": "application/json", "text": said}
     assert cut(result, has_schema=True) is None
     both = wire(text(LONG), structuredContent=structure)
     assert cut(both) == {
-        "content": [text("a" * 22 + "\n[56 characters and the structured content left out: W]\n" + "z" * 22)]
+        "content": [text("a" * 22 + "\n[56 bytes and the structured content left out: W]\n" + "z" * 22)]
     }
     kept = cut(both, has_schema=True)
     assert kept is not None
@@ -122,6 +123,7 @@ def test_structured_content_goes_first_where_no_schema_describes_it() -> None:
     "body",
     [
         b'{"content":{"text":"%b"}}',
+        b'{"content":[7,{"type":"text","text":"%b"}]}',
         b'{"content":[{"type":"text","text":"\\ud800%b"}]}',
         b'{"content":[{"type":"text","text":["%b"]}]}',
         b'{"content":[{"type":"resource","resource":{"text":1}}],"x":"%b"}',
@@ -166,7 +168,7 @@ def test_a_cut_result_is_within_its_budget_and_its_whole_has_everything(
     shorter = found.cut("")
     check_object(shorter.body, max_bytes=len(shorter.body))
     content = json.loads(shorter.body)["content"]
-    notice = "\n[1,000 characters and the structured content left out: ]\n"
+    notice = "\n[1,000 bytes and the structured content left out: ]\n"
     assert sum(map(len, texts_of(content))) <= chars_within(max_tokens) + len(notice)
     assert [each for each in content if not has_text(each)] == [each for each in blocks if not has_text(each)]
 
@@ -177,6 +179,55 @@ def texts_of(blocks: list[dict[str, Any]]) -> list[str]:
 
 def has_text(block: dict[str, Any]) -> bool:
     return block["type"] != "image"
+
+
+def test_a_block_is_what_its_type_means_however_that_is_written() -> None:
+    """A server would get past the budget by an escape that every client reads."""
+    body = b'{"content":[{"t\\u0079pe":"te\\u0078t","text":"%b"}]}' % LONG.encode()
+    found = overlong(WireResult(body, "2025-11-25"), 10, lambda: False)
+    assert found is not None
+    assert "56 bytes left out" in found.cut("W").body.decode()
+
+
+def test_a_result_of_more_blocks_than_are_looked_at_is_refused() -> None:
+    """A result of two million blocks would hold every client's calls up for half a minute."""
+    most = [text("ab")] * cutting.MAX_BLOCKS
+    assert cut(wire(*most)) is not None
+    with pytest.raises(BodyError, match=f"at most length {cutting.MAX_BLOCKS}"):
+        cut(wire(*most, text("ab")))
+
+
+ESCAPED = ("\\n", "\\\\", '\\"', "\\u00e9", "\\ud83d\\ude00", "é", "漢", "😀", "e9", "x")
+
+
+@given(units=st.lists(st.sampled_from(ESCAPED), min_size=1, max_size=5), max_tokens=st.integers(1, 30))
+def test_no_more_of_a_long_text_is_decoded_than_may_stay(units: list[str], max_tokens: int) -> None:
+    """Every client would wait while a text of 64 MiB is read; or an escape be cut in two."""
+    chars, decoded = chars_within(max_tokens), list[int]()
+    unit = "".join(units)
+    said = unit * (chars * 30 // len(unit) + 30)
+    result = WireResult(b'{"content":[{"type":"text","text":"%b"}]}' % said.encode(), "2025-11-25")
+
+    text_of = cutting._text_of
+
+    def spy(text: bytes) -> str:
+        found = text_of(text)
+        decoded.append(len(text))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "_text_of", spy)
+        found = overlong(result, max_tokens, lambda: False)
+        assert found is not None
+        [block] = json.loads(found.cut("W").body)["content"]
+    whole = json.loads(f'"{said}"')
+    head, _, rest = block["text"].partition("\n[")
+    tail = rest.partition("W]\n")[2]
+    assert (whole.startswith(head), whole.endswith(tail)) == (True, True)
+    assert (len(head), len(head) + len(tail)) == (chars // 2, chars)
+    assert sum(decoded) <= (chars + 4) * cutting.CHAR_BYTES
+    [content] = json.loads(found.whole(URI))["contents"]
+    assert content["text"] == whole
 
 
 @given(said=st.text(st.characters(exclude_categories=["Cs"])), max_tokens=st.integers(1, 50))

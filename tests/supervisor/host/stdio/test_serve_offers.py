@@ -11,6 +11,7 @@ from support.clients.mcp_clients import ENVELOPE, LEGACY
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 
+from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
@@ -30,11 +31,17 @@ QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
 
 @asynccontextmanager
 async def client_of(
-    *servers: OfferServer, era: str = "legacy", has_sdk: bool = False, able: dict[str, Any] | None = None
+    *servers: OfferServer,
+    era: str = "legacy",
+    has_sdk: bool = False,
+    able: dict[str, Any] | None = None,
+    results: KeptResults | None = None,
 ) -> AsyncIterator[tuple[LineClient, OfferFleet]]:
     """A greeted client of a host that shows what these servers have."""
     fleet = OfferFleet(*servers)
-    async with served(create_provider_host(LiveBox(), offers=Offerings(fleet))) as client:
+    leave = results.leave if results is not None else lambda _: None
+    host = create_provider_host(LiveBox(), offers=Offerings(fleet), results=results, on_ended=leave)
+    async with served(host) as client:
         if era == "modern":
             client.meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": able or {}}
             await client.ask("discover", "server/discover")

@@ -1,0 +1,117 @@
+"""Whole results as clients of both eras read them, over lines and over HTTP: each its own, until its session ends."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from support.clients.http_clients import listening
+from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
+from support.tools.offer_fleet import OfferFleet
+from support.tools.task_clients import newer_server, newer_state, older_server
+from support.tools.tool_boxes import LiveBox
+from support.waiting import until
+
+from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
+from quarterdeck.host.http.grants import Grant
+from quarterdeck.host.http.token_file import add_grant
+from quarterdeck.tools.offerings import Offerings
+from quarterdeck_protocol.mcp.tasks import EXTENSION
+
+from .test_serve_offers import client_of
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+TAKES = {"extensions": {EXTENSION: {}}}
+LONG = "x" * 500
+RESULT = {"content": [{"type": "text", "text": LONG}]}
+GONE = "call the tool again"
+
+
+def server_of(era: str) -> Any:
+    """A server of the other era, whose every task has ended with a long result."""
+    if era == "legacy":
+        return newer_server(get=newer_state("completed", result=RESULT))
+    state = b'{"taskId":"1","status":"completed","createdAt":"2026-01-01T00:00:00Z","ttl":5}'
+    return older_server(get=state, result=msgspec.json.encode(RESULT))
+
+
+def uri_in(result: dict[str, Any]) -> str:
+    """The resource that the notice in a cut result names."""
+    said = str(result["content"][0]["text"])
+    assert len(said) < 200
+    return SCHEME + said.partition(SCHEME)[2].partition("]")[0]
+
+
+@ERAS
+async def test_the_result_of_a_task_is_cut_over_lines_and_goes_with_its_client(era: str) -> None:
+    """A tool would get past the budget by a task, or what it gave stay for as long as we serve."""
+    results, able = KeptResults(10), TAKES if era == "modern" else {}
+    async with client_of(server_of(era), era=era, able=able, results=results) as (client, _):
+        uri = uri_in(await ended(client, era))
+        [content] = (await client.ask(5, "resources/read", uri=uri))["result"]["contents"]
+        assert content["text"] == LONG
+        assert GONE in (await client.ask(6, "resources/read", uri=f"{SCHEME}other"))["error"]["message"]
+    await until(lambda: not results.total_bytes)
+
+
+async def ended(client: Any, era: str) -> dict[str, Any]:
+    """The result of a task, as its client is given it."""
+    if era == "legacy":
+        made = (await client.ask(1, "tools/call", name="a__work", arguments={}, task={"ttl": 5}))["result"]["task"]
+        status = await client.ask(2, "tasks/result", taskId=made["taskId"])
+        assert status["method"] == "notifications/tasks/status"
+        result: dict[str, Any] = (await client.receive())["result"]
+        return result
+    made = (await client.ask(1, "tools/call", name="a__work", arguments={}))["result"]
+    state = (await client.ask(2, "tasks/get", taskId=made["taskId"]))["result"]
+    assert state["status"] == "completed"
+    listed = {"notifications": {"taskIds": [made["taskId"]]}}
+    await client.send(client.request("l", "subscriptions/listen", **listed))
+    await client.receive()
+    told = await client.receive()
+    assert told["method"] == "notifications/tasks"
+    assert uri_in(told["params"]["result"]) != uri_in(state["result"])
+    cut: dict[str, Any] = state["result"]
+    return cut
+
+
+async def asked(wire: WireHttp, era: str, method: str, **params: Any) -> dict[str, Any]:
+    """The answer to a request, with the headers of its era."""
+    headers = {}
+    if era == "modern":
+        params["_meta"] = {**ENVELOPE, f"{META}clientCapabilities": TAKES}
+        headers = {"Mcp_Method": method, "Mcp_Name": params.get("name", params.get("taskId", params.get("uri")))}
+    return (await wire.ask({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, **headers)).answer
+
+
+@ERAS
+async def test_the_result_of_a_task_is_cut_over_http_and_is_its_clients_alone(era: str, tmp_path: Path) -> None:
+    """A token, or another session of the same, would read what was answered to somebody else."""
+    owner, results = "t" * 40, KeptResults(10)
+    now = time.time()
+    token = add_grant(tmp_path / "tokens.json", lambda digest: Grant(name="b", digest=digest, created_at=now), now)
+    offers = Offerings(OfferFleet(server_of(era)))
+    kept = {"results": results, "token": owner, "tokens": tmp_path / "tokens.json"}
+    async with listening(LiveBox(), offers=offers, **kept) as url, wired(url) as wire, wired(url) as other:
+        wire.headers["Authorization"] = f"Bearer {owner}"
+        other.headers["Authorization"] = f"Bearer {token if era == 'modern' else owner}"
+        for each in (wire, other):
+            await (each.greet() if era == "legacy" else each.introduce())
+        task = {"task": {"ttl": 5}} if era == "legacy" else {}
+        made = (await asked(wire, era, "tools/call", name="a__work", arguments={}, **task))["result"]
+        if era == "legacy":
+            found = (await asked(wire, era, "tasks/result", taskId=made["task"]["taskId"]))["result"]
+        else:
+            found = (await asked(wire, era, "tasks/get", taskId=made["taskId"]))["result"]["result"]
+        uri = uri_in(found)
+        [content] = (await asked(wire, era, "resources/read", uri=uri))["result"]["contents"]
+        assert content["text"] == LONG
+        assert GONE in (await asked(other, era, "resources/read", uri=uri))["error"]["message"]
+        if era == "legacy":
+            async with httpx2.AsyncClient() as http:
+                await http.delete(url, headers=wire.headers)
+            await until(lambda: not results.total_bytes)

@@ -69,7 +69,7 @@ def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStd
 
 
 def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) -> None:
-    """A look at the deck would take as long as starting one."""
+    """A script's look at the deck would take as long as starting one."""
     heavy = {
         "anyio",
         "asyncio",
@@ -81,7 +81,7 @@ def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) ->
         "quarterdeck.config.settings",
         "quarterdeck.app",
     }
-    python, *rest = command("ps", "--config", str(config))
+    python, *rest = command("ps", "--json", "--config", str(config))
     ended = run(python, "-X", "importtime", *rest)
     assert "echo" in ended.stdout
     loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}

@@ -258,6 +258,7 @@ class Scenario(ABC, Generic[Peers]):
 
     async def _call(self, peer: Peers, call: PlannedCall, meta: Members) -> Ending:
         purpose, name, arguments = call
+        self.wishes.tell(f"the tool {shown(name)}")
         before = self.look()
         params: Members = {**meta, "name": name, "arguments": arguments}
         wait_s = self.wait_s(self.wishes.call_s)

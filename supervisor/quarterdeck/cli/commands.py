@@ -5,6 +5,7 @@ parameters, common options last.
 """
 
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from .exits import MEANINGS
-from .output import columns_of, paragraph_width, styled
+from .output import WIDEST, shows_styles
 
 if TYPE_CHECKING:
     from click import Command, Parameter
@@ -129,7 +130,7 @@ def examples_of(path: str) -> list[Row]:
 
 def print_program_help() -> None:
     """The help of the first level."""
-    lines = [*_usage("COMMAND [OPTIONS]"), "", *textwrap.wrap(PURPOSE, paragraph_width()), ""]
+    lines = [*_usage("COMMAND [OPTIONS]"), "", *textwrap.wrap(PURPOSE, _width()), ""]
     width = max(len(entry.name) for entry in ENTRIES)
     for panel in PANELS:
         rows = [(f"  {entry.name:<{width}}", entry.summary) for entry in ENTRIES if entry.panel == panel]
@@ -173,10 +174,9 @@ def describe_command(command: "Command", path: str, usage: str) -> str:
         path: its name, with its group's before it.
         usage: what stands behind its name.
     """
-    width = paragraph_width()
     lines = [*_usage(f"{path} {usage}".strip()), ""]
     for paragraph in (command.help or "").split("\n\n"):
-        lines += [*textwrap.wrap(" ".join(paragraph.split()), width), ""]
+        lines += [*textwrap.wrap(" ".join(paragraph.split()), _width()), ""]
     own: list[Row] = []
     native: list[Row] = []
     common: list[Row] = []
@@ -248,27 +248,39 @@ def _examples(examples: Iterable[tuple[str, str]]) -> list[Row]:
 
 
 def _usage(rest: str) -> list[str]:
-    return [f"{styled('Usage:', 'bold', sys.stdout)} {PROGRAM} {rest}"]
+    return [f"{_bold('Usage:')} {PROGRAM} {rest}"]
 
 
 def _section(title: str, rows: Sequence[Row]) -> list[str]:
-    longest = max(columns_of(left) for left, _ in rows)
-    most = LEFT_COLUMNS if title != "Examples" else paragraph_width() // 2
-    return [styled(title, "bold", sys.stdout), *_aligned(rows, min(longest, most) + 2)]
+    longest = max(len(left) for left, _ in rows)
+    most = LEFT_COLUMNS if title != "Examples" else _width() // 2
+    return [_bold(title), *_aligned(rows, min(longest, most) + 2)]
 
 
 def _aligned(rows: Sequence[Row], left_columns: int) -> list[str]:
     """Two columns; an explanation is wrapped in its own."""
     lines: list[str] = []
-    room = max(30, paragraph_width() - left_columns)
+    room = max(30, _width() - left_columns)
     for left, right in rows:
         wrapped = textwrap.wrap(right, room, break_long_words=False, break_on_hyphens=False) or [""]
-        if columns_of(left) + 2 > left_columns:
+        if len(left) + 2 > left_columns:
             lines.append(left)
         else:
-            lines.append(f"{left}{' ' * (left_columns - columns_of(left))}{wrapped.pop(0)}".rstrip())
+            lines.append(f"{left:{left_columns}}{wrapped.pop(0)}".rstrip())
         lines += [" " * left_columns + line for line in wrapped]
     return lines
+
+
+def _bold(title: str) -> str:
+    if not shows_styles(sys.stdout):
+        return title
+    from click import style  # the help of a command has it anyway, where rich would be half of the wait
+
+    return style(title, bold=True)
+
+
+def _width() -> int:
+    return max(40, min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST))
 
 
 def _write(lines: Iterable[str]) -> None:

@@ -1,22 +1,33 @@
-"""Write for people (styled on a terminal, plain elsewhere) or for programs (JSON, one document a line)."""
+"""Write for people (on a terminal styled, in columns that fit; plain elsewhere) or for programs (JSON, a line each).
+
+What people are shown is drawn by rich, which a plain line and JSON do without: loading it takes as long as an answer.
+Text comes from servers too: controls in it are escaped here, and nothing in it is markup, a link or an emoji's name.
+"""
 
 import os
-import shutil
 import sys
-from collections.abc import Sequence
-from typing import Final, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
-from quarterdeck.common.words import printable_json
+from quarterdeck.common.words import printable, printable_json
 
 from .exits import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
 
 WIDEST: Final = 110
 """Columns that a paragraph may fill and still be read with ease."""
 
-_CODES: Final = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
-"""Select Graphic Rendition (ECMA-48 8.3.117), by the words that styles are made of."""
+LONGEST_WORD: Final = 24
+"""Columns of a word that a table never breaks: an id or a time broken in the middle is not read, a path is."""
+
+ENDLESS: Final = 1 << 20
+"""Columns where there is no edge: a program that reads a table wants it uncut."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -49,82 +60,96 @@ def print_json(value: object) -> None:
 
 
 def print_line(text: str = "", style: str = "", *, stderr: bool = False) -> None:
-    """One line for people, on stdout unless told otherwise; `text` is safe to show."""
+    """One line for people, on stdout unless told otherwise; a terminal wraps it where it must."""
     stream = sys.stderr if stderr else sys.stdout
-    stream.write(styled(text, style, stream) + "\n")
-    stream.flush()
+    if style and text and shows_styles(stream):
+        _print(_text(Cell(text, style)), _console(stream), soft_wrap=True)
+    else:
+        stream.write(printable(text) + "\n")
+        stream.flush()
 
 
-def styled(text: str, style: str, stream: TextIO) -> str:
-    """`text` in a style such as `bold red`, where `stream` is a terminal that shows it."""
-    if not (style and text and _shows_styles(stream)):
+def print_paragraph(text: str, style: str = "", *, lead: Cell | None = None) -> None:
+    """Text on stdout, behind `lead` if there is one; on a terminal it is wrapped at words, beside the lead."""
+    if not shows_styles(sys.stdout):
+        print_line((lead.text if lead else "") + text)
+        return
+    from rich.table import Table
+
+    paragraph = Table.grid()
+    if lead is not None:
+        paragraph.add_column(no_wrap=True)
+    paragraph.add_column(overflow="fold")
+    paragraph.add_row(*([_text(lead)] if lead else []), _text(Cell(text, style)))
+    _print(paragraph, _console(sys.stdout), width=WIDEST if sys.stdout.isatty() else None)
+
+
+def print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, indent: str = "", is_cut: bool = False
+) -> None:
+    """Aligned columns on stdout; on a terminal what is too wide is wrapped, or the last column cut with `is_cut`."""
+    from rich.measure import measure_renderables
+    from rich.padding import Padding
+    from rich.table import Table
+
+    console = _console(sys.stdout)
+    drawn = [[_text(cell) for cell in row] for row in rows]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=None)
+    for column, header in enumerate(headers):
+        texts = [row[column] for row in drawn]
+        least = measure_renderables(console, console.options, texts).minimum
+        table.add_column(_text(Cell(header, "bold")), overflow="fold", min_width=min(least, LONGEST_WORD))
+    for row in drawn:
+        if is_cut:
+            row[-1].no_wrap, row[-1].overflow = True, "ellipsis"
+        table.add_row(*row)
+    _print(Padding(table, (0, 0, 0, len(indent)), expand=False), console)
+
+
+@contextmanager
+def waiting_for(what: str, *, is_shown: bool = True) -> Iterator[Callable[[str], None]]:
+    """Show on stderr, while the block runs, what is waited for, if it is a terminal; yields what changes the words.
+
+    Nothing of it stays.  The cursor stays visible: whatever kills us, the terminal is as it was.
+    """
+    if not (is_shown and sys.stderr.isatty()) or not (console := _console(sys.stderr)).is_interactive:
+        yield lambda _: None
+        return
+    from rich.status import Status
+
+    console.show_cursor = lambda show=True: show  # type: ignore[method-assign]
+
+    def said(words: str) -> "Text":
+        text = _text(Cell(words, "dim"))
+        text.truncate(console.width - 2, overflow="ellipsis")
         return text
-    codes = ";".join(str(_CODES[word]) for word in style.split())
-    return f"\x1b[{codes}m{text}\x1b[0m"
+
+    with Status(said(what), console=console) as status:
+        yield lambda words: status.update(said(words))
 
 
-def paragraph_width() -> int:
-    """Columns for text that is wrapped."""
-    return max(40, min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST))
-
-
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, indent: str = "") -> None:
-    """Aligned columns on stdout; on a terminal the last one is cut at the edge."""
-    for line in lay_out(headers, rows, width=_width(), indent=indent):
-        sys.stdout.write("".join(styled(cell.text, cell.style, sys.stdout) for cell in line) + "\n")
-    sys.stdout.flush()
-
-
-def lay_out(
-    headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, width: int | None = None, indent: str = ""
-) -> list[list[Cell]]:
-    """The lines of a table, each cell padded to its column; the last column may be cut to `width` in all."""
-    table = [[Cell(header, "bold") for header in headers], *(list(row) for row in rows)]
-    widths = [max(columns_of(row[column].text) for row in table) for column in range(len(headers))]
-    left = len(indent) + sum(widths[:-1]) + 2 * (len(widths) - 1)
-    room = max(8, width - left) if width is not None else widths[-1]
-    lines = []
-    for row in table:
-        padded = [
-            Cell(cell.text + " " * (size - columns_of(cell.text) + 2), cell.style)
-            for cell, size in zip(row, widths[:-1], strict=False)
-        ]
-        last = row[-1].text if columns_of(row[-1].text) <= room else _cut(row[-1].text, room - 1).rstrip() + "…"
-        lines.append([Cell(indent), *padded, Cell(last, row[-1].style)])
-    return lines
-
-
-def columns_of(text: str) -> int:
-    """How many columns of a terminal `text` takes."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_columns_of_character, text))
-
-
-def _columns_of_character(character: str) -> int:
-    import unicodedata  # most output is ASCII
-
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def _cut(text: str, columns: int) -> str:
-    """As much of `text` as fits."""
-    used = 0
-    for index, character in enumerate(text):
-        used += _columns_of_character(character)
-        if used > columns:
-            return text[:index]
-    return text
-
-
-def _shows_styles(stream: TextIO) -> bool:
-    # https://no-color.org
-    if os.environ.get("NO_COLOR"):
-        return False
+def shows_styles(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal that shows styles, or is to be taken for one (https://force-color.org)."""
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
-def _width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def _console(stream: TextIO) -> "Console":
+    """What draws for `stream`: without markup, names of emoji and highlights, for the text may be anyone's."""
+    from rich.console import Console
+
+    width = None if stream.isatty() else ENDLESS
+    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+
+
+def _text(cell: Cell) -> "Text":
+    from rich.text import Text
+
+    return Text.assemble((printable(cell.text), cell.style))
+
+
+def _print(drawn: "RenderableType", console: "Console", **how: Any) -> None:
+    """Write what rich makes of it, whole, and without the blanks with which it fills up lines."""
+    with console.capture() as capture:
+        console.print(drawn, crop=False, **how)
+    console.file.write("".join(line.rstrip() + "\n" for line in capture.get().split("\n")[:-1]))
+    console.file.flush()

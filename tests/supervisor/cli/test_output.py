@@ -1,45 +1,213 @@
-"""Tables and JSON."""
+"""Lines, paragraphs, tables and JSON: on a terminal, and where a program reads along."""
 
+import io
 import json
+from typing import Final
 
 import msgspec
 import pytest
+from support.processes.running import loaded_by
 
-from quarterdeck.cli.output import Cell, lay_out, print_json, print_line, print_table
+from quarterdeck.cli.diagnose.check_view import print_report
+from quarterdeck.cli.output import (
+    Cell,
+    print_json,
+    print_line,
+    print_paragraph,
+    print_table,
+    waiting_for,
+)
 
+HOSTILE: Final = "[bold red]a[/] [link=http://x]b[/link] :smile: \x1b]0;t\x07\x1b[2J\x9b1m\r\x08 日本 e\u0301 \u202ec"
+"""Rich's markup, a link and an emoji's name; orders to a terminal; wide, combining and turning characters."""
 
-def lines(*rows: tuple[str, ...], width: int | None = None) -> list[str]:
-    table = lay_out(["NAME", "WHAT"], [[Cell(text) for text in row] for row in rows], width=width)
-    return ["".join(cell.text for cell in line) for line in table]
+_ESCAPED: Final = r"[bold red]a[/] [link=http://x]b[/link] :smile: \x1b]0;t\x07\x1b[2J\x9b1m\x0d\x08 日本 {} \u202ec"
 
-
-def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
-    """Wide characters would push the next column aside."""
-    assert lines(("a", "x"), ("日本", "y")) == ["NAME  WHAT", "a     x", "日本  y"]
-
-
-def test_the_last_column_is_cut_at_the_edge_only_on_a_terminal() -> None:
-    """A terminal would wrap a table into noise; a pipe would lose text."""
-    long = "word " * 10
-    assert lines(("a", long), width=20)[1] == "a     word word wor…"
-    assert lines(("a", long))[1] == "a     " + long
-
-
-def test_a_narrow_terminal_still_shows_something() -> None:
-    """A width below the other columns' would be no width at all."""
-    assert lines(("a" * 30, "something longer"), width=10)[1] == "a" * 30 + "  " + "somethi…"
+SAFE: Final = _ESCAPED.replace("{}", "e\u0301")
+"""The same as it may be shown."""
 
 
-def test_a_table_is_plain_where_a_program_reads_along(capsys: pytest.CaptureFixture[str]) -> None:
-    """`quarterdeck ps | grep` would meet escape sequences and cut lines."""
-    print_table(["NAME", "WHAT"], [[Cell("a", "red"), Cell("b" * 300)]], indent="  ")
-    assert capsys.readouterr().out == "  NAME  WHAT\n  a     " + "b" * 300 + "\n"
+class Terminal(io.StringIO):
+    """Keeps what a terminal would be sent."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
 
 
-def test_markup_in_a_text_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """A server's text in brackets would vanish or restyle the line."""
-    print_line("[red]hello[/] :smile: " + "word " * 40)
-    assert capsys.readouterr().out == "[red]hello[/] :smile: " + "word " * 40 + "\n"
+def terminal_for(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Terminal:
+    """A terminal of 40 columns and 16 colours as stdout and stderr, unless the variables say otherwise."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"TERM": "xterm", "COLUMNS": "40"} | variables).items():
+        monkeypatch.setenv(name, value)
+    made = Terminal()
+    monkeypatch.setattr("sys.stdout", made)
+    monkeypatch.setattr("sys.stderr", made)
+    return made
+
+
+def table(*rows: tuple[str, ...], is_cut: bool = False) -> None:
+    print_table(["NAME", "WHAT"], [[Cell(text) for text in row] for row in rows], is_cut=is_cut)
+
+
+def test_columns_are_aligned_by_what_a_terminal_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Wide and combining characters would push the next column aside."""
+    table(("a", "x"), ("日本", "y"), ("e\u0301", "z"))
+    assert capsys.readouterr().out.splitlines() == ["NAME  WHAT", "a     x", "日本  y", "e\u0301     z"]
+
+
+def test_a_table_is_plain_and_whole_where_a_program_reads_along(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`quarterdeck ps | grep` would meet escape sequences, blanks at each end, and cut or broken lines."""
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(["NAME", "WHAT"], [[Cell("a", "red"), Cell("b " * 300 + "b")], [Cell(""), Cell("c")]], indent="  ")
+    assert capsys.readouterr().out == "  NAME  WHAT\n  a     " + "b " * 300 + "b\n        c\n"
+
+
+def test_what_is_too_wide_for_the_terminal_is_wrapped_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal would break rows into noise, or the end of a sentence would be lost."""
+    terminal = terminal_for(monkeypatch)
+    table(("a-name", "some words " * 5))
+    lines = terminal.getvalue().splitlines()
+    assert all(len(line.replace("\x1b[1m", "").replace("\x1b[0m", "")) <= 40 for line in lines)
+    assert [line[:8] for line in lines[1:]] == ["a-name  ", "        "]
+    assert " ".join(" ".join(lines[1:]).split()) == "a-name " + "some words " * 4 + "some words"
+
+
+def test_a_list_of_what_servers_say_has_a_line_each_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The description of one tool would push all others off the screen."""
+    terminal = terminal_for(monkeypatch)
+    table(("a", "word " * 20), ("b", "short"), is_cut=True)
+    assert terminal.getvalue().splitlines()[1:] == ["a     word word word word word word wor…", "b     short"]
+
+
+def test_an_id_is_never_broken_by_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could be neither read nor copied."""
+    terminal = terminal_for(monkeypatch)
+    table(("an-id-of-20-letters-", "words " * 9), ("/a/path/" * 9, "words " * 9))
+    shown = terminal.getvalue()
+    assert "\nan-id-of-20-letters-      words words wo\n" in shown
+    assert "\n/a/path//a/path//a/path/  words" in shown
+
+
+def test_nothing_that_a_server_says_is_markup_or_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    """A server could restyle our words, hide its own, retitle the window, or write over the line above."""
+    print_line(HOSTILE)
+    print_line(HOSTILE, "red", stderr=True)
+    print_paragraph(HOSTILE, lead=Cell(HOSTILE))
+    print_table([HOSTILE], [[Cell(HOSTILE, "red")]])
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [SAFE, SAFE + SAFE, SAFE, SAFE]
+    assert told.err == SAFE + "\n"
+
+
+def test_nothing_is_markup_on_a_terminal_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markup is read where styles are shown, so there it would be."""
+    terminal = terminal_for(monkeypatch, COLUMNS="200")
+    print_line(HOSTILE, "red")
+    print_paragraph(HOSTILE, "red")
+    print_table([HOSTILE], [[Cell(HOSTILE, "red")]])
+    red = f"\x1b[31m{SAFE}\x1b[0m"
+    assert terminal.getvalue().splitlines() == [red, red, f"\x1b[1m{SAFE}\x1b[0m", red]
+
+
+def test_nothing_in_a_report_is_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is checked is not trusted, and its name and words are in the report."""
+    from quarterdeck.check.verdicts import Measured, Report, Verdict, outcomes
+
+    found = outcomes([Verdict("ping", HOSTILE, HOSTILE)])
+    print_report(Report(HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), found, Measured(), (HOSTILE,), HOSTILE), in_full=True)
+    told = capsys.readouterr().out
+    assert told.startswith(f"{SAFE} ({SAFE} {SAFE})\n  protocol {SAFE}, ")
+    assert f"\n         - {SAFE}: {SAFE}\n" in told
+    assert f"\nnot tried: {SAFE}\n" in told
+    assert not set(told) & {"\x1b", "\x9b", "\x07", "\r", "\u202e"}
+
+
+def test_a_paragraph_is_wrapped_beside_its_lead_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Findings would run into each other on a terminal; `grep` would find half of one in a pipe."""
+    terminal = terminal_for(monkeypatch)
+    print_paragraph("word " * 9 + "word", lead=Cell("- "))
+    assert [line.rstrip() for line in terminal.getvalue().splitlines()] == [
+        "- word word word word word word word",
+        "  word word word",
+    ]
+    plain = io.StringIO()
+    monkeypatch.setattr("sys.stdout", plain)
+    print_paragraph("word " * 40, lead=Cell("- ", "red"))
+    assert plain.getvalue() == "- " + "word " * 40 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "shown"),
+    [
+        ({}, "\x1b[1;31mx\x1b[0m\n"),
+        ({"NO_COLOR": "1"}, "\x1b[1mx\x1b[0m\n"),
+        ({"TERM": "dumb"}, "x\n"),
+    ],
+)
+def test_a_terminal_is_sent_the_styles_that_its_user_wants(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], shown: str
+) -> None:
+    """Colours that cannot be seen against a background could not be turned off."""
+    terminal = terminal_for(monkeypatch, **variables)
+    print_line("x", "bold red")
+    assert terminal.getvalue() == shown
+
+
+def test_a_program_can_ask_for_colours_and_has_its_text_whole_with_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log of a CI run would be grey, or its tables cut at a width that nothing has."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(["NAME"], [[Cell("b" * 300, "red")], [Cell("c")]])
+    print_paragraph("word " * 40, "red")
+    assert capsys.readouterr().out == (
+        "\x1b[1mNAME\x1b[0m\n\x1b[31m" + "b" * 300 + "\x1b[0m\nc\n\x1b[31m" + "word " * 40 + "\x1b[0m\n"
+    )
+
+
+def test_what_is_waited_for_is_seen_on_a_terminal_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of a minute would look as if it hung; a cursor that is hidden would stay so when we are killed."""
+    terminal = terminal_for(monkeypatch)
+    with waiting_for("the first") as show:
+        show("[bold]the \x1b[2Jsecond[/] " + "word " * 9)
+    shown = terminal.getvalue()
+    assert r"[bold]the \x1b[2Jsecond[/] word word …" in shown
+    assert shown.endswith("\x1b[0m\n\r\x1b[1A\x1b[2K")
+    assert "\x1b[?25l" not in shown
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"TTY_INTERACTIVE": "0"}])
+def test_what_is_waited_for_is_not_told_to_what_only_takes_lines(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    """Its user would read the same line a hundred times."""
+    terminal = terminal_for(monkeypatch, **variables)
+    with waiting_for("it") as show:
+        show("more of it")
+    assert terminal.getvalue() == ""
+
+
+def test_a_pipe_is_not_told_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """A log would fill with it."""
+    with waiting_for("it") as show:
+        show("more of it")
+    assert capsys.readouterr().err == ""
+
+
+def test_plain_lines_and_json_do_without_the_library_that_draws() -> None:
+    """Each script that asks something would wait twice as long for its answer."""
+    words = (
+        "import print_json, print_line, print_paragraph; print_line('x', 'red'); print_paragraph('y'); print_json(1)"
+    )
+    assert not loaded_by(f"from quarterdeck.cli.output {words}") & {"rich", "click"}
 
 
 def test_json_is_one_line_and_raw_parts_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:

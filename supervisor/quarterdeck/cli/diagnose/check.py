@@ -1,7 +1,6 @@
 """`quarterdeck check`: what a server does with what clients send, found by trying, in a sandbox, with no code."""
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +13,7 @@ from click.core import ParameterSource
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.output import print_json, waiting_for
 from quarterdeck.cli.parameters import HAS_DASHES, Argument, Option
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.run.sandbox_options import POLICY_HELP, HarmlessWish, SandboxWish, in_options, to_policy
@@ -38,6 +37,16 @@ class FailOn(StrEnum):
 
 
 LEAST_TIMEOUT_S: Final = 10
+
+PARTS: Final = {
+    "install": "to fetch its package",
+    "legacy": "it as clients of 2025-11-25 do",
+    "modern": "it as clients of 2026-07-28 do",
+    "version": "a version that nobody knows",
+    "calls": "its tools",
+    "bytes": "odd bytes",
+}
+"""The parts of a check, as they are told while they last."""
 
 
 def check(
@@ -101,36 +110,38 @@ def check(
         is_typed = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
         config = [*((config or ()) if is_typed else ()), *after] if after else config
     subject = _subject(command, wish, config)
-    tells = sys.stderr.isatty() and not json
-    wishes = Wishes(
-        float(timeout),
-        float(call_timeout),
-        calls=not no_calls,
-        call_all=call_all,
-        tell=(lambda part: print_line(f"quarterdeck: trying {part}", "dim", stderr=True)) if tells else lambda _: None,
-    )
     server, ignored = subject.config, ignore or ()
-    try:
-        if isinstance(server, StdioServerConfig):
-            report = run_work(
-                lambda: check_server(
-                    server,
-                    wishes,
-                    called=subject.called,
-                    installs=subject.installs,
-                    allow_unsandboxed=allow_unsandboxed,
-                    ignored=ignored,
-                    secrets=subject.secrets,
+    with waiting_for(f"starting {subject.called}", is_shown=not json) as show:
+        wishes = Wishes(
+            float(timeout),
+            float(call_timeout),
+            calls=not no_calls,
+            call_all=call_all,
+            tell=lambda part: show(f"trying {PARTS.get(part, part)}"),
+        )
+        try:
+            if isinstance(server, StdioServerConfig):
+                report = run_work(
+                    lambda: check_server(
+                        server,
+                        wishes,
+                        called=subject.called,
+                        installs=subject.installs,
+                        allow_unsandboxed=allow_unsandboxed,
+                        ignored=ignored,
+                        secrets=subject.secrets,
+                    )
                 )
-            )
-        else:
-            report = run_work(
-                lambda: check_remote(server, wishes, called=subject.called, ignored=ignored, secrets=subject.secrets)
-            )
-    except LaunchError as error:
-        raise CommandError(
-            ExitCode.NOT_READY, f"it cannot be started: {flat(in_options(str(error)))}", _remedy(command[0])
-        ) from error
+            else:
+                report = run_work(
+                    lambda: check_remote(
+                        server, wishes, called=subject.called, ignored=ignored, secrets=subject.secrets
+                    )
+                )
+        except LaunchError as error:
+            raise CommandError(
+                ExitCode.NOT_READY, f"it cannot be started: {flat(in_options(str(error)))}", _remedy(command[0])
+            ) from error
     _write_files(report, subject.file, junit, sarif, fail_on)
     if json:
         from quarterdeck.check.report.as_json import as_json

@@ -1,17 +1,15 @@
 """The report of a check as people read it: what was found, worst first, with its remedy; then a verdict."""
 
-import sys
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.output import paragraph_width, print_line, styled
+from quarterdeck.cli.output import Cell, print_line, print_paragraph, print_table
 from quarterdeck.common.words import counted, duration, printable, size
 
 if TYPE_CHECKING:
     from quarterdeck.check.verdicts import Outcome, Report
 
-STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan", "passed": "green", "untried": "dim"}
 
 SHOWN: Final = 5
 """Findings of one check that are shown, unless all are wanted."""
@@ -36,10 +34,13 @@ def print_report(report: "Report", *, in_full: bool) -> None:
                 f"ignored  {outcome.check.id}: {counted(len(outcome.findings) + outcome.more, 'finding')}", "dim"
             )
     if in_full:
-        for state, style in ((State.PASSED, "green"), (State.UNTRIED, "dim")):
-            for outcome in report.outcomes:
-                if outcome.state is state:
-                    print_line(f"{styled(f'{state:8}', style, sys.stdout)} {outcome.check.id}: {outcome.check.claim}")
+        rest = [
+            outcome for state in (State.PASSED, State.UNTRIED) for outcome in report.outcomes if outcome.state is state
+        ]
+        print_table(
+            ("CHECK", "STATE", "WHAT IT IS ABOUT"),
+            [[Cell(each.check.id), Cell(each.state, STYLES[each.state]), Cell(each.check.claim)] for each in rest],
+        )
         print_line()
     if report.stderr:
         print_line("The end of its stderr:")
@@ -47,7 +48,8 @@ def print_report(report: "Report", *, in_full: bool) -> None:
             print_line(f"  {printable(line)}", "dim")
         print_line()
     for remark in report.remarks:
-        _print_wrapped(printable(remark), "not tried: " if not remark.startswith("the sandbox") else "", "dim")
+        is_untried = not remark.startswith("the sandbox")
+        print_paragraph(remark, "dim", lead=Cell("not tried: ", "dim") if is_untried else None)
     _print_verdict(report)
 
 
@@ -66,21 +68,15 @@ def _figures(report: "Report") -> Iterator[str]:
 
 def _print_finding(outcome: "Outcome", *, in_full: bool) -> None:
     check = outcome.check
-    print_line(f"{styled(f'{check.severity:8}', STYLES[check.severity], sys.stdout)} {check.id}: {check.claim}")
+    print_paragraph(f"{check.id}: {check.claim}", "bold", lead=Cell(f"{check.severity:9}", STYLES[check.severity]))
     shown = outcome.findings if in_full else outcome.findings[:SHOWN]
     for finding in shown:
-        _print_wrapped(f"{finding.place}: {finding.problem}" if finding.place else finding.problem, "         - ")
+        told = f"{finding.place}: {finding.problem}" if finding.place else finding.problem
+        print_paragraph(told, lead=Cell("         - "))
     if more := len(outcome.findings) - len(shown) + outcome.more:
         print_line(f"         - and {more} more" + ("" if in_full else " (--all shows them)"))
-    _print_wrapped(check.remedy, "         fix: ", "dim")
+    print_paragraph(check.remedy, "dim", lead=Cell("         fix: ", "dim"))
     print_line()
-
-
-def _print_wrapped(text: str, lead: str, style: str = "") -> None:
-    room = max(30, paragraph_width() - len(lead))
-    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
-    for at, line in enumerate(lines):
-        print_line(f"{lead if at == 0 else ' ' * len(lead)}{line}", style)
 
 
 def _print_verdict(report: "Report") -> None:

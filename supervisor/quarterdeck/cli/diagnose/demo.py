@@ -1,13 +1,12 @@
 """`quarterdeck demo`: the main job on real processes, reported as it happens."""
 
-import textwrap
 from typing import TYPE_CHECKING, Final, assert_never
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, as_command_error
-from quarterdeck.cli.output import Cell, paragraph_width, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
 from quarterdeck.cli.process import run
 from quarterdeck.cli.run.servers import describe_dossier
 from quarterdeck.common.words import printable
@@ -71,7 +70,5 @@ class _Printer:
 
 
 def _quote(lines: list[str]) -> None:
-    width = paragraph_width() - len(INDENT) - 2
     for line in lines:
-        for part in textwrap.wrap(line, width, break_long_words=False):
-            print_line(f"{INDENT}│ {part}", "dim")
+        print_paragraph(line, "dim", lead=Cell(f"{INDENT}│ ", "dim"))

@@ -60,7 +60,7 @@ def _print_tools(answer: ToolList) -> None:
     ]
     if rows:
         aliases, own_names = ["CLIENTS SEE"] if has_aliases else [], ["THE SERVER'S NAME"] if has_own_names else []
-        print_table(["TOOL", *aliases, *own_names, "DESCRIPTION"], rows)
+        print_table(["TOOL", *aliases, *own_names, "DESCRIPTION"], rows, is_cut=True)
     _print_missing(answer)
 
 

@@ -98,6 +98,7 @@ class Client(Struct, frozen=True):
         part: which part of it asks, where parts are told apart that share its bounds: a stream on which it hears of
             changes, or a program by its own word about itself; empty for the whole.
         is_local: whether it is known to be a program of this machine, whose person has a browser here.
+        is_searched: whether it is shown two tools that find and call those that it may use, in place of them.
     """
 
     name: str = ""
@@ -105,6 +106,7 @@ class Client(Struct, frozen=True):
     allowance: Allowance | None = None
     part: str = ""
     is_local: bool = False
+    is_searched: bool = False
 
     @property
     def address(self) -> str:

@@ -211,15 +211,12 @@ class Product:
         """`text` without the secrets of the present configuration."""
         return self._redactor.clean_text(text)
 
-    def create_host(
-        self, *, portable_schemas: bool = False, greeted_at: float | None = None, is_searched: bool = False
-    ) -> "ProviderHostImpl":
+    def create_host(self, *, portable_schemas: bool = False, greeted_at: float | None = None) -> "ProviderHostImpl":
         """The product as an MCP server, which whoever asks for it closes; its first list of tools waits for `settled`.
 
         Args:
             portable_schemas: publish the portable input schemas instead of the servers' own.
             greeted_at: when the one client was greeted, monotonic: it may wait for its list since then.
-            is_searched: show clients two tools that find and call the others, in place of them.
         """
         from quarterdeck.host.provider import (  # the SDK: a second of imports
             ProviderHostInfo,
@@ -238,7 +235,6 @@ class Product:
             decks=self.decks,
             offers=offers,
             groups=self.groups,
-            is_searched=is_searched,
             results=self.results,
             logins=self.logins,
             on_opened=self.sessions.opened,

@@ -1,7 +1,8 @@
 """`serve --search`: two tools in place of all, over stdio and HTTP, in both eras, by real processes."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_document
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.line_child import LineChild
 from support.serves.daemons import door, doors_at_home, own_file
 from support.waiting import eventually
@@ -79,23 +80,54 @@ def test_a_client_finds_and_calls_what_it_is_not_shown(config: Path, era: str) -
     assert "call_tool" not in quarterdeck_forked("ledger", "calls", "--json").stdout
 
 
-async def test_a_client_on_http_finds_and_calls_what_it_is_not_shown(config: Path) -> None:
-    """Clients on HTTP would be shown everything all the same, or be answered otherwise the short way."""
-    words = command("serve", "--config", str(config), *PATIENT, "--search", "--http", "127.0.0.1:0", "--json")
-    with LineChild(words, deadline_s=DEADLINE_S) as child:
-        url, token = json.loads(child.read_line())["url"], read_token(token_path())
-        for mode in ("legacy", "auto"):
-            async with (
-                create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
-                Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
-            ):
+async def test_clients_of_the_daemon_on_http_choose_search_by_path_and_by_token(config: Path) -> None:
+    """Models on HTTP would be shown everything, or those that asked for nothing two tools; or a token reach more."""
+    url = quarterdeck_json_forked("up", "--http", "127.0.0.1:0", "--json")["http"]["url"]
+    owner = read_token(token_path())
+    words = ("token", "create", "--json", "--group", "a")
+    bound, plain = (quarterdeck_json_forked(*words, *more)["token"] for more in (("ci", "--search"), ("plain",)))
+    both = {"a__echo", "b__echo"}
+    eventually(lambda: both <= {tool["name"] for tool in quarterdeck_json_forked("tools")["tools"]}, DEADLINE_S)
+    for mode in ("legacy", "auto"):
+        for where, shown, expected in (
+            (f"{url}?search", owner, ["a__echo", "b__echo"]),
+            (f"{url}/a?search", owner, ["a__echo"]),
+            (url, bound, ["a__echo"]),
+        ):
+            async with on_http(where, shown, mode) as client:
                 for _ in range(2):  # the long way, then the short one
                     assert [tool.name for tool in (await client.list_tools()).tools] == TWO
-                    assert (await searched(client, "echo"))[:2] == ["a__echo", "b__echo"]
-                    said = await client.call_tool("call_tool", {"name": "b__echo", "arguments": {"text": "x"}})
-                    direct = await client.call_tool("b__echo", {"text": "x"})
+                    assert [name for name in await searched(client, "echo") if name.endswith("echo")] == expected
+                    said = await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})
+                    direct = await client.call_tool("a__echo", {"text": "x"})
                     assert (said.content, said.is_error) == (direct.content, direct.is_error)
+                    refused = await client.call_tool("call_tool", {"name": "b__echo", "arguments": {"text": "x"}})
+                    assert bool(refused.is_error) is ("b__echo" not in expected)
+        async with on_http(url, plain, mode) as client:
+            assert TWO[0] not in {tool.name for tool in (await client.list_tools()).tools}
+            for _ in range(2):
+                assert (await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})).is_error
+                assert (await client.call_tool("search_tools", {"query": "echo"})).is_error
+
+
+async def test_a_serve_on_http_shows_all_of_its_clients_two_tools(config: Path) -> None:
+    """Clients of a container would be shown everything all the same."""
+    words = command("serve", "--config", str(config), *PATIENT, "--search", "--http", "127.0.0.1:0", "--json")
+    with LineChild(words, deadline_s=DEADLINE_S) as child:
+        url = json.loads(child.read_line())["url"]
+        async with on_http(url, read_token(token_path()), "auto") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == TWO
+            assert (await searched(client, "echo"))[:2] == ["a__echo", "b__echo"]
         child.process.terminate()  # over HTTP it outlives its stdin
+
+
+@asynccontextmanager
+async def on_http(url: str, token: str, mode: Any) -> AsyncIterator[Client]:
+    async with (
+        create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
+    ):
+        yield client
 
 
 async def searched(client: Client, query: str) -> list[str]:

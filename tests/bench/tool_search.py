@@ -1,4 +1,4 @@
-"""What `serve --search` spares a model, and whether it finds what is looked for, over the tools of public servers.
+"""What groups and `--search` spare a model, and whether what is looked for is found, over the tools of public servers.
 
     python tests/bench/tool_search.py
 
@@ -19,11 +19,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.servers.real_tools import read_servers
 
 from quarterdeck.common.tokens import TOKENIZER, estimated_tokens, tokens_of_tool
+from quarterdeck.config.groups import Group
 from quarterdeck.host.offers.content import Content
+from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.offers.publish import Catalog
-from quarterdeck.host.search.index import ToolIndex
-from quarterdeck.host.search.tool_search import MAX_LIMIT, ToolSearch
-from quarterdeck_protocol.tools import ANONYMOUS, ToolDescriptor, as_source
+from quarterdeck.host.search.tool_search import DEFAULT_LIMIT, MAX_LIMIT
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, as_source
 
 QUESTIONS: Final = Path(__file__).with_name("tool_questions.tsv")
 
@@ -43,7 +44,22 @@ DECK: Final = (
 )
 """The servers of which the questions are."""
 
+GROUPS: Final = {
+    "review": Group(
+        servers=("git",),
+        tools=("github__get_*", "github__list_*", "github__*pull_request*", "filesystem__read_*"),
+        hide=("github__merge_*",),
+    ),
+    "research": Group(servers=("brave-search", "fetch", "memory", "sequential-thinking", "time")),
+    "web": Group(servers=("playwright", "fetch")),
+    "office": Group(servers=("excel", "slack", "time"), tools=("notion__*search*", "notion__*page*")),
+    "looking": Group(tools=("*__get_*", "*__list_*", "*__read_*", "*__search_*")),
+}
+"""As somebody with all of `DECK` would write them."""
+
 VERSION: Final = "2025-11-25"
+
+SEARCHED: Final = Client(is_searched=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +78,7 @@ class Measured:
         before: tokens of all its definitions, as models are given them.
         after: of the two tools in their place.
         answer: of an answer to a question, at the default limit, on average.
-        first: questions of which a right tool came first; `fifth` among the first five, `twentieth` among twenty.
+        first: questions that were answered with a right tool first; `fifth` among five, `twentieth` among twenty.
         missed: those that are not among the first five.
     """
 
@@ -75,6 +91,16 @@ class Measured:
     fifth: int
     twentieth: int
     missed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGroup:
+    """What a group shows of a deck: `tokens` as a list, `searched` with `--search`."""
+
+    name: str
+    tools: int
+    tokens: int
+    searched: int
 
 
 class _Box:
@@ -113,27 +139,40 @@ def tools_of(servers: Sequence[str] | None = None) -> tuple[ToolDescriptor, ...]
 
 async def measure(tools: tuple[ToolDescriptor, ...]) -> Measured:
     """Ask a deck of these tools all questions."""
-    box, search = as_source(_Box(tools)), ToolSearch()
-    content = Content(box=box, name="bench", version="0", search=search)
-    index, ranks, answers = ToolIndex(tools), list[int](), 0
-    asked = questions()
+    box = as_source(_Box(tools))
+    content = Content(box=box, name="bench", version="0")
+    asked, size = questions(), 0
+    answered: dict[int, list[Question]] = {1: [], DEFAULT_LIMIT: [], MAX_LIMIT: []}
     for question in asked:
-        found = [tool.name for tool in index.ranked(question.text)]
-        ranks.append(next((rank for rank, name in enumerate(found, 1) if name in question.right), len(tools) + 1))
-        answer = await search.answer({"query": question.text}, box, ANONYMOUS, VERSION)
-        assert isinstance(answer, str)
-        answers += estimated_tokens(answer)
+        for limit, right in answered.items():
+            answer = await content.search.answer({"query": question.text, "limit": limit}, box, ANONYMOUS, VERSION)
+            assert isinstance(answer, str)
+            size += estimated_tokens(answer) if limit == DEFAULT_LIMIT else 0
+            if any(tool["name"] in question.right for tool in json.loads(answer)["tools"]):
+                right.append(question)
     return Measured(
         servers=len({tool.name.partition("__")[0] for tool in tools}),
         tools=len(tools),
         before=_cost(tools),
-        after=_cost(content.tools_for(ANONYMOUS).descriptors()),
-        answer=round(answers / len(asked)),
-        first=sum(rank == 1 for rank in ranks),
-        fifth=sum(rank <= 5 for rank in ranks),
-        twentieth=sum(rank <= MAX_LIMIT for rank in ranks),
-        missed=tuple(each.text for each, rank in zip(asked, ranks, strict=True) if rank > 5),
+        after=_cost(content.tools_for(SEARCHED).descriptors()),
+        answer=round(size / len(asked)),
+        first=len(answered[1]),
+        fifth=len(answered[DEFAULT_LIMIT]),
+        twentieth=len(answered[MAX_LIMIT]),
+        missed=tuple(each.text for each in asked if each not in answered[DEFAULT_LIMIT]),
     )
+
+
+def measure_groups(tools: tuple[ToolDescriptor, ...]) -> list[MeasuredGroup]:
+    """What the groups have of a deck of these tools."""
+    groups = LiveGroups(GROUPS)
+    content = Content(box=as_source(_Box(tools)), name="bench", version="0", groups=groups)
+    found = []
+    for name in GROUPS:
+        shown = content.tools_for(groups.narrow(ANONYMOUS, (name,))).descriptors()
+        searched = content.tools_for(groups.narrow(SEARCHED, (name,))).descriptors()
+        found.append(MeasuredGroup(name, len(shown), _cost(shown), _cost(searched)))
+    return found
 
 
 def _cost(tools: Sequence[ToolDescriptor]) -> int:
@@ -150,6 +189,9 @@ def main() -> None:
             f"{found.answer:,} an answer; {found.first} / {found.fifth} / {found.twentieth}"
         )
         print(f"  not among 5: {'; '.join(found.missed)}")
+    print(f"groups of the first deck, of {_cost(tools_of(DECK)):,} tokens: tools, tokens, tokens with --search")
+    for group in measure_groups(tools_of(DECK)):
+        print(f"  {group.name}: {group.tools}, {group.tokens:,}, {group.searched}")
 
 
 if __name__ == "__main__":

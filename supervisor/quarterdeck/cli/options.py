@@ -198,6 +198,20 @@ def http_wish(
     return wish
 
 
+def check_search(*, is_wanted: bool) -> None:
+    """Check that tools can be searched here, where that is wanted.
+
+    Raises:
+        CommandError: they cannot.
+    """
+    if not is_wanted:
+        return
+    from quarterdeck.host.search.index import missing_reason
+
+    if why := missing_reason():
+        raise UsageError(f"--search cannot rank tools: {why}", "use a Python whose SQLite has FTS5, or --group NAME")
+
+
 NO_BUDGET: Final = 0
 """Given to leave names as they are: some clients, and programs of one's own, take any."""
 
@@ -209,6 +223,10 @@ Group = Annotated[
         help="Only what this group of the configuration has; may be repeated.",
         show_default=False,
     ),
+]
+
+Search = Annotated[
+    bool, Option("--search", help="Show clients search_tools and call_tool in place of all tools.", show_default=False)
 ]
 
 Budget = Annotated[

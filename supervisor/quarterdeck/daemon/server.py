@@ -279,7 +279,9 @@ class _Session:
             async with decks.borrow(handover.request, environ) as (deck, served):
                 self.deck = deck
                 product = served.product
-                client = product.groups.narrow(client_of(self.door.peer.pid), handover.request.groups)
+                request = handover.request
+                client = msgspec.structs.replace(client_of(self.door.peer.pid), is_searched=request.search)
+                client = product.groups.narrow(client, request.groups)
                 current_deck.set(deck.key)
                 head = FirstLine()
                 if self._early is not None:
@@ -294,11 +296,7 @@ class _Session:
                     self.door.log(f"warning: the daemon before this one ended, and with it: {notes.lost}\n")
                 from quarterdeck.host.stdio.serve import serve_stdio
 
-                host = product.create_host(
-                    portable_schemas=handover.request.portable_schemas,
-                    greeted_at=head.greeted_at,
-                    is_searched=handover.request.search,
-                )
+                host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=head.greeted_at)
                 with closing(host):
                     serving = serve_stdio(
                         host,

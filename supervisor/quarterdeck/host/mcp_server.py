@@ -124,7 +124,7 @@ class McpServer(Server[ResultSlot]):
         if (offers := content.offers_for(client)) is not None:
             # What one client alone is shown looks at the groups itself.
             self._news = SessionNews(offers, self.sessions.bus, content.groups if not is_alone else None)
-        self._lists: dict[str, tuple[Sequence[ToolDescriptor], bytes]] = {}
+        self._lists: dict[tuple[str, bool], tuple[Sequence[ToolDescriptor], bytes]] = {}
         self._mirroring: tuple[Sequence[ToolDescriptor], frozenset[str]] = ((), frozenset())
         can_change = content.box.can_change
         super().__init__(
@@ -192,7 +192,7 @@ class McpServer(Server[ResultSlot]):
     def ready_list(self, client: Client, version: str) -> bytes | None:
         """The result of `tools/list` as JSON, where it is known: that of the last one, while the tools are the same."""
         descriptors = self._content.box.descriptors()
-        listed, result = self._lists.get(version, (None, b""))
+        listed, result = self._lists.get((version, client.is_searched), (None, b""))
         if listed is not descriptors or client.allowance is not None:
             return None
         self.sessions.listed(descriptors)
@@ -223,9 +223,10 @@ class McpServer(Server[ResultSlot]):
             if answer.whole is None or not isinstance(skeleton, dict):
                 return skeleton
             whole = under_envelope(skeleton, answer.whole)
-            known, _ = self._lists.get(ctx.protocol_version, (None, b""))
+            place = ctx.protocol_version, self._client_of(ctx).is_searched
+            known, _ = self._lists.get(place, (None, b""))
             if answer.listed is not None and answer.listed is not known:
-                self._lists[ctx.protocol_version] = answer.listed, msgspec.json.encode(whole)
+                self._lists[place] = answer.listed, msgspec.json.encode(whole)
             return whole
         result = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(result, dict):
@@ -249,8 +250,8 @@ class McpServer(Server[ResultSlot]):
         self.sessions.listed(self._seen.descriptors())
         client = self._client_of(context)
         async with self._source_for(context) as box:
-            tools, only = content.published_tools(client, box)
-            shown = content.catalog.publish(tools, context.protocol_version, only=only)
+            catalog, tools, only = content.published_tools(client, box)
+            shown = catalog.publish(tools, context.protocol_version, only=only)
         is_for_all = client.allowance is None and content.decks is None and not self._is_alone
         if is_for_all and isinstance(descriptors, tuple):
             context.lifespan_context.listed = descriptors  # the same tuple has the same tools
@@ -260,10 +261,9 @@ class McpServer(Server[ResultSlot]):
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         client = self._client_of(context)
         reach = reach_of(self._content, client, context)
-        search = self._content.search
         name: str = params.name
         arguments: Mapping[str, object] = params.arguments or {}
-        if search is not None:
+        if client.is_searched:
             named = unwrapped_call(name, arguments)
             if isinstance(named, ProtocolFault):
                 context.lifespan_context.whole = fault_result(named)
@@ -287,9 +287,11 @@ class McpServer(Server[ResultSlot]):
         refusal: ProtocolFault | None = None
         try:
             async with log_lines_told(self._content, client, context), self._source_for(context) as box:
-                if search is not None and params.name == SEARCH_TOOLS:
+                if client.is_searched and params.name == SEARCH_TOOLS:
                     await self._content.settle(self.drain.closing)
-                    found = await search.answer(call.arguments, box, client, context.protocol_version)
+                    found = await self._content.search.answer(
+                        arguments, box, client, context.protocol_version, max_bytes=self._content.max_answer_bytes
+                    )
                     context.lifespan_context.whole = _found_result(found, call)
                 else:
                     raw = wire_request(context, name=call.name, arguments=call.arguments)

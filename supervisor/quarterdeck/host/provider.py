@@ -24,7 +24,6 @@ from .offers.content import Content, KnownTools
 from .offers.decks import Decks
 from .offers.groups import LiveGroups
 from .offers.sources import RenamedSource
-from .search.tool_search import ToolSearch
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -197,7 +196,6 @@ def create_provider_host(
     decks: Decks | None = None,
     offers: OfferSource | None = None,
     groups: LiveGroups | None = None,
-    is_searched: bool = False,
     results: KeptResults | None = None,
     logins: "LoginBroker | None" = None,
     on_opened: Callable[[str], None] = lambda _: None,
@@ -214,7 +212,6 @@ def create_provider_host(
         decks: over the same box, native tools for each client beside it; closed by their maker.
         offers: what servers have beside tools; None to show tools alone.
         groups: parts of what is offered, of which clients may be shown some; None for none.
-        is_searched: show clients two tools that find and call the others, in place of them.
         results: bounds what servers' tools answer, and keeps what is cut of it; None for no bound.
         logins: where the people of clients of this machine may be asked to log in; None for nowhere.
         on_opened: told the key of each client's session that will end.
@@ -232,7 +229,6 @@ def create_provider_host(
             decks=decks,
             offers=offers,
             groups=groups or LiveGroups({}),
-            search=ToolSearch(portable_schemas=portable_schemas) if is_searched else None,
             results=results,
             logins=logins,
             on_opened=on_opened,

@@ -22,7 +22,7 @@ from quarterdeck_protocol.tools import ANONYMOUS, Client, Deliver, PendingCall, 
 from .asks.logins import LoginCall, may_open
 from .asks.parked import Parking
 from .asks.states import CallKey, Passed
-from .budget.budgeted import begin_read, named_result, within_budget
+from .budget.budgeted import CUT, begin_read, named_result, within_budget
 from .budget.kept_results import KeptResults
 from .offers.offer_news import LogStreams
 from .raw_calls import WireRequest
@@ -45,7 +45,6 @@ class Reach(msgspec.Struct, frozen=True):
         answerer: answers what servers of any era ask a client of an older one; None where it cannot be asked.
         parking: for clients of 2026-07-28, which are asked by results; None where they cannot be asked.
         logs: for them too: where a request is told log lines that asked for them.
-        is_searched: whether the client is shown `search_tools` and `call_tool` in place of the tools.
         results: bounds what tools answer, and keeps what is cut of it; None for no bound.
         logins: where the client's person may be asked to log in; None where they cannot be.
     """
@@ -56,13 +55,12 @@ class Reach(msgspec.Struct, frozen=True):
     answerer: Answerer | None = None
     parking: Parking | None = None
     logs: LogStreams | None = None
-    is_searched: bool = False
     results: KeptResults | None = None
     logins: "LoginBroker | None" = None
 
     def called(self, request: WireRequest) -> WireRequest | None:
         """The request as it counts: of `call_tool`, that of the tool which it names; None for the session to answer."""
-        return unwrapped(request) if self.is_searched else request
+        return unwrapped(request) if self.client.is_searched else request
 
     def asking(self, request: WireRequest) -> Client:
         """Who makes a request; of several programs that share a token, where something may come back for one alone."""
@@ -73,8 +71,9 @@ class Reach(msgspec.Struct, frozen=True):
         if self.results is not None:
             if request.method == "resources/read" and (uri := named_result(request.arguments)):
                 return begin_read(self.results, self.client.key, uri, deliver)
-            has_schema = partial(self._has_schema, request)
-            deliver = within_budget(self.results, self.client.key, request.method, has_schema, deliver)
+            if (budget := self.results.max_tokens) is not None and request.method in CUT:
+                has_schema = partial(self._has_schema, request)
+                deliver = within_budget(self.results, budget, self.client.key, request.method, has_schema, deliver)
         begin = partial(self._begin, request, on_progress)
         if not request.is_modern:
             return begin(self.answerer, None, deliver)

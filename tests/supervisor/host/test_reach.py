@@ -233,6 +233,16 @@ async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
     assert len(server.asked) == is_for_offers
 
 
+@pytest.mark.parametrize(("method", "max_tokens", "is_cut"), [("tools/call", None, False), ("tools/call", 10, True)])
+async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: int | None, *, is_cut: bool) -> None:
+    """Results would be cut that nobody bounded, or each of them looked through for nothing."""
+    body, ends = json.dumps({"content": [{"type": "text", "text": "x" * 500}]}).encode(), list[CallEnd]()
+    reach = Reach(Box(WireResult(body, "2025-11-25")), None, ADA, None, Parking(), results=KeptResults(max_tokens))
+    reach.begin(request(method), None, ends.append)
+    assert isinstance(ends[0], WireResult)
+    assert (ends[0].body == body) is not is_cut
+
+
 @pytest.mark.parametrize("is_modern", [True, False])
 @pytest.mark.parametrize("has_schema", [True, False])
 async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(

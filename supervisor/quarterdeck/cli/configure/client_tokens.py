@@ -69,6 +69,7 @@ def create(
         ),
     ] = None,
     group: options.Group = None,
+    search: options.Search = False,
     rate: Annotated[
         str | None, Option("--rate", metavar="N/s|N/m|N/h", help="At most so many requests.", show_default=False)
     ] = None,
@@ -95,6 +96,7 @@ def create(
     from quarterdeck.host.http.token_file import TokensError, add_grant
 
     now = time.time()
+    options.check_search(is_wanted=search)
     with as_command_error(ValueError, remedy="see quarterdeck token create --help"):
         check_name(name)
         servers, tools = check_patterns(server or ()), check_patterns(tool or ())
@@ -106,7 +108,7 @@ def create(
     with as_command_error(UnsafePathError, OSError, remedy=_REPAIR):
         make_private_dir(path.parent)
     decks = tuple(dict.fromkeys(deck_named(each) for each in deck or ()))
-    _warn_of_unknown(groups, decks)
+    warn_of_unknown(groups, decks)
 
     def make(digest: str) -> Grant:
         return Grant(
@@ -121,6 +123,7 @@ def create(
             decks=decks,
             max_result_bytes=most,
             groups=groups,
+            search=search,
         )
 
     with (
@@ -154,13 +157,15 @@ def list_(json: options.Json = False) -> None:
                 Cell(", ".join(each.servers) or "all"),
                 Cell(", ".join(each.tools) or "all"),
                 Cell(", ".join(each.groups) or "-"),
+                Cell("yes" if each.search else "-"),
                 Cell(_profile(each) or "-"),
                 Cell(str(each.rate or "-")),
                 Cell(_moment(each.expires_at) or "never", "dim"),
             ]
             for each in grants
         ]
-        print_table(("NAME", "STATE", "DECKS", "SERVERS", "TOOLS", "GROUPS", "PROFILE", "RATE", "EXPIRES"), rows)
+        headers = ("NAME", "STATE", "DECKS", "SERVERS", "TOOLS", "GROUPS", "SEARCH", "PROFILE", "RATE", "EXPIRES")
+        print_table(headers, rows)
     else:
         print_line("there are no tokens of clients: make one with quarterdeck token create NAME", stderr=True)
 
@@ -208,7 +213,7 @@ def deck_names() -> "DeckNames":
     return DeckNames(state_dir() / NAMES_NAME, bound)
 
 
-def _warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
+def warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
     """Say which of these groups a deck does not have: a client that asks for one gets none of its tools.
 
     It is no error: the configuration may come to have it.
@@ -299,6 +304,7 @@ def _view(grant: "Grant", now: float) -> dict[str, object]:
         "servers": list(grant.servers),
         "tools": list(grant.tools),
         "groups": list(grant.groups),
+        "search": grant.search,
         "profile": _profile(grant) or None,
         "rate": str(rate) if rate is not None else None,
         "max_result_bytes": grant.max_result_bytes,

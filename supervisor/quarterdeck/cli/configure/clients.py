@@ -47,6 +47,8 @@ def link(
     workspace: options.Workspace = None,
     allow_dir: options.AllowDir = None,
     tools: options.Tools = None,
+    group: options.Group = None,
+    search: options.Search = False,
     create: Annotated[
         bool, Option("--create", help="Write the file of a client that is not installed (yet) too.")
     ] = False,
@@ -81,21 +83,26 @@ def link(
     )
 
     dirs, command = UserDirectories.here(), own_command()
+    options.check_search(is_wanted=search)
     arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
     _check_address(url, deck, arguments, http=http)
+    groups = tuple(group or ())
+    if not http:
+        _check_groups(groups, config)
     locations = [_choose_location(_client(each), dirs, create=create) for each in dict.fromkeys(clients)]
     for location in locations:
         if profile is not None and workspace is None and not location.client.has_workspace:
             raise UsageError(
                 f"{location.client.title} has no folder open that tools could work in", "add --workspace DIR"
             )
-    tokens = ClientTokens(locations, name, deck or ()) if http else None
+    tokens = ClientTokens(locations, name, deck or (), groups, search=search) if http else None
+    shown = [word for each in groups for word in ("--group", each)] + ["--search"] * search
     where, listens = (url or "", True) if url is not None or not http else found_url()
 
     def entry(location: "ClientLocation") -> dict[str, object]:
         if tokens is not None:
             return make_http_entry(location, where, tokens.of(location), name)
-        return make_entry(location, dirs, command, arguments, os.environ, name)
+        return make_entry(location, dirs, command, [*arguments, *shown], os.environ, name)
 
     def plan_all() -> "list[LinkPlan]":
         return [plan_link(location, name, entry(location)) for location in locations]
@@ -227,6 +234,20 @@ def _serve_arguments(
     for path in allow_dir or ():
         arguments += ["--allow-dir", os.path.abspath(path.expanduser())]
     return [*arguments, "--tools", tools] if tools is not None else arguments
+
+
+def _check_groups(groups: Sequence[str], config: list[Path] | None) -> None:
+    """Refuse a group that serve would refuse."""
+    from quarterdeck.cli.run.request import no_group, read_request
+    from quarterdeck.common.working_directory import working_directory
+    from quarterdeck.daemon.messages import ServeRequest
+
+    if groups:
+        files = tuple(os.path.abspath(path) for path in config or ())
+        known = read_request(ServeRequest(cwd=working_directory(), config=files), os.environ).groups
+        for name in groups:
+            if name not in known:
+                raise no_group(name, known)
 
 
 def _check_address(url: str | None, deck: list[str] | None, arguments: list[str], *, http: bool) -> None:

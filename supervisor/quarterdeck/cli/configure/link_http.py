@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from quarterdeck.cli.exits import as_command_error
 from quarterdeck.cli.output import print_line
 
-from .client_tokens import deck_named, repairing, tokens_path
+from .client_tokens import deck_named, repairing, tokens_path, warn_of_unknown
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.client_locations import ClientLocation
@@ -21,12 +21,26 @@ UNKNOWN: Final = "qd_" + "0" * 43
 
 
 class ClientTokens:
-    """The tokens of clients that are linked as `name`, for these decks."""
+    """The tokens of clients that are linked as `name`, for these decks and groups, searched or not."""
 
-    def __init__(self, locations: "Sequence[ClientLocation]", name: str, decks: Sequence[str]) -> None:
+    def __init__(
+        self,
+        locations: "Sequence[ClientLocation]",
+        name: str,
+        decks: Sequence[str],
+        groups: Sequence[str] = (),
+        *,
+        search: bool = False,
+    ) -> None:
         """What each file shows already, if that still opens the same."""
+        from quarterdeck.host.http.grants import check_groups
+
         self._names = {location.client.name: _token_name(location, name) for location in locations}
         self._decks = tuple(dict.fromkeys(map(deck_named, decks)))
+        with as_command_error(ValueError, remedy="groups are named under 'groups' of your configuration"):
+            self._groups = check_groups(groups)
+        warn_of_unknown(self._groups, self._decks)
+        self._search = search
         self._tokens = {location.client.name: self._shown(location, name) or UNKNOWN for location in locations}
         self._made: list[str] = []
 
@@ -52,7 +66,14 @@ class ClientTokens:
                     continue
 
                 def grant(digest: str, name: str = name) -> Grant:
-                    return Grant(name=name, digest=digest, created_at=now, decks=self._decks)
+                    return Grant(
+                        name=name,
+                        digest=digest,
+                        created_at=now,
+                        decks=self._decks,
+                        groups=self._groups,
+                        search=self._search,
+                    )
 
                 revoke(path, name, now)
                 self._tokens[client] = add_grant(path, grant, now)
@@ -75,7 +96,9 @@ class ClientTokens:
         found = grants.find(token) if token and grants.key else None
         if found is None or found.state(time.time()) is not GrantState.LIVE:
             return ""
-        return token if (found.name, found.decks) == (self._names[location.client.name], self._decks) else ""
+        shown = (found.name, found.decks, found.groups, found.search)
+        wanted = (self._names[location.client.name], self._decks, self._groups, self._search)
+        return token if shown == wanted else ""
 
 
 def tokens_shown(locations: "Sequence[ClientLocation]", name: str) -> list[str]:

@@ -96,10 +96,7 @@ def serve(
         "deck.lock"
     ),
     group: options.Group = None,
-    search: Annotated[
-        bool,
-        Option("--search", help="Show clients search_tools and call_tool in place of all tools."),
-    ] = False,
+    search: options.Search = False,
     own: options.WithoutDaemon = False,
     json: options.JsonUrl = False,
 ) -> None:
@@ -114,8 +111,7 @@ def serve(
         check_streams()
     budget = options.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
-    if search:
-        _check_search()
+    options.check_search(is_wanted=search)
     request = make_request(
         source,
         name_budget=budget.limit if budget is not None else None,
@@ -148,18 +144,6 @@ def check_streams() -> None:
             f"no client can be served: these streams were closed at the start: {names_closed}",
             "an MCP client starts it with pipes; for a server that keeps running use serve --http",
         )
-
-
-def _check_search() -> None:
-    """Check that tools can be searched here.
-
-    Raises:
-        CommandError: they cannot.
-    """
-    from quarterdeck.host.search.index import missing_reason
-
-    if why := missing_reason():
-        raise UsageError(f"--search cannot rank tools: {why}", "use a Python whose SQLite has FTS5, or --group NAME")
 
 
 def tell_hand() -> None:
@@ -332,7 +316,8 @@ async def _serve(plan: Plan) -> None:
                 await stack.enter_async_context(open_control(product))
             read = partial(read_request, plan.request, os.environ)
             await stack.enter_async_context(following(product, read, plan.withhold))
-            client = product.groups.narrow(ANONYMOUS, plan.request.groups)
+            client = msgspec.structs.replace(ANONYMOUS, is_searched=plan.request.search)
+            client = product.groups.narrow(client, plan.request.groups)
             if plan.http is None:
                 admit_early(product.instructions(client), product.capabilities(EVERYTHING))
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
@@ -345,11 +330,7 @@ async def _serve(plan: Plan) -> None:
                 face = "stdio" if plan.http is None else "http"
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)
-                host = product.create_host(
-                    portable_schemas=plan.request.portable_schemas,
-                    greeted_at=head.greeted_at,
-                    is_searched=plan.request.search,
-                )
+                host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=head.greeted_at)
                 stack.callback(host.close)
                 gc.freeze()
                 gc.enable()

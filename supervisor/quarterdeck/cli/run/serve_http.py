@@ -73,6 +73,7 @@ def plan_http(
         hosts=wish.allow_hosts,
         deck=_deck_of(request, settings),
         groups=request.groups,
+        search=request.search,
     )
     try:
         return settings, HttpPlan(wanted, listen(wanted), announce)

@@ -39,20 +39,18 @@ _uri: Final = msgspec.json.Decoder(_Uri)
 
 
 def within_budget(
-    results: KeptResults, client: str, method: str, has_schema: Callable[[], bool], deliver: Deliver
+    results: KeptResults, max_tokens: int, client: str, method: str, has_schema: Callable[[], bool], deliver: Deliver
 ) -> Deliver:
-    """What takes the end of a request in place of `deliver`, which gets it within the budget of the moment.
+    """What takes the end of a request in place of `deliver`, which gets it within a budget.
 
     Args:
-        results: says the budget, and keeps what is cut.
+        results: keeps what is cut.
+        max_tokens: the budget.
         client: its key.
-        method: of the request.
+        method: of the request, one of `CUT`.
         has_schema: whether the tool has an output schema.
         deliver: takes the end.
     """
-    max_tokens = results.max_tokens
-    if method not in CUT or max_tokens is None:
-        return deliver
     max_chars = chars_within(max_tokens)
     cut = partial(_cut, results, client, max_tokens, has_schema)
 

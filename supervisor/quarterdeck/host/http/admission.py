@@ -14,6 +14,8 @@ from ipaddress import IPv6Address, ip_address
 from math import ceil
 from typing import Final, Protocol
 
+import msgspec
+
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 PATH: Final = "/mcp"
@@ -33,6 +35,11 @@ LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 _NAME: Final = re.compile(r"[a-z0-9_.-]{1,253}")
 _PLACE: Final = re.compile(r"(?:/decks/([a-z0-9-]{1,64}))?/mcp(?:/([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?")
 """A deck where many are served, and a group where less than all is shown."""
+
+SEARCH: Final = "search"
+"""In the query of a URL: whoever comes by it is shown two tools that find and call the others."""
+
+_OFF: Final = frozenset({"false", "0"})
 
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _ORIGIN: Final = re.compile(r"https?://([^/?#@\\]+)")
@@ -192,8 +199,8 @@ class Admission:
         self._token = token.encode() if token is not None else None
         self._tokens = tokens or NoTokens()
 
-    def judge(self, method: str, path: str, headers: Sequence[Header]) -> HttpAnswer | Admitted:
-        """What becomes of a request with this head."""
+    def judge(self, method: str, path: str, headers: Sequence[Header], query: bytes = b"") -> HttpAnswer | Admitted:
+        """What becomes of a request with this head; of its query one word counts, `SEARCH`."""
         if path == HEALTH_PATH and method in {"GET", "HEAD"}:
             return HttpAnswer(200)
         path = path.removesuffix("/")
@@ -223,7 +230,10 @@ class Admission:
         deck = self._deck(client, place[1] or "")
         if isinstance(deck, HttpAnswer):
             return replace(deck, headers=shared)
-        return Admitted(shared, _in_session(client, headers), deck, place[2] or "", self._tokens.groups_of(client))
+        granted = self._tokens.groups_of(client)
+        if _asks_for_search(query):
+            client = msgspec.structs.replace(client, is_searched=True)
+        return Admitted(shared, _in_session(client, headers), deck, place[2] or "", granted)
 
     def _deck(self, client: Client, named: str) -> str | HttpAnswer:
         """The deck that a client reaches, by its path or else its token; whether another exists, it is not told."""
@@ -269,7 +279,13 @@ def unauthorized(why: str, error: str) -> HttpAnswer:
 def _in_session(client: Client, headers: Iterable[Header]) -> Client:
     """The client in its session; a request without one is the client's own."""
     session = next(iter(_values(headers, b"mcp-session-id")), "")
-    return Client(client.name, f"{client.key}/{session}", client.allowance) if session else client
+    return msgspec.structs.replace(client, key=f"{client.key}/{session}") if session else client
+
+
+def _asks_for_search(query: bytes) -> bool:
+    """Whether a URL's query says `search`, as a word alone or with a value that is not its opposite."""
+    words = (word.partition("=") for word in query.decode("latin-1").split("&"))
+    return any(name == SEARCH and value.lower() not in _OFF for name, _, value in words)
 
 
 def _values(headers: Iterable[Header], name: bytes) -> list[str]:

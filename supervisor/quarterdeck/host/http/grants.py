@@ -72,6 +72,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         max_result_bytes: of one result; None for what the servers' own limits let through.
         decks: the names of the daemon's decks that it opens; empty for the user's own, and for what has no name.
         groups: the names of the groups of what it reaches that it is shown, together; empty for everything.
+        search: whether it is shown two tools that find and call what it may use, in place of that.
     """
 
     name: str
@@ -86,11 +87,12 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     decks: tuple[str, ...] = ()
     max_result_bytes: int | None = None
     groups: tuple[str, ...] = ()
+    search: bool = False
 
     @property
     def client(self) -> Client:
         """Who shows it; another token of the same name is another client."""
-        return Client(self.name, f"token {self.digest[:16]}")
+        return Client(self.name, f"token {self.digest[:16]}", is_searched=self.search)
 
     @property
     def is_limited(self) -> bool:

@@ -88,6 +88,8 @@ class HttpHost:
         max_body_bytes: int = MAX_BODY_BYTES,
         uses: ClientUses | None = None,
         groups: Sequence[str] = (),
+        *,
+        is_searched: bool = False,
     ) -> None:
         """A host that nobody has reached yet.
 
@@ -98,6 +100,7 @@ class HttpHost:
             max_body_bytes: of one request.
             uses: likewise what was asked; for `clients`.
             groups: those that all clients are shown, together; empty for everything.
+            is_searched: whether all clients are shown two tools that find and call the others.
         """
         self._uses = uses = uses if uses is not None else ClientUses()
         self._server = server = host.make_server()
@@ -119,7 +122,6 @@ class HttpHost:
             offers=host.content.offers,
             parking=host.content.parking,
             logs=host.content.logs,
-            is_searched=host.content.search is not None,
             results=host.content.results,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
@@ -127,6 +129,7 @@ class HttpHost:
         self.requests.past = self.short_way
         server.on_opened = self._open
         self._groups, self._served_groups = host.content.groups, groups
+        self._is_searched = is_searched
         self._in_flight = in_flight
         self._sessions: dict[str, tuple[Client, Implementation | None, datetime]] = {}
         self._told_to_end = asyncio.Event()
@@ -182,6 +185,8 @@ class HttpHost:
         groups = self._groups
         if verdict.group and verdict.group not in groups.current:
             raise NoHostError(404, f"there is no group {verdict.group!r} here")
+        if self._is_searched and not client.is_searched:
+            client = msgspec.structs.replace(client, is_searched=True)
         return groups.narrow(client, self._served_groups, (verdict.group,) if verdict.group else (), verdict.granted)
 
     @property

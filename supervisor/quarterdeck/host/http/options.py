@@ -61,6 +61,7 @@ class HttpOptions:
         max_body_bytes: of one request.
         deck: the name of the deck that is served, by which tokens may be bound to it; empty for one without.
         groups: the names of those that all clients are shown, together; empty for everything.
+        search: show all clients two tools that find and call the others, in place of them.
     """
 
     bind: str = DEFAULT_HOST
@@ -72,6 +73,7 @@ class HttpOptions:
     max_body_bytes: int = MAX_BODY_BYTES
     deck: str = ""
     groups: tuple[str, ...] = ()
+    search: bool = False
 
 
 def split_address(text: str) -> tuple[str, int]:

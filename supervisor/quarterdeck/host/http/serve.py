@@ -88,7 +88,15 @@ class HttpFace:
     def host(self, host: ProviderHostImpl) -> HttpHost:
         """A host for its clients, to be run by `run_host`."""
         options = self._options
-        return HttpHost(host, self.in_flight, self.held, options.max_body_bytes, self.uses, options.groups)
+        return HttpHost(
+            host,
+            self.in_flight,
+            self.held,
+            options.max_body_bytes,
+            self.uses,
+            options.groups,
+            is_searched=options.search,
+        )
 
     async def run_host(self, host: HttpHost) -> None:
         """Run a host of ours, and have it end the sessions of tokens that end."""
@@ -218,7 +226,7 @@ class _ShortWays:
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return False
         state = scope["state"]
-        verdict = state[VERDICT] = self._admission.judge("POST", scope["path"], scope["headers"])
+        verdict = state[VERDICT] = _judged(self._admission, scope)
         _count(self._uses, verdict)
         if isinstance(verdict, HttpAnswer):
             return False
@@ -254,7 +262,7 @@ class AdmissionMiddleware:
         state = scope["state"]
         is_new = VERDICT not in state
         if is_new:
-            state[VERDICT] = self._judge(scope)
+            state[VERDICT] = _judged(self._admission, scope)
             _count(self._uses, state[VERDICT])
         verdict = state[VERDICT]
         if isinstance(verdict, HttpAnswer):
@@ -265,8 +273,9 @@ class AdmissionMiddleware:
         state[CLIENT] = verdict.client
         await self._app(scope, receive, _adding(verdict.headers, send) if verdict.headers else send)
 
-    def _judge(self, scope: Scope) -> HttpAnswer | Admitted:
-        return self._admission.judge(scope["method"], scope["path"], scope["headers"])
+
+def _judged(admission: Admission, scope: Head) -> HttpAnswer | Admitted:
+    return admission.judge(scope["method"], scope["path"], scope["headers"], scope["query_string"])
 
 
 def _count(uses: ClientUses, verdict: HttpAnswer | Admitted) -> None:

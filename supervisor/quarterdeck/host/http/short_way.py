@@ -99,7 +99,6 @@ class HttpShortWay:
         offers: OfferSource | None = None,
         parking: Parking | None = None,
         logs: LogStreams | None = None,
-        is_searched: bool = False,
         results: KeptResults | None = None,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
@@ -117,7 +116,6 @@ class HttpShortWay:
             offers: what servers have beside tools.
             parking: the calls of clients of 2026-07-28 that wait for an answer.
             logs: where their requests are told log lines that asked for them.
-            is_searched: whether clients are shown `search_tools` and `call_tool` in place of the tools.
             results: bounds what tools answer, and keeps what is cut of it; None for no bound.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
@@ -135,7 +133,6 @@ class HttpShortWay:
         self._offers = offers
         self._parking = parking
         self._logs = logs
-        self._is_searched = is_searched
         self._results = results
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, LegacySession] = {}
@@ -145,11 +142,9 @@ class HttpShortWay:
     def reach_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Reach:
         """What a client's requests reach; a session's client is asked on the stream of its request."""
         if session is None:
-            return Reach(
-                self.box, self._offers, client, None, self._parking, self._logs, self._is_searched, self._results
-            )
+            return Reach(self.box, self._offers, client, None, self._parking, self._logs, self._results)
         answerer = Asking(session.asking, exchange.tell)
-        return Reach(self.box, self._offers, client, answerer, is_searched=self._is_searched, results=self._results)
+        return Reach(self.box, self._offers, client, answerer, results=self._results)
 
     def opened(
         self,

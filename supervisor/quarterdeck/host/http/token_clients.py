@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Final, Protocol
 
 import anyio
+import msgspec
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -118,7 +119,7 @@ class TokenClients:
         known = self._clients.get(client.key)
         if known is None or known[0] != grant:
             allowance = GrantedTools(grant) if grant.is_limited else None
-            known = self._clients[client.key] = grant, Client(client.name, client.key, allowance)
+            known = self._clients[client.key] = grant, msgspec.structs.replace(client, allowance=allowance)
         return known[1]
 
     def wait_s(self, client: Client) -> float:

@@ -9,8 +9,9 @@ from operator import is_not
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.host.asks.parked import Parking
+from quarterdeck.host.budget.cutting import chars_within
 from quarterdeck.host.budget.kept_results import KeptResults
-from quarterdeck.host.search.tool_search import SearchedTools, ToolSearch
+from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, SearchedTools, ToolSearch
 from quarterdeck.host.stdio.early_reply import EVERYTHING, TOOLS_ONLY
 from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
@@ -41,13 +42,13 @@ class Content:
         decks: the native tools, offered before those of `box`; None for none.
         offers: what servers have beside tools; None where only tools are shown.
         groups: parts of all this, of which a client may be shown some.
-        search: what finds tools for clients that are shown no others; None where they are shown them all.
         results: bounds what servers' tools answer, and keeps what is cut of it; None for no bound.
         logins: where the people of clients of this machine may be asked to log in; None for nowhere.
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
         has_settled: whether `settled` has been awaited.
         catalog: the tools as they are shown.
+        search: finds tools for clients that are shown no others.
     """
 
     box: ToolSource
@@ -61,17 +62,19 @@ class Content:
     on_ended: Callable[[str], None] = lambda _: None
     offers: OfferSource | None = None
     groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))
-    search: ToolSearch | None = None
     results: KeptResults | None = None
     logins: "LoginBroker | None" = None
     parking: Parking = field(default_factory=Parking)
     has_settled: bool = False
     catalog: Catalog = field(init=False)
+    search: ToolSearch = field(init=False)
+    _two_tools: Catalog = field(init=False, default_factory=Catalog)
     offer_catalog: OfferCatalog = field(init=False, default_factory=OfferCatalog)
     logs: LogStreams | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.catalog = Catalog(portable_schemas=self.portable_schemas)
+        self.search = ToolSearch(portable_schemas=self.portable_schemas)
         self.logs = LogStreams(self.offers) if self.offers is not None else None
 
     def capabilities(self, client: Client, *, is_modern: bool) -> bytes:
@@ -95,20 +98,27 @@ class Content:
         """What a client is shown of the tools of a box, by default of the servers': whoever lists them, lists these."""
         box = self.box if box is None else box
         allowed = box if client.allowance is None else AllowedTools(box, client, self.groups)
-        return allowed if self.search is None else SearchedTools(allowed)
+        return SearchedTools(allowed) if client.is_searched else allowed
 
     def published_tools(
         self, client: Client, box: ToolSource
-    ) -> tuple[Sequence[ToolDescriptor], Sequence[ToolDescriptor]]:
-        """All tools of a box that any client is shown, for `Catalog`; and those of them that this one is."""
+    ) -> tuple[Catalog, Sequence[ToolDescriptor], Sequence[ToolDescriptor]]:
+        """What publishes the tools of a box for a client; all of them that it publishes; and those for this client."""
         only = self.tools_for(client, box).descriptors()
-        return only if self.search is not None else box.descriptors(), only
+        # A catalog forgets what it does not publish: one for both would make every form anew.
+        return (self._two_tools, only, only) if client.is_searched else (self.catalog, box.descriptors(), only)
 
     def offers_for(self, client: Client) -> OfferSource | None:
         """The same of what servers have beside tools; None where only tools are shown."""
         if self.offers is None or client.allowance is None:
             return self.offers
         return AllowedOffers(self.offers, client, self.groups)
+
+    @property
+    def max_answer_bytes(self) -> int:
+        """Of the definitions that a search answers: what one call may give a model."""
+        budget = self.results.max_tokens if self.results is not None else None
+        return MAX_ANSWER_BYTES if budget is None else chars_within(budget)
 
     def close(self) -> None:
         """Nobody is served any longer: calls that wait for an answer end, and servers are looked at no more."""

@@ -6,9 +6,10 @@ same bring NumPy along (`bm25s`) or are not maintained any more (`rank-bm25`).
 
 import sqlite3
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ToolDescriptor
 
 from .words import words_of_question, words_of_tool
@@ -31,28 +32,35 @@ class ToolIndex:
 
     Attributes:
         tools: the tools.
+
+    Raises:
+        ProtocolFault: this Python's SQLite has no full-text search.
     """
 
     def __init__(self, tools: Sequence[ToolDescriptor]) -> None:
         self.tools: Final = tuple(tools)
-        # Built in one thread and asked from another, never from two at once.
+        # Built in one thread and asked from others, never from two at once.
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         weakref.finalize(self, self._database.close)
         rows = ((number, *_row(tool)) for number, tool in enumerate(self.tools))
-        with self._database:
+        try:
             self._database.execute(_TABLE)
+        except sqlite3.OperationalError as error:
+            why = f"tools cannot be searched: {_missing(error)}"
+            raise ProtocolFault(FaultKind.TOOL_ERROR, why, error, delivery=Delivery.NOT_SENT) from error
+        with self._database:
             self._database.executemany(
                 "INSERT INTO tools(rowid, name, title, description, parameters) VALUES (?, ?, ?, ?, ?)", rows
             )
 
-    def ranked(self, question: str) -> Iterator[ToolDescriptor]:
+    def ranked(self, question: str) -> list[ToolDescriptor]:
         """The tools that share a word with the question, best first; ties in the order of the deck."""
         words = words_of_question(question)
-        if words:
-            # Each word is a string to SQLite, not an operator of its query language.
-            wanted = " OR ".join(f'"{word}"' for word in words)
-            for (number,) in self._database.execute(_RANKED, (wanted,)).fetchall():
-                yield self.tools[number]
+        if not words:
+            return []
+        # Each word is a string to SQLite, not an operator of its query language.
+        wanted = " OR ".join(f'"{word}"' for word in words)
+        return [self.tools[number] for (number,) in self._database.execute(_RANKED, (wanted,))]
 
 
 def missing_reason() -> str:
@@ -61,10 +69,14 @@ def missing_reason() -> str:
     try:
         database.execute(_TABLE)
     except sqlite3.OperationalError as error:
-        return f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search (FTS5): {error}"
+        return _missing(error)
     finally:
         database.close()
     return ""
+
+
+def _missing(error: sqlite3.OperationalError) -> str:
+    return f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search (FTS5): {error}"
 
 
 def _row(tool: ToolDescriptor) -> tuple[str, ...]:

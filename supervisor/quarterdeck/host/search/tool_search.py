@@ -6,14 +6,17 @@ told of, asked about and cancelled as any other.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.offers.publish import Catalog, Shown, is_same_form
 from quarterdeck.host.offers.sources import ForwardingSource
 from quarterdeck.host.raw_calls import MAX_LINE_BYTES, WireRequest
@@ -44,6 +47,9 @@ MAX_LIMIT: Final = 20
 MAX_ANSWER_BYTES: Final = 128 * 1024
 """Of the definitions of one answer; of what goes beyond it the name is told."""
 
+_LOOKED_AT: Final = 3
+"""Times as many as are wanted: so many definitions are made ready at most, where some cannot be shown."""
+
 _MAX_SERVERS_NAMED: Final = 30
 
 _NOT_FOR_MODELS: Final = frozenset({"icons", "_meta"})
@@ -54,9 +60,10 @@ class ToolSearch:
     """What finds tools for the clients of one host."""
 
     def __init__(self, *, portable_schemas: bool = False) -> None:
-        self._catalog = Catalog(portable_schemas=portable_schemas)
+        self._portable = portable_schemas
         self._index: ToolIndex | None = None
-        self._building = asyncio.Lock()
+        self._forms: dict[tuple[str, str], tuple[ToolDescriptor, Shown | None]] = {}
+        self._asking = asyncio.Lock()
 
     async def answer(
         self,
@@ -64,6 +71,8 @@ class ToolSearch:
         box: ToolSource,
         client: Client,
         version: str,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> str | ProtocolFault:
         """What `search_tools` answers to these arguments, one JSON object as a text.
 
@@ -72,25 +81,89 @@ class ToolSearch:
             box: all tools of its deck; those that it may not use are not found.
             client: who asks.
             version: the protocol revision that it speaks, in which definitions are shown.
+            max_bytes: of the definitions; never more than `MAX_ANSWER_BYTES`.
         """
         try:
             asked = msgspec.convert(arguments, _Search)
         except msgspec.ValidationError as error:
             return _bad(f"{SEARCH_TOOLS} takes a query and a limit: {plain_words(error)}")
-        tools = box.descriptors()
-        index = await self._index_of(tools)
-        allowed = (tool for tool in index.ranked(asked.query) if client.allows(box.own(tool.name)))
-        found = list(islice(allowed, asked.limit))
-        shown = {str(tool["name"]): tool for tool in self._catalog.publish(tools, version, only=found)}
-        return _answer_text([shown[tool.name] for tool in found if tool.name in shown])
+        try:
+            ranked = await self._ranked(asked.query, tuple(box.descriptors()))
+        except ProtocolFault as fault:
+            return fault
+        present = {tool.name: tool for tool in box.descriptors()}  # some may be gone, or held, since it was asked
 
-    async def _index_of(self, tools: Sequence[ToolDescriptor]) -> "ToolIndex":
-        """The index of these tools, made anew when they are others than before."""
-        async with self._building:
-            index = self._index
-            if index is None or not _are_same(index.tools, tools):
-                index = self._index = await asyncio.to_thread(_build, tuple(tools))
-            return index
+        def server_of(tool: ToolDescriptor) -> str | None:
+            own = box.own(tool.name)
+            is_there = tool.name in present and is_same_form(tool, present[tool.name]) and client.allows(own)
+            return own.partition(QUALIFIER)[0] if is_there else None
+
+        found = shared_out(ranked, asked.limit, server_of, partial(self._form, version))
+        return _answer_text(found, min(max_bytes, MAX_ANSWER_BYTES))
+
+    async def _ranked(self, question: str, tools: tuple[ToolDescriptor, ...]) -> list[ToolDescriptor]:
+        """The tools that fit a question, best first.
+
+        In a thread, since ten thousand tools take a while; one at a time, though a client gives up.
+        """
+        async with self._asking:
+            return await carried_through(partial(asyncio.to_thread, self._rank, question, tools))
+
+    def _rank(self, question: str, tools: tuple[ToolDescriptor, ...]) -> list[ToolDescriptor]:
+        from .index import ToolIndex  # SQLite, for the first that searches
+
+        index = self._index
+        if index is None or not _are_same(index.tools, tools):
+            index = self._index = ToolIndex(tools)
+            self._forms = {}
+        return index.ranked(question)
+
+    def _form(self, version: str, tool: ToolDescriptor) -> Shown | None:
+        """A definition as clients of a protocol revision are shown it; None where they cannot be."""
+        known, form = self._forms.get((version, tool.name), (None, None))
+        if known is None or not is_same_form(known, tool):
+            published = Catalog(portable_schemas=self._portable).publish([tool], version)
+            form = published[0] if published else None
+            self._forms[version, tool.name] = tool, form
+        return form
+
+
+def shared_out(
+    ranked: Iterable[ToolDescriptor],
+    limit: int,
+    server_of: Callable[[ToolDescriptor], str | None],
+    form_of: Callable[[ToolDescriptor], Shown | None],
+) -> list[Shown]:
+    """The best of these tools as they are shown, of which one server has no more than four of five.
+
+    What else fits of a server's comes in where the others have less: a server whose definitions were written to be
+    found by every question keeps no other's out of an answer.
+
+    Args:
+        ranked: best first.
+        limit: how many are wanted.
+        server_of: whose a tool is; None for one that is not to be found.
+        form_of: the form of a tool; None where it cannot be shown.
+    """
+    most, places = max(1, limit * 4 // 5), Counter[str]()
+    taken: list[tuple[int, Shown]] = []
+    spare: list[tuple[int, ToolDescriptor]] = []
+    forms_left = limit * _LOOKED_AT
+    for rank, tool in enumerate(ranked):
+        if len(taken) == limit or not forms_left:
+            break
+        if (server := server_of(tool)) is None:
+            continue
+        if places[server] == most:
+            spare.append((rank, tool))
+            continue
+        forms_left -= 1
+        if (form := form_of(tool)) is not None:
+            places[server] += 1
+            taken.append((rank, form))
+    made = ((rank, form_of(tool)) for rank, tool in spare[:forms_left])
+    more = islice(((rank, form) for rank, form in made if form is not None), limit - len(taken))
+    return [form for _, form in sorted([*taken, *more], key=itemgetter(0))]
 
 
 class SearchedTools(ForwardingSource):
@@ -155,31 +228,24 @@ class _RawCall(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _raw_call: Final = msgspec.json.Decoder(_RawCall)
 
 
-def _answer_text(found: Sequence[Shown]) -> str:
+def _answer_text(found: Sequence[Shown], max_bytes: int) -> str:
+    """The answer; of definitions that are too long together the longest are left out, whoever wrote them."""
     if not found:
         return '{"tools":[],"note":"no tool has these words: try others, or the name of a server"}'
-    shown: list[Raw] = []
-    left_out: list[object] = []
-    size = 0
-    for tool in found:
-        definition = msgspec.json.encode({key: value for key, value in tool.items() if key not in _NOT_FOR_MODELS})
-        size += len(definition)
-        if size > MAX_ANSWER_BYTES:
-            size -= len(definition)
-            left_out.append(tool["name"])
-        else:
-            shown.append(Raw(definition))
-    answer: dict[str, object] = {"tools": shown}
+    definitions = [
+        msgspec.json.encode({key: value for key, value in tool.items() if key not in _NOT_FOR_MODELS}) for tool in found
+    ]
+    shown = dict(enumerate(definitions))
+    for rank in sorted(shown, key=lambda rank: (len(definitions[rank]), rank), reverse=True):
+        if sum(map(len, shown.values())) <= max_bytes:
+            break
+        del shown[rank]
+    left_out = [tool["name"] for rank, tool in enumerate(found) if rank not in shown]
+    answer: dict[str, object] = {"tools": [Raw(each) for each in shown.values()]}
     if left_out:
         answer["note"] = "left out, for the answer would be too long; ask for each by its name"
         answer["left_out"] = left_out
     return msgspec.json.encode(answer).decode()
-
-
-def _build(tools: tuple[ToolDescriptor, ...]) -> "ToolIndex":
-    from .index import ToolIndex  # SQLite, for the first that searches
-
-    return ToolIndex(tools)
 
 
 def _are_same(tools: Sequence[ToolDescriptor], others: Sequence[ToolDescriptor]) -> bool:

@@ -18,8 +18,14 @@ MAX_QUESTION_CHARS: Final = 1_000
 MAX_QUESTION_WORDS: Final = 32
 """Different ones of one question; the first count."""
 
-MAX_FIELD_CHARS: Final = 4_000
-"""Of a description, and of all that is said of parameters: what follows is not found."""
+MAX_NAME_CHARS: Final = 128
+"""Of a tool's name, with its server's; what follows is not found, here and below."""
+
+MAX_TITLE_CHARS: Final = 200
+
+MAX_FIELD_CHARS: Final = 1_000
+"""Of a description, and of all that is said of parameters.  What a tool is for is said first: of the bench's questions
+more are answered so than with all of it, and who fills pages with words is found by fewer."""
 
 _MAX_SCHEMA_NODES: Final = 1_000
 """Objects of one schema that are looked at."""
@@ -62,8 +68,8 @@ def words_of_tool(tool: ToolDescriptor) -> ToolWords:
         title = shown.title if isinstance(shown.title, str) else ""
         schema = shown.inputSchema if isinstance(shown.inputSchema, dict) else {}
     return ToolWords(
-        split_words(tool.name),
-        split_words(title[:MAX_FIELD_CHARS]),
+        split_words(tool.name[:MAX_NAME_CHARS]),
+        split_words(title[:MAX_TITLE_CHARS]),
         split_words(tool.description[:MAX_FIELD_CHARS]),
         split_words(" ".join(_said_of(schema))[:MAX_FIELD_CHARS]),
     )

@@ -170,7 +170,6 @@ class _Connection:
             answerer,
             content.parking,
             content.logs,
-            is_searched=content.search is not None,
             results=content.results,
             logins=content.logins_of(client),
         )

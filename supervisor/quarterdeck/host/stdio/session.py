@@ -189,8 +189,8 @@ class Session:
         await content.settle(self.drain.closing)
         self._known.listed(self._seen.descriptors())
         async with content.source_of(self) as box:
-            tools, shown = content.published_tools(self._client, box)
-            return content.catalog.publish_json(tools, request.version, only=shown)
+            catalog, tools, only = content.published_tools(self._client, box)
+            return catalog.publish_json(tools, request.version, only=only)
 
     async def _tell_change(self) -> None:
         if self._plain.is_open:

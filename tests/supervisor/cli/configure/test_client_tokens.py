@@ -33,13 +33,28 @@ def test_a_token_is_printed_once_and_listed_without_itself(state: Path, capsys: 
     assert token.startswith("qd_")
     out, _ = said(capsys, "list")
     assert token not in out
-    assert out.splitlines()[1].split()[:8] == ["ci", "live", "user", "fs", "fs__*", "-", "read-only", "20/s"]
+    assert out.splitlines()[1].split()[:9] == ["ci", "live", "user", "fs", "fs__*", "-", "-", "read-only", "20/s"]
     [row] = json.loads(said(capsys, "list", "--json")[0])
     assert (row["name"], row["state"], row["servers"], row["tools"]) == ("ci", "live", ["fs"], ["fs__*"])
     assert (row["profile"], row["rate"], row["revoked_at"]) == ("read-only", "20/s", None)
     assert row["expires_at"] > row["created_at"]
     assert load_grants(state / "tokens.json").find(token) is not None
     assert state.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_token_may_show_two_tools_in_place_of_all(
+    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could tell which token does; or it would be found out by a model that nothing can be searched here."""
+    token = said(capsys, "create", "ci", "--search")[0].strip()
+    said(capsys, "create", "plain")
+    assert [row["search"] for row in json.loads(said(capsys, "list", "--json")[0])] == [True, False]
+    assert [row.split()[6] for row in said(capsys, "list")[0].splitlines()[1:]] == ["yes", "-"]
+    found = load_grants(state / "tokens.json").find(token)
+    assert found is not None
+    assert found.client.is_searched
+    monkeypatch.setattr("quarterdeck.host.search.index.missing_reason", lambda: "no FTS5")
+    assert "--search cannot rank tools: no FTS5" in said(capsys, "create", "other", "--search", code=2)[1]
 
 
 def test_a_token_that_is_revoked_is_listed_as_that(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.cli.configure.client_tokens import tokens_path
 from quarterdeck.config.load.file import load_config_file
+from quarterdeck.host.http.token_file import load_grants
 
 from .client_commands import Run, write
 
@@ -61,6 +63,35 @@ def test_what_serve_is_to_serve_is_named_absolutely(home: Path, run: Run) -> Non
     }
     assert run("unlink", "claude-code", "--name", "deck") == 0
     assert json.loads((home / ".claude.json").read_text()) == {"mcpServers": {}}
+
+
+def test_a_client_is_linked_with_a_part_of_what_is_offered(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would have to edit the client's file by hand; or the client would show a server that does not start."""
+    (home / ".cursor").mkdir()
+    own = home / ".config" / "quarterdeck" / "mcp.json"
+    write(own, {"mcpServers": {"fs": {"command": "fs"}}, "groups": {"review": {"servers": ["fs"]}}})
+    path = home / ".cursor" / "mcp.json"
+    assert run("link", "cursor", "--group", "review", "--search") == 0
+    assert row(path) == {
+        "type": "stdio",
+        "command": "/opt/quarterdeck",
+        "args": ["serve", "--group", "review", "--search"],
+    }
+    assert run("link", "cursor", "--group", "reveiw") == 2
+    assert "there is no group 'reveiw': did you mean 'review'?" in capsys.readouterr().err
+
+    def tokens() -> "list[tuple[tuple[str, ...], bool]]":
+        return [(each.groups, each.search) for each in load_grants(tokens_path()).grants if not each.revoked_at]
+
+    assert run("link", "cursor", "--group", "review", "--search", "--http") == 0
+    shown = row(path)
+    assert tokens() == [(("review",), True)]
+    assert run("link", "cursor", "--group", "review", "--search", "--http") == 0
+    assert row(path) == shown
+    assert run("link", "cursor", "--http") == 0
+    assert tokens() == [((), False)]
 
 
 def test_a_dry_run_shows_all_and_changes_nothing(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,8 @@ ERA = "2025-11-25"
 
 def ended(results: KeptResults, end: CallEnd, method: str = "tools/call") -> CallEnd:
     ends: list[CallEnd] = []
-    within_budget(results, "ada", method, lambda: True, ends.append)(end)
+    assert results.max_tokens is not None
+    within_budget(results, results.max_tokens, "ada", method, lambda: True, ends.append)(end)
     [found] = ends
     return found
 
@@ -52,8 +53,6 @@ async def read(results: KeptResults, client: str, uri: str) -> Any:
 @pytest.mark.parametrize(
     ("max_tokens", "method", "end"),
     [
-        (None, "tools/call", WireResult(BODY, ERA)),
-        (10, "prompts/get", WireResult(BODY, ERA)),
         (10, "tools/call", WireResult(BODY, ERA, result_type="input_required")),
         (1000, "tools/call", WireResult(b"x" * 500, ERA)),  # not even read
         (10, "tools/call", ProtocolFault(FaultKind.TOOL_ERROR, "x" * 500)),
@@ -61,9 +60,9 @@ async def read(results: KeptResults, client: str, uri: str) -> Any:
     ],
 )
 async def test_what_is_within_the_budget_or_no_result_of_a_tool_is_passed_as_it_is(
-    max_tokens: int | None, method: str, end: CallEnd
+    max_tokens: int, method: str, end: CallEnd
 ) -> None:
-    """A prompt, a question or a short result would be changed, or cost a parse."""
+    """A question or a short result would be changed, or cost a parse."""
     assert ended(KeptResults(max_tokens), end, method) is end
 
 

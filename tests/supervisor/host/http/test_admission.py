@@ -327,3 +327,26 @@ def test_a_path_names_a_group_and_a_token_has_its_own(path: str, deck: str, grou
     verdict = Admission(NAMES, TOKEN, Bound(), only=None).judge("POST", path, headers)
     assert isinstance(verdict, Admitted)
     assert (verdict.deck, verdict.group, verdict.granted) == (deck, group, ("review",))
+
+
+@pytest.mark.parametrize(
+    ("query", "is_searched"),
+    [
+        (b"", False),
+        (b"search", True),
+        (b"search=", True),
+        (b"a=1&search=true", True),
+        (b"search=false", False),
+        (b"search=0", False),
+        (b"research", False),
+        (b"a=search", False),
+        (b"\xff&&=", False),
+    ],
+)
+def test_a_url_says_whether_tools_are_searched_for_there(query: bytes, *, is_searched: bool) -> None:
+    """A client that can be given an address alone would be shown everything; or one that asked for none two tools."""
+    headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", f"Bearer {TOKEN}".encode())]
+    for session in ([], [(b"mcp-session-id", b"one")]):
+        verdict = Admission(NAMES, TOKEN).judge("POST", "/mcp", [*headers, *session], query)
+        assert isinstance(verdict, Admitted)
+        assert verdict.client.is_searched is is_searched

@@ -28,7 +28,7 @@ async def asked(token: bytes) -> list[str]:
 
     headers = [(b"host", b"localhost"), (b"authorization", b"Bearer " + token)]
     state = {ADMITTED: lambda: happened.append("admitted")}
-    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers, "state": state}
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers, "state": state}
     await AdmissionMiddleware(app, Admission([parse_name("localhost")], "secret"), ClientUses())(scope, receive, send)
     return happened
 

@@ -1,6 +1,7 @@
 """Clients over HTTP by their tokens: what each is shown and may call, how often, and what ends with its token."""
 
 import contextlib
+import json
 import time
 from collections.abc import Callable
 from functools import partial
@@ -75,6 +76,32 @@ async def test_a_client_is_shown_and_may_call_what_its_token_allows(mode: str, p
             assert await names_of(owner) == ["fs__read", "fs__write", "web__get"]
     assert [begun.name for begun in box.begun] == ["fs__read"] * 3
     assert {begun.client.name for begun in box.begun} == {"ci"}
+
+
+@ERAS
+async def test_a_token_with_search_is_shown_two_tools_and_no_other_token_knows_them(mode: str, path: Path) -> None:
+    """A model would be shown two hundred tools all the same; or a way to call would be open that nobody gave."""
+    box = two_servers()
+    tokens = token_of(path, servers=("fs",), search=True), token_of(path, "plain", servers=("fs",))
+    async with listening(box, token=OWNER, tokens=path) as url:
+        async with connected(url, mode, OWNER) as owner, connected(url, mode, tokens[0]) as client:
+            for _ in range(3):  # in whatever way a list or a call goes, after the first, too
+                assert await names_of(client) == ["search_tools", "call_tool"]
+                assert await names_of(owner) == ["fs__read", "fs__write", "web__get"]
+                found = await call_raw(client, "search_tools", {"query": "read get"})
+                assert [tool["name"] for tool in json.loads(found["content"][0]["text"])["tools"]] == ["fs__read"]
+                assert "isError" not in await call_raw(client, "call_tool", {"name": "fs__read"})
+                refused = await call_raw(client, "call_tool", {"name": "web__get"})
+                assert refused["_meta"]["quarterdeck/fault"]["code"] == "not_granted"
+        async with connected(url, mode, tokens[1]) as plain:
+            for name in ("search_tools", "call_tool"):
+                refused = await call_raw(plain, name, {"name": "fs__read", "query": "read"})
+                assert refused["_meta"]["quarterdeck/fault"]["code"] == "not_granted"
+        async with connected(f"{url}?search", mode, tokens[1]) as plain:
+            assert await names_of(plain) == ["search_tools", "call_tool"]
+            refused = await call_raw(plain, "call_tool", {"name": "web__get"})
+            assert refused["_meta"]["quarterdeck/fault"]["code"] == "not_granted"
+    assert {begun.name for begun in box.begun} == {"fs__read"}
 
 
 async def test_a_token_is_about_tools_by_their_own_names(path: Path) -> None:

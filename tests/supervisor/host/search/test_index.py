@@ -6,6 +6,7 @@ import pytest
 
 from quarterdeck.host.search import index
 from quarterdeck.host.search.index import ToolIndex, missing_reason
+from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import ToolDescriptor
 
 
@@ -54,3 +55,5 @@ def test_a_python_without_full_text_search_is_said_to_be_one(monkeypatch: pytest
     assert missing_reason() == (
         f"this Python's SQLite {sqlite3.sqlite_version} has no full-text search (FTS5): no such module: fts9"
     )
+    with pytest.raises(ProtocolFault, match="tools cannot be searched: this Python's SQLite"):
+        ToolIndex(())

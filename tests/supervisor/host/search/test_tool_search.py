@@ -9,9 +9,10 @@ from quarterdeck.config.groups import Group
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.raw_calls import WireRequest
-from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch, unwrapped, unwrapped_call
+from quarterdeck.host.search.index import ToolIndex
+from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch, shared_out, unwrapped, unwrapped_call
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import ANONYMOUS, Client
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor
 
 pytestmark = pytest.mark.anyio
 
@@ -73,32 +74,86 @@ async def test_a_search_without_a_question_says_what_it_takes(arguments: dict[st
     assert (fault.code, str(fault).startswith("search_tools takes a query and a limit: ")) == ("bad_arguments", True)
 
 
-async def test_definitions_that_are_too_long_together_are_named_instead() -> None:
-    """One search would fill the context that it was to spare."""
+async def test_definitions_that_are_too_long_together_are_named_instead_the_longest_first() -> None:
+    """One search would fill the context that it was to spare; or a server keep others out by length."""
     box = LiveBox()
-    for number in range(3):
-        box.graft(
-            f"a__long_{number}", name="long", description="x" * (MAX_ANSWER_BYTES // 2), inputSchema={"type": "object"}
-        )
+    for number, length in enumerate((MAX_ANSWER_BYTES, 100, MAX_ANSWER_BYTES - 1_000, 100)):
+        box.graft(f"a__long_{number}", name="long", description="x" * length, inputSchema={"type": "object"})
     answer = await answer_of(ToolSearch(), box, query="long")
     assert isinstance(answer, dict)
-    assert [tool["name"] for tool in answer["tools"]] == ["a__long_0"]
-    assert answer["left_out"] == ["a__long_1", "a__long_2"]
+    assert [tool["name"] for tool in answer["tools"]] == ["a__long_1", "a__long_2", "a__long_3"]
+    assert answer["left_out"] == ["a__long_0"]
+    shorter = await ToolSearch().answer({"query": "long"}, box, ANONYMOUS, VERSION, max_bytes=300)
+    assert isinstance(shorter, str)
+    assert json.loads(shorter)["left_out"] == ["a__long_0", "a__long_2", "a__long_3"]
+
+
+async def test_no_server_fills_an_answer_while_others_fit_too() -> None:
+    """A server whose definitions are written to be found by every question would keep all others' tools from models."""
+    question = "read write send mail file"
+    stuffed = {"name": "x", "title": question, "description": question * 9, "inputSchema": {"type": "object"}}
+    box = LiveBox()
+    for number in range(30):
+        box.graft(f"evil__{'_'.join(question.split())}_{number}", **stuffed)
+    assert len(await found(ToolSearch(), box, query=question, limit=20)) == 20
+    for name in ("a__read_file", "b__send_mail"):
+        box.graft(name)
+    for limit, least in ((1, 0), (2, 1), (5, 1), (20, 2)):
+        names = await found(ToolSearch(), box, query=question, limit=limit)
+        others = [name for name in names if not name.startswith("evil__")]
+        assert (len(names), len(others) >= least) == (limit, True), names
+
+
+@pytest.mark.parametrize(("least", "expected"), [(0, ["a__0", "a__1"]), (2, ["a__2", "a__3"]), (99, [])])
+def test_what_cannot_be_shown_takes_no_place_and_little_time(least: int, expected: list[str]) -> None:
+    """A server with ten thousand definitions that no client takes would have each search be for nothing, or last."""
+    looked_at = []
+
+    def form(tool: ToolDescriptor) -> dict[str, object] | None:
+        looked_at.append(tool.name)
+        return {"name": tool.name} if int(tool.name[3:]) >= least else None
+
+    tools = [ToolDescriptor(f"a__{number}", "", {}) for number in range(100)]
+    assert [tool["name"] for tool in shared_out(tools, 2, lambda tool: tool.name, form)] == expected
+    assert len(looked_at) <= 6
+
+
+async def test_what_is_taken_away_during_a_search_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would be shown a definition that was held meanwhile, or hidden."""
+    box, ranked = box_of("a__mail", "b__mail"), ToolIndex.ranked
+    left = box.descriptors()[1:]
+
+    def hide(index: ToolIndex, question: str) -> list[ToolDescriptor]:
+        monkeypatch.setattr(box, "descriptors", lambda: left)
+        return ranked(index, question)
+
+    monkeypatch.setattr(ToolIndex, "ranked", hide)
+    assert await found(ToolSearch(), box, query="mail") == ["b__mail"]
+
+
+async def test_any_question_is_answered() -> None:
+    """A question with odd characters or the words of every tool would fail, or hold up every other client."""
+    box = box_of("a__near_or_not", "b__read_mail")
+    for question in ('"', "a\0b", "\ud800", "NEAR(", "*", "^near", "name:near OR", "-- ; DROP TABLE tools", "\n" * 900):
+        assert isinstance(await found(ToolSearch(), box, query=question), list)
+    assert isinstance(await answer_of(ToolSearch(), box, query="near " * 200_000), ProtocolFault)
 
 
 def test_a_client_is_shown_two_tools_that_name_the_servers_it_may_use() -> None:
     """A model would not know that there is anything to look for; or would hear of what it may not use."""
     box, groups = box_of("a__x", "b__y"), LiveGroups({"a": Group(servers=("a",))})
-    content = Content(box=box, name="n", version="v", groups=groups, search=ToolSearch())
-    shown = content.tools_for(ANONYMOUS).descriptors()
+    content = Content(box=box, name="n", version="v", groups=groups)
+    client = Client(is_searched=True)
+    assert content.tools_for(ANONYMOUS) is box
+    shown = content.tools_for(client).descriptors()
     assert [tool.name for tool in shown] == ["search_tools", "call_tool"]
     assert "tools of: a, b." in shown[0].description
-    assert content.tools_for(ANONYMOUS).descriptors() is shown
-    assert "tools of: a." in content.tools_for(groups.narrow(ANONYMOUS, ("a",))).descriptors()[0].description
+    assert content.tools_for(client).descriptors() is shown
+    assert "tools of: a." in content.tools_for(groups.narrow(client, ("a",))).descriptors()[0].description
     box.graft("a__z")
-    assert content.tools_for(ANONYMOUS).descriptors() is shown
+    assert content.tools_for(client).descriptors() is shown
     box.graft("c__z")
-    assert content.tools_for(ANONYMOUS).descriptors() is not shown
+    assert content.tools_for(client).descriptors() is not shown
 
 
 def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:

@@ -10,9 +10,41 @@ from quarterdeck.interop import ServerEndpointImpl
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.offers import Listing, RawRequest
-from quarterdeck_protocol.tools import Client, Deliver, PendingCall
+from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
 
 from .messages import Greeting
+from .relay import Relay
+
+
+def call_of(tool: str, arguments: bytes, timeout_s: float | None, client: Client, relay: Relay) -> RawCall:
+    """A test's call of a tool, with the way back to it."""
+    return RawCall(
+        tool,
+        arguments,
+        timeout_s=timeout_s,
+        on_progress=relay.on_progress,
+        client=client,
+        answerer=relay,
+        log_level=relay.log_level,
+    )
+
+
+def request_of(method: str, params: bytes, timeout_s: float | None, client: Client, relay: Relay) -> RawRequest:
+    """Any other request of a test, with the way back to it."""
+    return RawRequest(
+        method,
+        params,
+        timeout_s=timeout_s,
+        on_progress=relay.on_progress,
+        client=client,
+        answerer=relay,
+        log_level=relay.log_level,
+    )
+
+
+def era_of(endpoint: ServerEndpointImpl) -> str:
+    """The revision that is spoken with its server; empty while it is not greeted."""
+    return endpoint.card.era if endpoint.card is not None else ""
 
 
 async def awaited(begin: Callable[[Deliver], PendingCall]) -> RemoteCallResult:

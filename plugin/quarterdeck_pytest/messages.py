@@ -111,24 +111,32 @@ class Hello(Struct, frozen=True, tag=True):
     worker: str
 
 
-class Open(Struct, frozen=True, tag=True):
+class OfInstance(Struct, frozen=True, tag=True):
+    """A request that is answered under its id, about the instance of this key."""
+
+    id: int
+    key: str
+
+
+class OfServer(OfInstance, frozen=True, tag=True):
+    """One about a server of the instance."""
+
+    server: str
+
+
+class Open(OfInstance, frozen=True, tag=True):
     """Start an instance, or join it, and wait until its servers are ready or have failed; answered with `ServerView`s.
 
     `test` is who asks, `shared` whether it outlives this connection.
     """
 
-    id: int
-    key: str
     wish: Wish
     test: str
     shared: bool
 
 
-class Close(Struct, frozen=True, tag=True):
+class Close(OfInstance, frozen=True, tag=True):
     """Stop an instance; answered with a list of what it left, one line each."""
-
-    id: int
-    key: str
 
 
 class Takes(Struct, frozen=True):
@@ -145,65 +153,46 @@ class Takes(Struct, frozen=True):
     log_level: str = ""
 
 
-class Call(Struct, frozen=True, tag=True):
+class Call(OfServer, frozen=True, tag=True):
     """Call a tool; answered with the result's JSON.  `arguments` is a JSON object."""
 
-    id: int
-    key: str
-    server: str
     tool: str
     arguments: bytes
     timeout_s: float | None
     takes: Takes = Takes()
 
 
-class Ask(Struct, frozen=True, tag=True):
+class Ask(OfServer, frozen=True, tag=True):
     """Make any other request that is no connection's own; answered with the result's JSON."""
 
-    id: int
-    key: str
-    server: str
     method: str
     params: bytes
     timeout_s: float | None
     takes: Takes = Takes()
 
 
-class List(Struct, frozen=True, tag=True):
+class List(OfServer, frozen=True, tag=True):
     """A list of the server's, by a `Listing`; answered with a list of its items' JSON."""
 
-    id: int
-    key: str
-    server: str
     listing: str
 
 
-class Look(Struct, frozen=True, tag=True):
+class Look(OfInstance, frozen=True, tag=True):
     """How the servers of an instance are; answered with a list of `ServerView`."""
 
-    id: int
-    key: str
 
-
-class Greet(Struct, frozen=True, tag=True):
+class Greet(OfServer, frozen=True, tag=True):
     """What a server said of itself; answered with a `Greeting`."""
 
-    id: int
-    key: str
-    server: str
 
-
-class Notify(Struct, frozen=True, tag=True):
+class Notify(OfServer, frozen=True, tag=True):
     """Tell a server something, where its era has it told; answered with nothing.  `params` is a JSON object."""
 
-    id: int
-    key: str
-    server: str
     method: str
     params: bytes
 
 
-class Want(Struct, frozen=True, tag=True):
+class Want(OfServer, frozen=True, tag=True):
     """What this connection wants to be told of a server unasked, from now on; answered with nothing.
 
     Attributes:
@@ -211,45 +200,30 @@ class Want(Struct, frozen=True, tag=True):
         value: the URI, or the level.
     """
 
-    id: int
-    key: str
-    server: str
     what: str = ""
     value: str = ""
 
 
-class Explain(Struct, frozen=True, tag=True):
+class Explain(OfServer, frozen=True, tag=True):
     """What a failure's report says of a server; answered with an `Explanation`."""
 
-    id: int
-    key: str
-    server: str
     texts: tuple[str, ...]
 
 
-class Injure(Struct, frozen=True, tag=True):
+class Injure(OfServer, frozen=True, tag=True):
     """Do something bad to a server, by a name of `injuries`; answered with nothing when it is done."""
 
-    id: int
-    key: str
-    server: str
     how: str
     amount: float
 
 
-class Recover(Struct, frozen=True, tag=True):
+class Recover(OfServer, frozen=True, tag=True):
     """Wait until the server is ready; answered with nothing."""
 
-    id: int
-    key: str
-    server: str
 
-
-class Compare(Struct, frozen=True, tag=True):
+class Compare(OfInstance, frozen=True, tag=True):
     """Compare what an instance's servers offer with a lock; answered with a list of differences: server, and text."""
 
-    id: int
-    key: str
     lock: str
 
 

@@ -4,36 +4,40 @@ The run's supervisor has one for each request of another process; a server that 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.mcp.relay import is_modern
 from quarterdeck_protocol.offers import Listing, LogLine, News, ServerNote
-from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.questions import CAPABILITY_OF, Question, QuestionEnd
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_pytest.messages import Asked, Meanwhile, Progressed, Takes
 
+_ANYTHING: Final = msgspec.json.encode({capability: {} for capability in CAPABILITY_OF.values()})
+
 
 class Relay:
-    """Says what comes before the request's end, and brings answers back; an `Answerer` for who can be asked."""
+    """Says what comes before the request's end, and brings answers back: the `Answerer` of the request.
+
+    What a server asks goes to its test also where that answers nothing: it refuses, and can say what was asked.
+    """
 
     bridges = True
 
-    def __init__(self, number: int, takes: Takes, say: Callable[[Meanwhile], None]) -> None:
+    def __init__(self, number: int, takes: Takes, say: Callable[[Meanwhile], None], era: Callable[[], str]) -> None:
+        """`era` is the server's, as it is when the request is made; empty for a server that is not greeted."""
         self._number = number
         self._takes = takes
         self._say = say
+        self._era = era
         self._open: dict[int, Callable[[QuestionEnd], None]] = {}
         self._asked = 0
 
     @property
     def capabilities(self) -> bytes:
-        """See `Answerer`."""
-        return self._takes.capabilities
-
-    @property
-    def answerer(self) -> "Relay | None":
-        """Itself, where its test answers anything."""
-        return self if self._takes.capabilities else None
+        """See `Answerer`: a server of 2026-07-28 is told what the test answers, an older one just asks."""
+        return self._takes.capabilities if is_modern(self._era()) else _ANYTHING
 
     @property
     def on_progress(self) -> Callable[[ProgressNote], None] | None:

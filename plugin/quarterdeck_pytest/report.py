@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from quarterdeck_protocol.faults import Dossier, FaultRecord
 
-    from .client.server import McpServer
-    from .messages import Explanation
+    from .client.server import McpServer, Story
 
 EXPLAIN_S: Final = 30.0
 """How long the supervisor may take to say what it knows."""
@@ -24,6 +23,11 @@ STDERR_LINES: Final = 100
 
 LONGER: Final = "raise timeout= of the marker mcp, or --mcp-timeout"
 
+ANSWERS: Final = "mcp_client.answer(elicitation=…, sampling=…, roots=…)"
+
+MISSING_CAPABILITY: Final = -32021
+"""The error of a server of 2026-07-28 that would have to ask what its client did not say that it answers."""
+
 IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "access_denied": "have its row name in headers the token of one who has the permission",
@@ -35,6 +39,7 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "exited": "look at the end of its stderr; --mcp-keep keeps its whole log",
         "exited_at_handshake": "look at the end of its stderr; if it lacks a file, have policy= of the marker mcp "
         'name it: {"read": ["FOLDER"]}',
+        "input_required": ANSWERS,
         "handshake_failed": "look at the end of its stderr; quarterdeck check -- COMMAND says what is wrong with it",
         "handshake_timeout": f"is it an MCP server, with the arguments that it needs? If it is slow: {LONGER}",
         "keyring_unusable": "unlock the keyring, or have its row name a token in headers",
@@ -43,7 +48,7 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "login_failed": "have its row name a token in headers, which needs no login",
         "not_connected": "see how it is below; after a crash assert_recovers_within waits for it",
         "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema; if it "
-        "says that the client cannot be asked: mcp_client.answer(elicitation=…, sampling=…, roots=…)",
+        f"says that the client cannot be asked: {ANSWERS}",
         "sandbox_refused": "change policy= of the marker mcp, or what the machine gives: quarterdeck doctor says what "
         'that is; "trusted" runs it unconfined',
         "spawn_failed": "run the command by hand",
@@ -56,11 +61,14 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
 def add_sections(report: Any, servers: "Sequence[McpServer]", error: BaseException | None) -> None:
     """Add a section for each server that the test used, and one for the fault that it ended with."""
     sections = []
-    used = dict.fromkeys(servers[:MAX_SERVERS])
+    used = servers[:MAX_SERVERS]
+    stories = [_story_of(server) for server in used]
     if error is not None and type(error).__name__ == "ProtocolFault":
-        has_section = any(server.id == getattr(error, "server", None) for server in used)
-        sections.append(("MCP fault", "\n".join(_fault_lines(error, with_stderr=not has_section))))
-    sections += [(f"MCP server {server.id}", _of_server(server)) for server in used]
+        is_told = any(server.id == getattr(error, "server", None) for server in used)
+        unanswered = [kind for story in stories if not isinstance(story, str) for kind in story.unanswered]
+        sections.append(("MCP fault", "\n".join(_fault_lines(error, unanswered, with_stderr=not is_told))))
+    for server, story in zip(used, stories, strict=True):
+        sections.append((f"MCP server {server.id}", story if isinstance(story, str) else render(story)))
     for name, text in sections:
         if hasattr(report.longrepr, "addsection"):
             report.longrepr.addsection(name, text)
@@ -68,24 +76,27 @@ def add_sections(report: Any, servers: "Sequence[McpServer]", error: BaseExcepti
             report.sections.append((name, text))
 
 
-def _of_server(server: "McpServer") -> str:
+def _story_of(server: "McpServer") -> "Story | str":
+    """What is known of it, or why nothing is."""
     try:
-        found = server.explain(server.transcript.lines, EXPLAIN_S)
+        return server.explain(EXPLAIN_S)
     except Exception as error:
         return f"nothing is known of it: {error}"
-    return render(found, server.transcript.left_out)
 
 
-def render(found: "Explanation", left_out: int = 0) -> str:
+def render(story: "Story") -> str:
     """What is known of a server, as text."""
-    return "\n".join(_lines(found, left_out))
+    return "\n".join(_lines(story))
 
 
-def _lines(found: "Explanation", left_out: int) -> Iterator[str]:
-    view = found.server
+def _lines(story: "Story") -> Iterator[str]:
+    found, view = story.found, story.found.server
     process = f", process {view.pid}" if view.pid is not None else ""
     restarts = f", restarted {view.restarts} times" if view.restarts else ""
     yield f"it is {view.phase}{process}{restarts}" + (f", and speaks {view.era}" if view.era else "")
+    for kind in story.unanswered:
+        yield f"it asked for {kind}, and the test gave no answer: it was told an error"
+        yield f"remedy: {_answer_with(kind)}"
     fault = view.fault or found.last_fault
     if fault is not None:
         yield from _record_lines(fault, view.remedy)
@@ -96,7 +107,8 @@ def _lines(found: "Explanation", left_out: int) -> Iterator[str]:
         yield from (f"  weaker than wanted: {gap}" for gap in view.gaps)
     yield from _stderr_lines(found.stderr)
     if found.texts:
-        yield "the last messages of this test" + (f" ({left_out} earlier ones are left out):" if left_out else ":")
+        more = f" ({story.left_out} earlier ones are left out)" if story.left_out else ""
+        yield f"the last messages of this test{more}:"
         yield from (f"  {text}" for text in found.texts)
 
 
@@ -107,9 +119,14 @@ def _record_lines(fault: "FaultRecord", remedy: str) -> Iterator[str]:
         yield from _dossier_lines(fault.dossier)
 
 
-def _fault_lines(fault: Any, *, with_stderr: bool) -> Iterator[str]:
+def _fault_lines(fault: Any, unanswered: Sequence[str], *, with_stderr: bool) -> Iterator[str]:
     yield f"{fault.kind}, {fault.code or 'without a code'} ({fault.delivery}): {fault.message}"
-    yield from _remedy_lines(fault.code, fault.remedy)
+    if unanswered and fault.code in {"input_required", "reply_error"}:
+        yield f"remedy: {'; '.join(map(_answer_with, unanswered))}"
+    elif fault.reply is not None and fault.reply.code == MISSING_CAPABILITY:
+        yield f"remedy: {ANSWERS}"
+    else:
+        yield from _remedy_lines(fault.code, fault.remedy)
     if fault.dossier is not None:
         yield from _dossier_lines(fault.dossier)
         if with_stderr:
@@ -121,6 +138,11 @@ def _remedy_lines(code: str | None, usual: str | None) -> Iterator[str]:
         yield f"remedy: {remedy}"
 
 
+def _answer_with(kind: str) -> str:
+    no = ', or "decline" to test a no' if kind == "elicitation" else ""
+    return f"mcp_client.answer({kind}=…){no}"
+
+
 def _stderr_lines(text: str) -> Iterator[str]:
     if lines := text.strip().splitlines()[-STDERR_LINES:]:
         yield "stderr, its end:"
@@ -128,21 +150,8 @@ def _stderr_lines(text: str) -> Iterator[str]:
 
 
 def _dossier_lines(dossier: "Dossier") -> Iterator[str]:
-    from quarterdeck.common.words import duration, peak_memory
+    from quarterdeck.common.words import how_it_ended
 
-    known: list[str] = []
-    if dossier.exit_status is not None:
-        known.append(f"exit status {dossier.exit_status}")
-    if dossier.signal is not None:
-        known.append(f"killed by signal {dossier.signal}")
-    if dossier.limit is not None:
-        known.append(f"limit hit: {dossier.limit}")
-    if dossier.uptime_s is not None:
-        known.append(f"up {duration(dossier.uptime_s)}")
-    if dossier.peak_rss_bytes is not None:
-        known.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
-    if dossier.cpu_s is not None:
-        known.append(f"{dossier.cpu_s:.2f} s of CPU")
-    if known:
-        yield f"dossier: {', '.join(known)}"
+    if known := how_it_ended(dossier):
+        yield f"dossier: {known}"
     yield from (f"  {hint}" for hint in dossier.hints)

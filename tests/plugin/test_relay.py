@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from quarterdeck_protocol.offers import Listing, LogLine, ResourceUpdated, ServerNote
-from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.questions import CAPABILITY_OF, Question, QuestionEnd, askable
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_pytest.messages import Asked, Meanwhile, Progressed, Takes
 from quarterdeck_pytest.relay import ListChanges, Relay, notification_of
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
 
 ROOTS = Question("notes", "roots/list", b"{}")
 
@@ -15,7 +17,7 @@ def test_questions_are_numbered_and_each_ends_once() -> None:
     """An answer would go to another question, or to one that was withdrawn."""
     said: list[Meanwhile] = []
     ends: list[QuestionEnd] = []
-    relay = Relay(7, Takes(b'{"roots":{}}'), said.append)
+    relay = Relay(7, Takes(b'{"roots":{}}'), said.append, lambda: LEGACY)
     withdraw = relay.ask(ROOTS, ends.append)
     relay.ask(ROOTS, ends.append)
     assert said == [Asked(7, 1, "roots/list", b"{}"), Asked(7, 2, "roots/list", b"{}")]
@@ -29,14 +31,19 @@ def test_questions_are_numbered_and_each_ends_once() -> None:
 
 def test_what_a_test_does_not_take_is_not_asked_for() -> None:
     """A server would be told of abilities that its caller lacks, and would report to nobody."""
-    silent = Relay(1, Takes(), lambda _: None)
-    assert (silent.answerer, silent.on_progress, silent.log_level) == (None, None, "")
+    silent = Relay(1, Takes(), lambda _: None, lambda: MODERN)
+    assert (silent.capabilities, silent.on_progress, silent.log_level) == (b"", None, "")
     said: list[Meanwhile] = []
-    relay = Relay(2, Takes(b'{"sampling":{}}', progress=True, log_level="info"), said.append)
-    assert (relay.answerer, relay.capabilities, relay.log_level) == (relay, b'{"sampling":{}}', "info")
+    relay = Relay(2, Takes(b'{"sampling":{}}', progress=True, log_level="info"), said.append, lambda: MODERN)
+    assert (relay.capabilities, relay.log_level) == (b'{"sampling":{}}', "info")
     assert relay.on_progress is not None
     relay.on_progress(ProgressNote(1, 2, "half"))
     assert said == [Progressed(2, 1, 2, "half")]
+
+
+def test_what_an_older_server_asks_comes_to_its_test_though_that_answers_nothing() -> None:
+    """Nobody could say what a server asked whose call failed for want of an answer."""
+    assert askable(Relay(1, Takes(), lambda _: None, lambda: LEGACY).capabilities) == CAPABILITY_OF.keys()
 
 
 def test_news_are_the_notifications_that_they_were() -> None:

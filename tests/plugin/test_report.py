@@ -5,7 +5,8 @@ import re
 import pytest
 
 from quarterdeck.fleet.core.asks import Refused
-from quarterdeck_protocol.faults import REMEDIES, Dossier, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.faults import REMEDIES, Dossier, FaultKind, FaultRecord, ProtocolFault, ReplyError
+from quarterdeck_pytest.client.server import Story
 from quarterdeck_pytest.messages import Explanation, ServerView
 from quarterdeck_pytest.report import IN_TESTS, add_sections, render
 
@@ -17,7 +18,7 @@ def test_a_report_has_fault_remedy_dossier_receipt_stderr_and_messages() -> None
         "echo", "faulted", fault=fault, remedy="restart it", era="2025-11-25", restarts=2, policy=b'{"preset":"strict"}'
     )
     confined = ServerView("echo", "ready", pid=7, tier="bubblewrap", network="none", gaps=("no cgroup",))
-    text = render(Explanation(view, ("-> tools/call x {}", "<- {}"), "last words\n"), left_out=3)
+    text = render(Story(Explanation(view, ("-> tools/call x {}", "<- {}"), "last words\n"), left_out=3))
     for part in (
         "restarted 2 times",
         "transport, exited: it exited",
@@ -28,7 +29,7 @@ def test_a_report_has_fault_remedy_dossier_receipt_stderr_and_messages() -> None
         assert part in text
     for part in ('policy: {"preset":"strict"}', "last words", "-> tools/call x {}", "3 earlier ones"):
         assert part in text
-    text = render(Explanation(confined, (), "", last_fault=fault))
+    text = render(Story(Explanation(confined, (), "", last_fault=fault)))
     assert "ready, process 7" in text
     assert "weaker than wanted: no cgroup" in text
     assert "it exited" in text
@@ -74,13 +75,21 @@ def test_a_call_that_ended_as_nobody_answered_is_told_how_to_answer() -> None:
     assert "if it says that the client cannot be asked" in text
     assert "mcp_client.answer(elicitation=" in text
 
+    report, reply = Report(), ReplyError(-32021, "it lacks elicitation")
+    add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, "x", code="reply_error", reply=reply))
+    assert "remedy: mcp_client.answer(elicitation=…, sampling=…, roots=…)" in report.sections[0][1]
+
+    text = render(Story(Explanation(ServerView("asks", "ready"), (), ""), unanswered=("elicitation",)))
+    assert "it asked for elicitation, and the test gave no answer: it was told an error\n" in text
+    assert 'remedy: mcp_client.answer(elicitation=…), or "decline" to test a no' in text
+
 
 def test_how_a_server_died_is_told_in_units_for_people() -> None:
     """Bytes and thousandths of a second are no help in a CI log."""
     dossier = Dossier(signal=9, uptime_s=0.011, peak_rss_bytes=3 * 2**20, cpu_s=1.5)
     fault = FaultRecord(FaultKind.TRANSPORT, "it was killed", dossier=dossier)
-    text = render(Explanation(ServerView("echo", "faulted", fault=fault), (), ""))
-    assert "dossier: killed by signal 9, up 11 ms, peak memory 3.0 MiB, 1.50 s of CPU\n" in f"{text}\n"
+    text = render(Story(Explanation(ServerView("echo", "faulted", fault=fault), (), "")))
+    assert "dossier: killed by SIGKILL, up 11 ms, peak memory 3.0 MiB, 1.50 s of CPU\n" in f"{text}\n"
 
 
 def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> None:

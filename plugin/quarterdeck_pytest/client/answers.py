@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
 from quarterdeck_protocol.questions import CAPABILITY_OF, QuestionEnd
 
 from .pending import McpTestError
@@ -53,11 +54,13 @@ class Answers:
     """What is answered, and what was asked.
 
     Attributes:
-        questions: the last of those that were asked, the oldest first.
+        questions: the last of those that were answered, the oldest first.
+        unanswered: of what kinds were those that were not, each once, in their order.
     """
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
         self._given: dict[str, object] = {}
+        self.unanswered: Final[dict[str, None]] = {}
         self.questions: Final[deque[Question]] = deque(maxlen=QUESTIONS)
         self.give(given or {})
 
@@ -86,13 +89,19 @@ class Answers:
     ) -> Coroutine[Any, Any, None] | None:
         """Answer a question; what is returned has to be awaited first, where the answer is a coroutine function's.
 
+        One that the test gives no answer to ends with an error, whose text says so.
+
         Raises:
             McpTestError: the answer is none.
         """
         kind = CAPABILITY_OF[method]
+        if kind not in self._given:
+            self.unanswered[kind] = None
+            end(QuestionEnd(code=METHOD_NOT_FOUND, message=f"the test gives no answer: answer({kind}=…)"))
+            return None
         question = Question(kind, msgspec.json.decode(params, type=Json) if params else {})
         self.questions.append(question)
-        answer = self._given.get(kind)
+        answer = self._given[kind]
         if callable(answer):
             try:
                 answer = answer(question.params)

@@ -47,16 +47,20 @@ class Backend(Protocol):
         """What it is called."""
 
     @property
+    def key(self) -> object:
+        """Equal where the very same server is reached."""
+
+    @property
     def told(self) -> Told:
         """What it tells unasked."""
 
     def call(
-        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
     ) -> Pending[RemoteCallResult]:
         """Call a tool; the arguments are one JSON object."""
 
     def ask(
-        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
     ) -> Pending[RemoteCallResult]:
         """Make another request."""
 
@@ -101,19 +105,24 @@ class RemoteBackend:
         self.id: Final = server
 
     @property
+    def key(self) -> object:
+        """See `Backend`."""
+        return self._key, self.id
+
+    @property
     def told(self) -> Told:
         """See `Backend`."""
         return self._connection.told(self._key, self.id)
 
     def call(
-        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
     ) -> Pending[RemoteCallResult]:
         """See `Backend`."""
         call = Call(self._connection.next_id(), self._key, self.id, tool, arguments, timeout_s, takes)
         return self._begin(call, inbox)
 
     def ask(
-        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
     ) -> Pending[RemoteCallResult]:
         """See `Backend`."""
         ask = Ask(self._connection.next_id(), self._key, self.id, method, params, timeout_s, takes)
@@ -138,9 +147,9 @@ class RemoteBackend:
         sent = self._connection.send(Want(self._connection.next_id(), self._key, self.id, what, value))
         return Pending(sent, _nothing)
 
-    def _begin(self, request: Call | Ask, inbox: Inbox | None) -> Pending[RemoteCallResult]:
-        sent = self._connection.send(request, inbox.put if inbox is not None else None)
-        return Pending(sent, _result_of, inbox=inbox)
+    def _begin(self, request: Call | Ask, inbox: Inbox) -> Pending[RemoteCallResult]:
+        sent = self._connection.send(request, inbox.put)
+        return Pending(sent, _result_of, inbox)
 
     def items(self, listing: Listing) -> Pending[list[bytes]]:
         """See `Backend`."""

@@ -99,7 +99,11 @@ class Hearing:
     @property
     def notifications(self) -> list[Notification]:
         """The last ones, the oldest first."""
-        return [each for _, each in self._told.since(self._since)]
+        return [each for _, each in self.placed()]
+
+    def placed(self) -> Iterator[tuple[int, Notification]]:
+        """The same, each with its place among all that the server has told this process."""
+        return self._told.since(self._since)
 
     @property
     def log_messages(self) -> list[Json]:

@@ -14,9 +14,9 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from quarterdeck_protocol.contract import RemoteCallResult
-from quarterdeck_protocol.offers import Listing, News, RawRequest
+from quarterdeck_protocol.offers import Listing, News
 from quarterdeck_protocol.questions import QuestionEnd
-from quarterdeck_protocol.tools import Client, RawCall
+from quarterdeck_protocol.tools import Client
 from quarterdeck_pytest.messages import Asked, Explanation, Greeting, ServerView, Takes, record_of
 from quarterdeck_pytest.relay import ListChanges, Relay, notification_of
 
@@ -79,42 +79,33 @@ class ObjectBackend:
         self._numbers = itertools.count(1)
         self._endpoint = thread.send(_opened(transport_of(server), era, timeout_s, self.told)).result()
 
+    @property
+    def key(self) -> object:
+        """See `Backend`."""
+        return id(self)
+
     def close(self) -> None:
         """End its session."""
         self._thread.send(self._endpoint.close()).result()
 
     def call(
-        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
     ) -> Pending[RemoteCallResult]:
         """See `Backend`."""
+        from quarterdeck_pytest.endpoints import call_of
+
         number, relay = self._relay(takes, inbox)
-        call = RawCall(
-            tool,
-            arguments,
-            timeout_s=timeout_s,
-            on_progress=relay.on_progress,
-            client=CLIENT,
-            answerer=relay.answerer,
-            log_level=relay.log_level,
-        )
+        call = call_of(tool, arguments, timeout_s, CLIENT, relay)
         return self._begin(number, self._endpoint.result_of(call), inbox)
 
     def ask(
-        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox | None
+        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
     ) -> Pending[RemoteCallResult]:
         """See `Backend`."""
-        from quarterdeck_pytest.endpoints import awaited
+        from quarterdeck_pytest.endpoints import awaited, request_of
 
         number, relay = self._relay(takes, inbox)
-        request = RawRequest(
-            method,
-            params,
-            timeout_s=timeout_s,
-            on_progress=relay.on_progress,
-            client=CLIENT,
-            answerer=relay.answerer,
-            log_level=relay.log_level,
-        )
+        request = request_of(method, params, timeout_s, CLIENT, relay)
         return self._begin(number, awaited(partial(self._endpoint.forward, request)), inbox)
 
     def answer(self, asked: Asked, end: QuestionEnd) -> None:
@@ -182,17 +173,19 @@ class ObjectBackend:
         """See `Backend`."""
         raise McpTestError("a lock names the servers of a configuration, and this one is an object of the test process")
 
-    def _relay(self, takes: Takes, inbox: Inbox | None) -> tuple[int, Relay]:
+    def _relay(self, takes: Takes, inbox: Inbox) -> tuple[int, Relay]:
+        from quarterdeck_pytest.endpoints import era_of
+
         number = next(self._numbers)
-        relay = self._relays[number] = Relay(number, takes, inbox.put if inbox is not None else _ignore)
+        relay = self._relays[number] = Relay(number, takes, inbox.put, partial(era_of, self._endpoint))
         return number, relay
 
     def _begin(
-        self, number: int, work: Coroutine[Any, Any, RemoteCallResult], inbox: Inbox | None
+        self, number: int, work: Coroutine[Any, Any, RemoteCallResult], inbox: Inbox
     ) -> Pending[RemoteCallResult]:
         sent = self._thread.send(work)
         sent.add_done_callback(lambda _: self._relays.pop(number, None))
-        return Pending(sent, _same, inbox=inbox)
+        return Pending(sent, _same, inbox)
 
 
 def transport_of(server: Any) -> Callable[[], AbstractAsyncContextManager[Any]]:

@@ -91,29 +91,34 @@ class Pending(Generic[T]):
     Attributes:
         future: what comes.
         made: makes the result of it.
-        note: is told the result, or the exception, before whoever waits.
-        inbox: what comes before; None where nothing does.
     """
 
     def __init__(
         self,
         future: "Future[Any]",
         made: Callable[[Any], T],
-        note: Callable[[object], None] | None = None,
         inbox: Inbox | None = None,
+        note_error: Callable[[object], None] | None = None,
     ) -> None:
+        """`inbox` has what comes before the end; `note_error` is told of an end without a result."""
         self.future: Final = future
         self.made: Final = made
-        self._note = note or (lambda _: None)
         self._inbox = inbox
+        self._note_error = note_error or (lambda _: None)
 
     def noted(self, note: Callable[[object], None]) -> "Pending[T]":
-        """The same, of whose end `note` is told."""
-        return Pending(self.future, self.made, note, self._inbox)
+        """The same; `note` is told the result as it is here, or the exception, before whoever waits."""
 
-    def then(self, made: Callable[[T], U], note: Callable[[object], None] | None = None) -> "Pending[U]":
-        """What is made of its result, of whose end `note` is told."""
-        return Pending(self.future, lambda value: made(self.made(value)), note, self._inbox)
+        def made(value: Any) -> T:
+            result = self.made(value)
+            note(result)
+            return result
+
+        return Pending(self.future, made, self._inbox, note)
+
+    def then(self, made: Callable[[T], U]) -> "Pending[U]":
+        """What is made of its result."""
+        return Pending(self.future, lambda value: made(self.made(value)), self._inbox, self._note_error)
 
     def result(self, within_s: float | None = None) -> T:
         """Wait for it; who is interrupted, as by Ctrl-C or pytest-timeout, gives the request up.
@@ -130,7 +135,7 @@ class Pending(Generic[T]):
                 raise
             within_s = 0
         try:
-            return self._ended(self.future.result(within_s))
+            return self.made(self.future.result(within_s))
         except BaseException as error:
             self._give_up(error)
             raise error.with_traceback(None)  # noqa: B904 - the same, without the frames of futures
@@ -146,20 +151,15 @@ class Pending(Generic[T]):
         try:
             if self._inbox is not None:
                 yield from self._inbox.attend(self.future).__await__()
-            return self._ended((yield from waiting.__await__()))
+            return self.made((yield from waiting.__await__()))
         except BaseException as error:
             waiting.cancel()
-            self._note(error)
+            self._note_error(error)
             raise
 
     def _give_up(self, error: BaseException) -> None:
         self.future.cancel()
-        self._note(error)
-
-    def _ended(self, value: Any) -> T:
-        result = self.made(value)
-        self._note(result)
-        return result
+        self._note_error(error)
 
 
 def _nothing() -> None:

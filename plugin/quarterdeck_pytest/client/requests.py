@@ -11,6 +11,7 @@ import msgspec
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import LEVELS, Listing
+from quarterdeck_protocol.questions import QuestionEnd
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_pytest.messages import Asked, Greeting, Meanwhile, Takes
 
@@ -51,13 +52,18 @@ class Requests:
         hearing: what the server has told.
     """
 
-    def __init__(self, backend: Backend, transcript: Transcript, answers: Answers, since: int = 0) -> None:
+    def __init__(self, backend: Backend, answers: Answers, since: int = 0) -> None:
         self.answers: Final = answers
         self.hearing: Final = Hearing(backend.told, since)
         self._backend: Final = backend
-        self._transcript: Final = transcript
+        self._transcript: Final = Transcript(lambda: backend.told.count)
         self._log_level = ""
         self._wants = False
+
+    @property
+    def last_messages(self) -> tuple[tuple[str, ...], int]:
+        """The last messages of this test, and how many earlier ones are left out; see `Transcript`."""
+        return self._transcript.last(self.hearing.placed())
 
     def call_tool(
         self,
@@ -83,12 +89,12 @@ class Requests:
         body = msgspec.json.encode(dict(params))
         self._transcript.note_request(method, body.decode())
         pending = self._backend.ask(method, body, timeout, *self._taken(on_progress))
-        return pending.then(_value, self._transcript.note_end)
+        return pending.noted(self._transcript.note_end).then(_value)
 
     def items(self, listing: Listing) -> Pending[list[Json]]:
         """A list of the server's."""
         self._transcript.note_request(listing.method, "")
-        return self._backend.items(listing).then(_decoded, self._transcript.note_end)
+        return self._backend.items(listing).noted(self._transcript.note_end).then(_decoded)
 
     def greeting(self) -> Pending[ServerGreeting]:
         """What the server said of itself."""
@@ -120,19 +126,23 @@ class Requests:
             with suppress(ProtocolFault, McpTestError):  # a server that is gone tells nothing, either
                 self._backend.want("", "").result()
 
-    def _taken(self, on_progress: OnProgress | None) -> tuple[Takes, Inbox | None]:
+    def _taken(self, on_progress: OnProgress | None) -> tuple[Takes, Inbox]:
         takes = Takes(self.answers.capabilities, on_progress is not None, self._log_level)
-        if not takes.capabilities and on_progress is None:
-            return takes, None
 
         def handle(item: Meanwhile) -> Coroutine[Any, Any, None] | None:
             if isinstance(item, Asked):
                 self._transcript.note_asked(item.method, item.params)
-                return self.answers.answer(item.method, item.params, partial(self._backend.answer, item))
+                return self.answers.answer(item.method, item.params, partial(self._answer, item))
             assert on_progress is not None
-            return on_progress(ProgressNote(item.progress, item.total, item.message))
+            note = ProgressNote(item.progress, item.total, item.message)
+            self._transcript.note_progress(note)
+            return on_progress(note)
 
         return takes, Inbox(handle)
+
+    def _answer(self, asked: Asked, end: QuestionEnd) -> None:
+        self._transcript.note_answer(asked.method, end)
+        self._backend.answer(asked, end)
 
 
 def _value(result: RemoteCallResult) -> Json:

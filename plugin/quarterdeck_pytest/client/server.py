@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, Final
 
@@ -19,9 +20,23 @@ from .backends import Backend
 from .clients import AsyncMcpClient, McpClient
 from .pending import McpTestError
 from .requests import Requests
-from .transcript import Transcript
 
 MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is known of a server when a test has failed.
+
+    Attributes:
+        found: how it is, and the last messages of the test.
+        left_out: how many messages came before those.
+        unanswered: the kinds of its questions that the test gave no answer to.
+    """
+
+    found: Explanation
+    left_out: int = 0
+    unanswered: tuple[str, ...] = ()
 
 
 class McpServer:
@@ -29,7 +44,6 @@ class McpServer:
 
     Attributes:
         id: what it is called.
-        transcript: the last messages of this test with it.
     """
 
     def __init__(
@@ -51,8 +65,7 @@ class McpServer:
         self._backend: Final = backend
         self._in_era: Final = in_era
         self.id: Final = backend.id
-        self.transcript: Final = Transcript()
-        self._requests: Final = Requests(backend, self.transcript, Answers(answers), since)
+        self._requests: Final = Requests(backend, Answers(answers), since)
 
     def client(self) -> McpClient:
         """A client for plain tests."""
@@ -76,9 +89,15 @@ class McpServer:
         """The end of what it wrote to its standard error, without secrets; of an object nothing."""
         return self._backend.explain(()).result().stderr
 
-    def explain(self, texts: Iterable[str], within_s: float) -> Explanation:
-        """What a failure's report says of it; `texts` come back without secrets."""
-        return self._backend.explain(texts).result(within_s)
+    def is_same(self, other: "McpServer") -> bool:
+        """Whether it is the same server, and not another that runs the same."""
+        return self._backend.key == other._backend.key  # noqa: SLF001 - of its own kind
+
+    def explain(self, within_s: float) -> "Story":
+        """What a failure's report says of it, without secrets."""
+        messages, left_out = self._requests.last_messages
+        found = self._backend.explain(messages).result(within_s)
+        return Story(found, left_out, tuple(self._requests.answers.unanswered))
 
     def tool_snapshot(self) -> str:
         """Its tools as a text to be compared: sorted by name, a member a line, so that a difference is short."""

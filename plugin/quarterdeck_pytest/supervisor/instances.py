@@ -25,12 +25,12 @@ from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteC
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.mcp.relay import is_modern
 from quarterdeck_protocol.names import did_you_mean
-from quarterdeck_protocol.offers import Listing, RawRequest
+from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_protocol.tools import Client, RawCall
-from quarterdeck_pytest.endpoints import awaited, definitions, greeting_of, want
-from quarterdeck_pytest.messages import Ask, Call, Explanation, Greeting, ServerView, Want, Wish, record_of
+from quarterdeck_protocol.tools import Client
+from quarterdeck_pytest.endpoints import awaited, call_of, definitions, era_of, greeting_of, request_of, want
+from quarterdeck_pytest.messages import Ask, Call, Explanation, Greeting, ServerView, Takes, Want, Wish, record_of
 from quarterdeck_pytest.relay import Relay
 
 from . import injuries
@@ -103,16 +103,8 @@ class Instance:
     async def call(self, request: Call, client: Client, relay: Relay) -> RemoteCallResult:
         """The result of a tool; raises `ProtocolFault` and `WishError`."""
         server = request.server
-        endpoint = self._asked_back(self._endpoint(server), relay)
-        call = RawCall(
-            request.tool,
-            request.arguments,
-            timeout_s=request.timeout_s,
-            on_progress=relay.on_progress,
-            client=client,
-            answerer=relay.answerer,
-            log_level=relay.log_level,
-        )
+        endpoint = self._asked_back(self._endpoint(server), request.takes)
+        call = call_of(request.tool, request.arguments, request.timeout_s, client, relay)
         calling = partial(endpoint.result_of, call)
         if server not in self._hangs:
             return await calling()
@@ -122,17 +114,13 @@ class Instance:
 
     async def ask(self, asked: Ask, client: Client, relay: Relay) -> RemoteCallResult:
         """The result of another request; raises `ProtocolFault` and `WishError`."""
-        endpoint = self._asked_back(self._endpoint(asked.server), relay)
-        request = RawRequest(
-            asked.method,
-            asked.params,
-            timeout_s=asked.timeout_s,
-            on_progress=relay.on_progress,
-            client=client,
-            answerer=relay.answerer,
-            log_level=relay.log_level,
-        )
+        endpoint = self._asked_back(self._endpoint(asked.server), asked.takes)
+        request = request_of(asked.method, asked.params, asked.timeout_s, client, relay)
         return await awaited(partial(endpoint.forward, request))
+
+    def era_of(self, server: str) -> str:
+        """The revision that a server speaks; empty while it is not greeted.  Raises `WishError`."""
+        return era_of(self._endpoint(server))
 
     def greeting(self, server: str) -> Greeting:
         """What a server said of itself; raises `WishError`."""
@@ -246,13 +234,13 @@ class Instance:
             raise WishError(f"there is no server {server!r}{hint}")
         return endpoint
 
-    def _asked_back(self, endpoint: ServerEndpointImpl, relay: Relay) -> ServerEndpointImpl:
+    def _asked_back(self, endpoint: ServerEndpointImpl, takes: Takes) -> ServerEndpointImpl:
         """The endpoint, where it can be said whose a question of it is.
 
         Raises:
             WishError: other tests share it, and it is of an era whose questions name nobody.
         """
-        if self.shared and relay.answerer is not None and not is_modern(endpoint.status().era or ""):
+        if self.shared and takes.capabilities and not is_modern(endpoint.status().era or ""):
             raise WishError(
                 f"{endpoint.config.id} asks in a way that does not say whom, and other tests share it: use a narrower "
                 'scope than "run" for a test that answers, or era="2026-07-28"'

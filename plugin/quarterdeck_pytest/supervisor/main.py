@@ -209,7 +209,8 @@ class Connection:
 
     def _relay(self, request: Call | Ask) -> Relay:
         """The request's way back; it ends with it."""
-        relay = self._relays[request.id] = Relay(request.id, request.takes, self._say)
+        era = partial(self._instances[request.key].era_of, request.server)
+        relay = self._relays[request.id] = Relay(request.id, request.takes, self._say, era)
         return relay
 
     async def _answer(self, request: Numbered) -> Reply:

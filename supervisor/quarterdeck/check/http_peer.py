@@ -18,9 +18,9 @@ from mcp.shared.inbound import NAME_BEARING_METHODS, encode_header_value
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
 from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, is_modern
 
-from .episode import Ending, Episode, Exchange, FileChanges, HttpTrial, Members, RequestId
-from .hearing import Hearing
-from .requests import message, with_progress
+from .episode import Ending, Episode, Exchange, HttpTrial, Members, RequestId
+from .requests import message
+from .speaker import Recorder
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """Of one answer, and of one event."""
@@ -55,14 +55,14 @@ class HttpPeer:
 
     def __init__(self, client: httpx2.AsyncClient, url: str, episode: Episode) -> None:
         self.episode = episode
-        self.hearing = Hearing(episode)
+        self._recorder = Recorder(episode)
+        self.hearing = self._recorder.hearing
         self.started_at = time.monotonic()
         self.gone = asyncio.Event()
         self.stderr_mark: Final = 0
         self._client = client
         self._url = url
         self._session: str | None = None
-        self._next_id = 0
         self._read = 0
         self._posts: set[asyncio.Task[None]] = set()
 
@@ -83,43 +83,21 @@ class HttpPeer:
         in_pieces: bool = False,  # noqa: ARG002 - a body has no lines
     ) -> Exchange:
         """See `Speaker`."""
-        if request_id is None:
-            self._next_id += 1
-            request_id = self._next_id
-        token = f"progress-{request_id}" if progress else ""
-        sent = with_progress(params, token)
-        answer: asyncio.Future[Members] = asyncio.get_running_loop().create_future()
-        self.hearing.opened(request_id, method, answer.set_result, token)
-        head, began = _Head(), time.monotonic()
-        post = self._begin(message(method, sent, request_id), self._headers(method, sent), head, request_id)
-        await asyncio.wait((answer, post), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-        waited_s = time.monotonic() - began
-        self.hearing.closed(request_id)
-        reply = answer.result() if answer.done() else None
-        if reply is not None:
+        request = self._recorder.open(purpose, method, params, subject, request_id, progress=progress)
+        head = _Head()
+        post = self._begin(request.message, self._headers(method, request.sent), head, request.request_id)
+        await asyncio.wait((request.answer, post), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        request.close()
+        if request.reply is not None:
             ending = Ending.ANSWERED
+            if head.content_type and head.content_type not in self.episode.content_types:
+                self.hearing.note(self.episode.content_types, head.content_type)
         elif not post.done():
             ending = Ending.SILENT
-            await self._cancel(request_id, method, post)
+            await self._cancel(request.request_id, method, post)
         else:
             ending = Ending.REFUSED if head.status and not post.cancelled() and not post.exception() else Ending.LOST
-        if head.content_type and head.content_type not in self.episode.content_types and reply is not None:
-            self.hearing.note(self.episode.content_types, head.content_type)
-        exchange = Exchange(
-            purpose,
-            method,
-            sent,
-            request_id,
-            ending,
-            reply,
-            waited_s,
-            subject,
-            self.hearing.progress_of(token),
-            FileChanges(),
-            status=head.status,
-        )
-        self.episode.exchanges.append(exchange)
-        return exchange
+        return request.record(ending, status=head.status)
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
         """See `Speaker`."""

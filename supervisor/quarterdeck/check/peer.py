@@ -15,9 +15,9 @@ import msgspec
 from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
 from quarterdeck_sandbox import ConfinedProcess, infer_hints
 
-from .episode import End, Ending, Episode, Exchange, FileChanges, Members, RequestId
-from .hearing import Hearing
-from .requests import message, with_progress
+from .episode import End, Ending, Episode, Exchange, Members, RequestId
+from .requests import message
+from .speaker import Recorder
 
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 MAX_READ_BYTES: Final = 64 * 1024 * 1024
@@ -56,12 +56,12 @@ class Peer:
         self.episode = episode
         self.started_at = time.monotonic()
         self.gone = asyncio.Event()
-        self.hearing = Hearing(episode)
+        self._recorder = Recorder(episode)
+        self.hearing = self._recorder.hearing
         self._loop = asyncio.get_running_loop()
         self._lines = LineBuffer(MAX_LINE_BYTES)
         self._held: bytearray | None = None
         self._writing = asyncio.Lock()
-        self._next_id = 0
         self._read = 0
         self._stderr = bytearray()
         self._stderr_read = 0
@@ -85,45 +85,26 @@ class Peer:
         in_pieces: bool = False,
     ) -> Exchange:
         """See `Speaker`."""
-        if request_id is None:
-            self._next_id += 1
-            request_id = self._next_id
-        token = f"progress-{request_id}" if progress else ""
-        sent = with_progress(params, token)
-        line = message(method, sent, request_id) + b"\n"
-        answer: asyncio.Future[Members] = self._loop.create_future()
-        self.hearing.opened(request_id, method, answer.set_result, token)
+        request = self._recorder.open(purpose, method, params, subject, request_id, progress=progress)
+        line = request.message + b"\n"
         mark, began = self._stderr_read, time.monotonic()
         if in_pieces:
             await self.write(line[: len(line) // 2], wait_s)
             await asyncio.sleep(PIECE_S)
             line = line[len(line) // 2 :]
         if await self.write(line, wait_s):
-            await self._answered_or_gone(answer, wait_s - (time.monotonic() - began))
-        if self.gone.is_set() and not answer.done():
+            await self._answered_or_gone(request.answer, wait_s - (time.monotonic() - began))
+        if self.gone.is_set() and not request.answer.done():
             await self._drained()
-        waited_s = time.monotonic() - began
-        self.hearing.closed(request_id)
-        reply = answer.result() if answer.done() else None
-        ending = Ending.ANSWERED if reply is not None else Ending.LOST if self.gone.is_set() else Ending.SILENT
+        request.close()
+        is_lost = self.gone.is_set()
+        ending = Ending.ANSWERED if request.reply is not None else Ending.LOST if is_lost else Ending.SILENT
         if ending is Ending.SILENT and method != "initialize":
-            self.hearing.cancelled(request_id, time.monotonic())
-            await self.notify("notifications/cancelled", {"requestId": request_id, "reason": "no longer wanted"})
-        exchange = Exchange(
-            purpose,
-            method,
-            sent,
-            request_id,
-            ending,
-            reply,
-            waited_s,
-            subject,
-            self.hearing.progress_of(token),
-            FileChanges(),
-            self.hints_since(mark, reply),
-        )
-        self.episode.exchanges.append(exchange)
-        return exchange
+            self.hearing.cancelled(request.request_id, time.monotonic())
+            await self.notify(
+                "notifications/cancelled", {"requestId": request.request_id, "reason": "no longer wanted"}
+            )
+        return request.record(ending, outside=self.hints_since(mark, request.reply))
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
         """See `Speaker`."""

@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from quarterdeck_protocol.faults import Dossier, signal_name
+
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 
 _STYLING: Final = re.compile(r"\x1b\[[0-9;:]*m")
@@ -56,6 +58,24 @@ def size(count: int) -> str:
 def peak_memory(count: int, *, is_sampled: bool) -> str:
     """The most memory that a process held; `is_sampled` when it was only looked at now and then."""
     return f"peak memory {'at least ' if is_sampled else ''}{size(count)}"
+
+
+def how_it_ended(dossier: Dossier) -> str:
+    """How a process ended and what it had used, on one line; empty where nothing is known."""
+    facts = []
+    if dossier.exit_status is not None:
+        facts.append(f"exit status {dossier.exit_status}")
+    if dossier.signal is not None:
+        facts.append(f"killed by {signal_name(dossier.signal)}")
+    if dossier.limit is not None:
+        facts.append(f"limit hit: {printable(dossier.limit)}")
+    if dossier.uptime_s is not None:
+        facts.append(f"up {duration(dossier.uptime_s)}")
+    if dossier.peak_rss_bytes is not None:
+        facts.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
+    if dossier.cpu_s is not None:
+        facts.append(f"{dossier.cpu_s:.2f} s of CPU")
+    return ", ".join(facts)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

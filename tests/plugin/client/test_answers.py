@@ -91,6 +91,15 @@ def test_capabilities_are_what_is_answered() -> None:
     assert msgspec.json.decode(answers.capabilities) == {"elicitation": {"form": {}, "url": {}}}
 
 
+def test_a_question_without_an_answer_is_refused_by_words_and_kept_in_mind() -> None:
+    """The server would wait for ever, and its test would not know why it failed."""
+    answers, ends = Answers({"roots": []}), list[QuestionEnd]()
+    for _ in range(2):
+        assert answers.answer("sampling/createMessage", b"{}", ends.append) is None
+    assert {(end.code, end.message) for end in ends} == {(-32601, "the test gives no answer: answer(sampling=…)")}
+    assert (list(answers.unanswered), list(answers.questions)) == (["sampling"], [])
+
+
 def test_the_questions_that_are_kept_are_bounded() -> None:
     """A server that asks for ever would fill the memory of its tests."""
     answers = Answers({"roots": []})

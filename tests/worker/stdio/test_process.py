@@ -18,7 +18,7 @@ from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.run.stderr import split_time
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.stdio import process as server_module
-from quarterdeck_worker.stdio.process import JUNK_LINES_LOGGED, ServerProcess, signal_name
+from quarterdeck_worker.stdio.process import JUNK_LINES_LOGGED, ServerProcess
 
 from .played_process import PlayedProcess
 
@@ -311,9 +311,3 @@ async def test_what_a_quiet_server_suddenly_writes_is_judged_at_once(
         loss = losing(server)
         process.writes(wrote)
         assert (await loss).code == "limit_hit"
-
-
-def test_signals_have_names_where_the_system_knows_one() -> None:
-    """A user would be shown a number, or the worker fail over an unknown one."""
-    assert signal_name(signal.SIGKILL) == "SIGKILL"
-    assert signal_name(99) == "signal 99"

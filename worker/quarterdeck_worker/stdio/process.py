@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, signal_name
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed
 from quarterdeck_protocol.moments import REST_S, last_moment
@@ -243,11 +243,3 @@ class ServerProcess:
     def _log_junk(self, line: bytes) -> None:
         if self.connection.junk_lines <= JUNK_LINES_LOGGED:
             self._stderr.feed(b"[quarterdeck] not MCP on stdout: %s\n" % line[:JUNK_LINE_BYTES])
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL` for 9."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Final
@@ -25,7 +24,7 @@ from quarterdeck.cli.source import (
     check_server,
     load,
 )
-from quarterdeck.common.words import duration, peak_memory, printable, size
+from quarterdeck.common.words import duration, how_it_ended, printable, size
 from quarterdeck.control.protocol import (
     FaultView,
     Inspect,
@@ -209,21 +208,9 @@ def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False
 
 def describe_dossier(dossier: Dossier) -> list[str]:
     """How a process ended, what it had used, and the end of its stderr."""
-    facts = []
-    if dossier.exit_status is not None:
-        facts.append(f"exit status {dossier.exit_status}")
-    if dossier.signal is not None:
-        facts.append(f"killed by {signal_name(dossier.signal)}")
-    if dossier.limit is not None:
-        facts.append(f"limit hit: {printable(dossier.limit)}")
-    if dossier.uptime_s is not None:
-        facts.append(f"up {duration(dossier.uptime_s)}")
-    if dossier.peak_rss_bytes is not None:
-        facts.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
-    if dossier.cpu_s is not None:
-        facts.append(f"{dossier.cpu_s:.2f} s of CPU")
     words = last_words(printable(dossier.stderr_tail))
-    return [", ".join(facts), *map(printable, dossier.hints), *(f"stderr: {line}" for line in words)]
+    lines = (how_it_ended(dossier), *map(printable, dossier.hints), *(f"stderr: {line}" for line in words))
+    return [line for line in lines if line]
 
 
 def last_words(text: str) -> list[str]:
@@ -234,14 +221,6 @@ def last_words(text: str) -> list[str]:
     if cause is None or shown[:1] == [cause]:
         return shown
     return [cause, *[line for line in shown if line is not cause][-TAIL_LINES + 1 :]]
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL`, or the number where there is no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _or_dash(value: object) -> str:

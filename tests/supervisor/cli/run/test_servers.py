@@ -12,7 +12,7 @@ from quarterdeck.cli import source as source_module
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import servers
 from quarterdeck.cli.run import servers as inspect_module
-from quarterdeck.cli.run.servers import describe_dossier, describe_policy, last_words, print_fault, signal_name
+from quarterdeck.cli.run.servers import describe_dossier, describe_policy, last_words, print_fault
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.control.protocol import (
     Answer,
@@ -121,12 +121,6 @@ def test_a_death_is_told_with_all_that_is_known() -> None:
     """The reason of a death would be in the dossier, and nobody would see it."""
     dossier = Dossier(signal=9, limit="memory", hints=("it asked for more than it may have",))
     assert describe_dossier(dossier) == ["killed by SIGKILL, limit hit: memory", "it asked for more than it may have"]
-
-
-def test_a_signal_without_a_name_keeps_its_number() -> None:
-    """A real-time signal would be an error of ours."""
-    assert signal_name(9) == "SIGKILL"
-    assert signal_name(999) == "signal 999"
 
 
 @pytest.mark.parametrize(

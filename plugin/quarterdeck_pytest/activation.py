@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from . import run_folders
+from .leaks import VARIABLE
 from .run_folders import SOCKET_NAME, make_held_folder
 
 END_S: Final = 60.0
@@ -140,10 +141,10 @@ class Run:
             process.wait()
 
     def _environment(self) -> dict[str, str]:
-        """Ours, with state and runtime directories of the run's own."""
+        """Ours, with state and runtime directories of the run's own, and as no test's process."""
         own = Path(self.address.folder)
         places = {"QUARTERDECK_STATE_DIR": str(own / "state"), "QUARTERDECK_RUNTIME_DIR": str(own / "run")}
-        return self._environ | places
+        return {name: value for name, value in self._environ.items() if name != VARIABLE} | places
 
 
 def _import_path() -> str:

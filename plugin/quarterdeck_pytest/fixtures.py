@@ -57,7 +57,7 @@ def mcp_server(
         given = read_mark([(() if server is None else (server,), said), marked.said])
         scope = scopes.of(given)
         found = scope.server(_asked(request, given, said.get("era") or mcp_era, mcp_config, mcp_answers))
-        used: list[McpServer] = request.node.stash.setdefault(SERVERS, [])
+        used = _used_by(request)
         # Whoever asks again has what the test has seen of it so far, and what it answers.
         if (same := next(filter(found.is_same, used), None)) is not None:
             return same
@@ -92,7 +92,7 @@ def mcp_deck(
     scopes = _Scopes(request)
     with _without_traceback():
         deck = scopes.of(marked).deck(_asked(request, marked, mcp_era, mcp_config, mcp_answers))
-    request.node.stash.setdefault(SERVERS, []).extend(deck.servers.values())
+    _used_by(request).extend(deck.servers.values())
     yield deck
     _leave(request)
     scopes.close()
@@ -169,8 +169,13 @@ def _without_traceback() -> Iterator[None]:
 
 def _leave(request: pytest.FixtureRequest) -> None:
     """Others may use the servers of this test after it."""
-    for server in request.node.stash.get(SERVERS, ()):
+    for server in _used_by(request):
         server.leave()
+
+
+def _used_by(request: pytest.FixtureRequest) -> "list[McpServer]":
+    servers: list[McpServer] = request.node.stash.setdefault(SERVERS, [])
+    return servers
 
 
 def _mark_of(request: pytest.FixtureRequest) -> Mark:
@@ -186,7 +191,15 @@ def _asked(
     if (watch := session.open_watch()) is not None:
         watch.begin(request.node.nodeid)
     place = Path(config) if isinstance(config, (str, os.PathLike)) else config
-    return Asked(replace(mark, era=None), era, place, request.config.rootpath, request.node.nodeid, answers)
+    return Asked(
+        mark=replace(mark, era=None),
+        era=era,
+        config=place,
+        root=request.config.rootpath,
+        test=request.node.nodeid,
+        answers=answers,
+        note_failed=_used_by(request).append,
+    )
 
 
 def _worker_of(config: pytest.Config) -> str:

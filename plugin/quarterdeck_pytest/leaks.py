@@ -1,12 +1,15 @@
-"""What tests leave behind in their own process: children, listening sockets, temporary directories, locks.
+"""What tests leave behind of their own: processes, sockets, temporary directories and files, locks.
 
-Python tells an audit hook of each directory that `tempfile` makes, each address that is bound and each file that is
-locked, which is noted with the test that runs.  What a fixture of a wider scope made is no leak while it is in use: it
-is looked at when the session has ended.  Nothing of the product is imported; Linux alone shows locks and children.
+Python tells an audit hook of each directory and file that `tempfile` makes, each address that is bound and each file
+that is locked, which is noted with the test that runs.  Processes are known by their parent, and those that have
+another by then by a variable that they inherit.  What a fixture of a wider scope made is no leak while it is in use: it
+is looked at when the session has ended.  Nothing of the product is imported; Linux alone shows locks and processes.
 """
 
 import os
+import secrets
 import socket
+import stat
 import sys
 import time
 import weakref
@@ -27,6 +30,12 @@ PYTHONS_FOLDER: Final = "pymp-"
 
 PYTHONS_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Children that it keeps until then."""
+
+VARIABLE: Final = "QUARTERDECK_PYTEST_TEST"
+"""Set while a test runs that uses a server: processes inherit it, also those that leave their parent."""
+
+LEAVING_S: Final = 2.0
+"""How long a process may still be on its way out when the session has ended: not everybody waits for what it ends."""
 
 STARTING_S: Final = 2.0
 """How long a program may be without a command line that was executed just now, on a busy machine."""
@@ -49,8 +58,10 @@ class Watch:
     def __init__(self) -> None:
         """Note nothing before a test begins."""
         self._test = ""
-        self._directories: dict[str, str] = {}
-        self._sockets: list[tuple[weakref.ref[socket.socket], str, str]] = []
+        self._token = secrets.token_hex(8)
+        self._made: dict[str, str] = {}
+        self._sockets: list[tuple[weakref.ref[socket.socket], str]] = []
+        self._paths: dict[str, str] = {}
         self._locks: dict[tuple[int, int], tuple[str, str]] = {}
         self._children: dict[Child, str] = {}
         self._before: frozenset[Child] = frozenset()
@@ -62,6 +73,7 @@ class Watch:
         if self._test != test:
             self._test = test
             self._before = frozenset(children_of(os.getpid()))
+            os.environ[VARIABLE] = f"{self._token} {test}".replace("\0", "(null)")
 
     def end(self) -> None:
         """It has ended: children that are new are its own."""
@@ -71,23 +83,37 @@ class Watch:
             if child not in self._before and len(self._children) < MAX_NOTES:
                 self._children.setdefault(child, self._test)
         self._test = ""
+        os.environ.pop(VARIABLE, None)
 
     def left(self) -> list[str]:
         """What is still there, one line each, with the test that left it; and listen no more."""
         self._is_on = False
-        return sorted((*self._left_children(), *self._left_sockets(), *self._left_directories(), *self._left_locks()))
+        found = (
+            self._left_processes(),
+            self._left_sockets(),
+            self._left_paths(),
+            self._left_made(),
+            self._left_locks(),
+        )
+        return sorted(line for lines in found for line in lines)
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if not self._is_on or not self._test:
             return
-        if event == "tempfile.mkdtemp":
-            if len(self._directories) < MAX_NOTES:
-                self._directories[os.fspath(args[0])] = self._test
+        if event in {"tempfile.mkdtemp", "tempfile.mkstemp"}:
+            if len(self._made) < MAX_NOTES:
+                self._made[os.path.abspath(os.fsdecode(args[0]))] = self._test
         elif event == "socket.bind":
-            if len(self._sockets) < MAX_NOTES and isinstance(args[0], socket.socket):
-                self._sockets.append((weakref.ref(args[0]), str(args[1]), self._test))
+            if isinstance(args[0], socket.socket):
+                self._hear_bind(*args)
         elif event in {"fcntl.flock", "fcntl.lockf"}:
             self._hear_lock(args[0])
+
+    def _hear_bind(self, bound: socket.socket, address: Any) -> None:
+        if bound.family in {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6} and len(self._sockets) < MAX_NOTES:
+            self._sockets.append((weakref.ref(bound), self._test))
+            if bound.family == socket.AF_UNIX and (path := os.fsdecode(address)) and not path.startswith("\0"):
+                self._paths[os.path.abspath(path)] = self._test
 
     def _hear_lock(self, file: Any) -> None:
         with suppress(OSError, ValueError, TypeError):
@@ -97,23 +123,43 @@ class Watch:
                 name = os.readlink(f"/proc/self/fd/{descriptor}")
                 self._locks[found.st_dev, found.st_ino] = (name, self._test)
 
-    def _left_children(self) -> Iterator[str]:
+    def _left_processes(self) -> Iterator[str]:
+        until = time.monotonic() + LEAVING_S
+        while (found := self._processes()) and time.monotonic() < until:
+            time.sleep(POLL_S)
+        for process, test in found.items():
+            yield f"{test} left process {process.pid} ({process.name})"
+
+    def _processes(self) -> dict[Child, str]:
+        """Those that tests have started and that run, but for Python's own."""
         there = set(children_of(os.getpid()))
-        for child, test in self._children.items():
-            if child in there and not _is_pythons_own(child):
-                yield f"{test} left process {child.pid} ({child.name})"
+        found = {child: test for child, test in self._children.items() if child in there}
+        found |= heirs_of(f"{VARIABLE}={self._token} ")
+        return {process: test for process, test in found.items() if not _is_pythons_own(process)}
 
     def _left_sockets(self) -> Iterator[str]:
-        for reference, address, test in self._sockets:
+        for reference, test in self._sockets:
             found = reference()
             with suppress(OSError):
-                if found is not None and found.fileno() != -1 and _listens(found):
-                    yield f"{test} left a socket that listens on {address}"
+                if found is not None and found.fileno() != -1:
+                    does = "listens on" if _listens(found) else "is bound to"
+                    yield f"{test} left a socket that {does} {_address_of(found)}"
 
-    def _left_directories(self) -> Iterator[str]:
-        for directory, test in self._directories.items():
-            if os.path.isdir(directory) and not os.path.basename(directory).startswith(PYTHONS_FOLDER):
-                yield f"{test} left the temporary directory {directory}"
+    def _left_paths(self) -> Iterator[str]:
+        """Files of sockets, which stay when those are closed."""
+        for path, test in self._paths.items():
+            with suppress(OSError):
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    yield f"{test} left the socket's file {path}"
+
+    def _left_made(self) -> Iterator[str]:
+        # A file that is open may be one that its end removes.
+        is_open = {_link(f"/proc/self/fd/{name}") for name in _read("/proc/self/fd")}
+        for path, test in self._made.items():
+            if os.path.isdir(path) and not os.path.basename(path).startswith(PYTHONS_FOLDER):
+                yield f"{test} left the temporary directory {path}"
+            elif os.path.isfile(path) and os.path.realpath(path) not in is_open:
+                yield f"{test} left the temporary file {path}"
 
     def _left_locks(self) -> Iterator[str]:
         held = set(held_locks(os.getpid()))
@@ -124,15 +170,26 @@ class Watch:
 
 def children_of(pid: int) -> list[Child]:
     """The processes whose parent this one is and that run; none where `/proc` does not tell."""
-    found = []
-    for tasks in _read(f"/proc/{pid}/task"):
-        for word in _text(f"/proc/{pid}/task/{tasks}/children").split():
-            stat = _text(f"/proc/{word}/stat")
-            name, _, rest = stat.partition("(")[2].rpartition(")")
-            fields = rest.split()
-            if len(fields) > STARTED and fields[0] != "Z":
-                found.append(Child(int(word), fields[STARTED], name))
+    words = [word for task in _read(f"/proc/{pid}/task") for word in _text(f"/proc/{pid}/task/{task}/children").split()]
+    return [child for word in words if (child := _running(word)) is not None]
+
+
+def heirs_of(variable: str) -> dict[Child, str]:
+    """The processes that run and were given a variable that begins so, each with the rest of its value."""
+    found = {}
+    for word in _read("/proc"):
+        if word.isdigit() and variable in (environ := _text(f"/proc/{word}/environ")):
+            value = next((each for each in environ.split("\0") if each.startswith(variable)), None)
+            if value is not None and word != str(os.getpid()) and (process := _running(word)) is not None:
+                found[process] = value.removeprefix(variable)
     return found
+
+
+def _running(pid: str) -> Child | None:
+    """The process of this id; None for one that has ended, waited for or not."""
+    name, _, rest = _text(f"/proc/{pid}/stat").partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return Child(int(pid), fields[STARTED], name) if len(fields) > STARTED and fields[0] != "Z" else None
 
 
 def held_locks(pid: int) -> Iterator[tuple[int, int]]:
@@ -148,11 +205,20 @@ def _is_pythons_own(child: Child) -> bool:
     """Whether it is a helper of `multiprocessing`, which ends with the interpreter."""
     until = time.monotonic() + STARTING_S
     # One that has just been executed has no command line yet.
-    while not (command := _text(f"/proc/{child.pid}/cmdline")) and child in children_of(os.getpid()):
+    while not (command := _text(f"/proc/{child.pid}/cmdline")) and _running(str(child.pid)) == child:
         if time.monotonic() > until:
             break
         time.sleep(POLL_S)
     return any(helper in command for helper in PYTHONS_HELPERS)
+
+
+def _address_of(found: socket.socket) -> str:
+    """A path, `@` and the name of an abstract one, or host and port."""
+    address = found.getsockname()
+    if isinstance(address, tuple):
+        return f"{address[0]}, port {address[1]}"
+    text = os.fsdecode(address)
+    return f"@{text[1:]}" if text.startswith("\0") else text
 
 
 def _listens(found: socket.socket) -> bool:
@@ -164,6 +230,13 @@ def _read(folder: str) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def _text(path: str) -> str:

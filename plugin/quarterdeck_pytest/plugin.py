@@ -141,7 +141,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     own = config.stash[SESSION]
     if own.leaks and own.options.leaks != "off":
         terminalreporter.section("MCP servers: left behind", red=own.options.leaks == "error")
-        for line in own.leaks:
+        for line in sorted(own.leaks):
             terminalreporter.line(line)
     if own.options.keep and own.run is not None and own.run.was_used:
         terminalreporter.line(f"mcp: the servers' state is kept in {own.run.address.folder}")

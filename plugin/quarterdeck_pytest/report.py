@@ -47,8 +47,7 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "list_timeout": LONGER,
         "login_failed": "have its row name a token in headers, which needs no login",
         "not_connected": "see how it is below; after a crash assert_recovers_within waits for it",
-        "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema; if it "
-        f"says that the client cannot be asked: {ANSWERS}",
+        "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema",
         "sandbox_refused": "change policy= of the marker mcp, or what the machine gives: quarterdeck doctor says what "
         'that is; "trusted" runs it unconfined',
         "spawn_failed": "run the command by hand",
@@ -68,7 +67,7 @@ def add_sections(report: Any, servers: "Sequence[McpServer]", error: BaseExcepti
         unanswered = [kind for story in stories if not isinstance(story, str) for kind in story.unanswered]
         sections.append(("MCP fault", "\n".join(_fault_lines(error, unanswered, with_stderr=not is_told))))
     for server, story in zip(used, stories, strict=True):
-        sections.append((f"MCP server {server.id}", story if isinstance(story, str) else render(story)))
+        sections.append((f"MCP server {server.id}", story if isinstance(story, str) else render(story, error)))
     for name, text in sections:
         if hasattr(report.longrepr, "addsection"):
             report.longrepr.addsection(name, text)
@@ -84,21 +83,23 @@ def _story_of(server: "McpServer") -> "Story | str":
         return f"nothing is known of it: {error}"
 
 
-def render(story: "Story") -> str:
-    """What is known of a server, as text."""
-    return "\n".join(_lines(story))
+def render(story: "Story", told: BaseException | None = None) -> str:
+    """What is known of a server, as text; a fault that was told already is not told again."""
+    return "\n".join(_lines(story, told))
 
 
-def _lines(story: "Story") -> Iterator[str]:
+def _lines(story: "Story", told: BaseException | None) -> Iterator[str]:
+    from quarterdeck.common.words import counted
+
     found, view = story.found, story.found.server
     process = f", process {view.pid}" if view.pid is not None else ""
-    restarts = f", restarted {view.restarts} times" if view.restarts else ""
+    restarts = f", restarted {counted(view.restarts, 'time')}" if view.restarts else ""
     yield f"it is {view.phase}{process}{restarts}" + (f", and speaks {view.era}" if view.era else "")
     for kind in story.unanswered:
         yield f"it asked for {kind}, and the test gave no answer: it was told an error"
         yield f"remedy: {_answer_with(kind)}"
     fault = view.fault or found.last_fault
-    if fault is not None:
+    if fault is not None and (fault.code, fault.message) != (getattr(told, "code", None), str(told)):
         yield from _record_lines(fault, view.remedy)
     if view.policy:
         yield f"policy: {view.policy.decode()}"

@@ -18,9 +18,10 @@ from pydantic import BaseModel
 from support.config.places import row
 from support.waiting import eventually
 
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_pytest import AsyncMcpClient, McpAnswerError, McpClient, McpServer, McpTestError
+from quarterdeck_pytest.report import render
 
 PATIENT_S = 120.0
 """For what may take long on a busy machine."""
@@ -86,12 +87,18 @@ def test_an_answer_that_is_wrong_fails_the_test_and_not_the_server(mcp_client: M
 
 
 @asking
-def test_nothing_is_asked_of_a_test_that_answers_nothing(mcp_client: McpClient) -> None:
-    """A server would be told that its client can what no test does, and an answer would outlive its test."""
-    with pytest.raises(ProtocolFault) as raised:
+def test_what_a_test_does_not_answer_is_told_in_its_report(mcp_client: McpClient, mcp_server: Start) -> None:
+    """Its author would see that a call failed, and not that the server asked something, or what."""
+    with pytest.raises(ProtocolFault, match=r"the test gives no answer: answer\(elicitation=…\)"):
         mcp_client.call_tool("test_elicitation")
-    assert raised.value.kind is FaultKind.TOOL_ERROR
     assert mcp_client.questions == []
+    text = render(mcp_server().explain(PATIENT_S))
+    assert "it asked for elicitation, and the test gave no answer" in text
+    asked, answered, end = text.splitlines()[-3:]
+    assert asked.startswith("  <- elicitation/create {")
+    assert "Say something" in asked
+    assert answered == "  -> to elicitation/create: error -32601: the test gives no answer: answer(elicitation=…)"
+    assert end.startswith("  <- no result: tool_error ")
 
 
 @asking
@@ -282,6 +289,16 @@ def test_what_a_program_runs_serves_in_this_process(mcp_server: Start, mcp_era: 
         assert client.greeting().protocol_version == mcp_era
         assert [tool["name"] for tool in client.list_tools()] == ["greet", "work"]
     assert ran == ["bound", "made"]
+
+
+def test_a_fastmcp_is_served_by_the_server_of_the_sdk_that_it_holds(mcp_server: Start) -> None:
+    """Most servers in Python are objects of that package, none of whose classes is the SDK's."""
+
+    class FastMCP:  # as that of `fastmcp` 4
+        _mcp_server = asking_app()._lowlevel_server
+
+    client = mcp_server(FastMCP()).client()
+    assert [tool["name"] for tool in client.list_tools()] == ["greet", "work"]
 
 
 def test_a_function_that_opens_a_transport_is_a_server(mcp_server: Start) -> None:

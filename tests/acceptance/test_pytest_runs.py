@@ -202,10 +202,13 @@ def test_what_a_test_asks_for_that_there_is_not_is_one_sentence(project: Project
     for told in (
         "has no server 'eco': did you mean 'echo'?",
         "exited with status 1 before it answered",
-        "stderr, its end:\n  usage: server FILE\n",
+        "policy: {",
+        "confined by: ",
         "remedy: look at the end of its stderr",
     ):
         assert told in ended.stdout, ended.stdout + ended.stderr
+    assert re.search(r"stderr, its end:\n  \S+\tusage: server FILE\n", ended.stdout)
+    assert ended.stdout.count("exited with status 1") == 2  # in the traceback and in the section of the fault
     assert "During handling" not in ended.stdout
 
 

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from quarterdeck.fleet.core.asks import Refused
 from quarterdeck_protocol.faults import REMEDIES, Dossier, FaultKind, FaultRecord, ProtocolFault, ReplyError
 from quarterdeck_pytest.client.server import Story
 from quarterdeck_pytest.messages import Explanation, ServerView
@@ -29,10 +28,12 @@ def test_a_report_has_fault_remedy_dossier_receipt_stderr_and_messages() -> None
         assert part in text
     for part in ('policy: {"preset":"strict"}', "last words", "-> tools/call x {}", "3 earlier ones"):
         assert part in text
-    text = render(Story(Explanation(confined, (), "", last_fault=fault)))
+    story = Story(Explanation(confined, (), "", last_fault=fault))
+    text = render(story)
     assert "ready, process 7" in text
     assert "weaker than wanted: no cgroup" in text
     assert "it exited" in text
+    assert "it exited" not in render(story, ProtocolFault(FaultKind.TOOL_ERROR, "it exited", code="exited"))
 
 
 class Report:
@@ -68,13 +69,6 @@ def test_a_server_that_did_not_start_is_shown_with_its_last_words() -> None:
 
 def test_a_call_that_ended_as_nobody_answered_is_told_how_to_answer() -> None:
     """The arguments would be searched for a mistake that is none of theirs."""
-    report = Report()
-    message = f"{Refused.UNABLE.value} (JSON-RPC error -32601)"
-    add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, message, code="reply_error"))
-    [(_, text)] = report.sections
-    assert "if it says that the client cannot be asked" in text
-    assert "mcp_client.answer(elicitation=" in text
-
     report, reply = Report(), ReplyError(-32021, "it lacks elicitation")
     add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, "x", code="reply_error", reply=reply))
     assert "remedy: mcp_client.answer(elicitation=…, sampling=…, roots=…)" in report.sections[0][1]

@@ -170,34 +170,42 @@ class AsyncMcpClient(_Client):
         on_progress: OnProgress | None = None,
     ) -> RemoteCallResult:
         """See `McpClient`; cancelling it tells the server."""
+        __tracebackhide__ = True
         return await self._requests.call_tool(name, arguments, timeout, on_progress)
 
     async def list_tools(self) -> list[Json]:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.items(Listing.TOOLS)
 
     async def list_prompts(self) -> list[Json]:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.items(Listing.PROMPTS)
 
     async def list_resources(self) -> list[Json]:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.items(Listing.RESOURCES)
 
     async def list_resource_templates(self) -> list[Json]:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.items(Listing.TEMPLATES)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Json:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.request("prompts/get", {"name": name, "arguments": dict(arguments or {})})
 
     async def read_resource(self, uri: str) -> Json:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.request("resources/read", {"uri": uri})
 
     async def complete(self, ref: Mapping[str, object], name: str, value: str) -> Json:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.request("completion/complete", _completion(ref, name, value))
 
     async def request(
@@ -209,26 +217,32 @@ class AsyncMcpClient(_Client):
         on_progress: OnProgress | None = None,
     ) -> Json:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.request(method, params or {}, timeout, on_progress)
 
     async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
         """See `McpClient`."""
+        __tracebackhide__ = True
         await self._requests.notify(method, params or {})
 
     async def greeting(self) -> ServerGreeting:
         """See `McpClient`."""
+        __tracebackhide__ = True
         return await self._requests.greeting()
 
     async def set_log_level(self, level: str) -> None:
         """See `McpClient`."""
+        __tracebackhide__ = True
         await self._requests.want("log_level", level)
 
     async def subscribe(self, uri: str) -> None:
         """See `McpClient`."""
+        __tracebackhide__ = True
         await self._requests.want("subscribe", uri)
 
     async def unsubscribe(self, uri: str) -> None:
         """See `McpClient`."""
+        __tracebackhide__ = True
         await self._requests.want("unsubscribe", uri)
 
     async def wait_for_notification(
@@ -238,6 +252,7 @@ class AsyncMcpClient(_Client):
         timeout: float = TOLD_S,  # noqa: ASYNC109 - as its twin's
     ) -> Notification:
         """See `McpClient`."""
+        __tracebackhide__ = True
         try:
             async with asyncio.timeout(timeout):
                 return await self._requests.told(method)

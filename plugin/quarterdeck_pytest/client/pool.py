@@ -35,6 +35,7 @@ class Asked:
         root: the project: a command runs there, and may read it.
         test: its node id.
         answers: what it answers when a server asks.
+        note_failed: is told a server that does not start, for the test's report.
     """
 
     mark: Mark
@@ -43,6 +44,7 @@ class Asked:
     root: Path
     test: str
     answers: Mapping[str, object]
+    note_failed: "Callable[[McpServer], None]"
 
 
 class Scope:
@@ -71,11 +73,14 @@ class Scope:
         wish = self._pool.wish(what, asked)
 
         def in_era(era: str) -> McpServer:
+            __tracebackhide__ = True
             wanted = msgspec.structs.replace(wish, era=era)
             [view] = self._open(wanted, asked)
+            server = self._found(wanted, view.id, asked, in_era)
             if view.fault is not None and view.phase != "ready":
+                asked.note_failed(server)
                 raise _start_fault(view)
-            return self._found(wanted, view.id, asked, in_era)
+            return server
 
         return in_era(wish.era)
 
@@ -134,6 +139,7 @@ class Scope:
             raise McpTestError("env is for a server that is a process, and this one is an object: use monkeypatch")
 
         def in_era(era: str) -> McpServer:
+            __tracebackhide__ = True
             place, since = (id(what), era), 0
             if place not in self._objects:
                 timeout_s = self._pool.timeout_of(asked.mark)

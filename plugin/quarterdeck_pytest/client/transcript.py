@@ -76,7 +76,8 @@ class Transcript:
             case RemoteCallResult():
                 self._note("<-", _text(end.body), len(end.body))
             case ProtocolFault():
-                self._note("<-", f"no result: {end.kind} {end.code or ''} ({end.delivery}): {end.message}")
+                what = " ".join(dict.fromkeys((end.kind, end.code or end.kind)))
+                self._note("<-", f"no result: {what} ({end.delivery}): {end.message}")
             case BaseException():
                 self._note("<-", f"no result: {type(end).__name__} {end}".rstrip())
             case list():

@@ -5,6 +5,7 @@ All of it acts on the real process, from outside of its sandbox; none of it is s
 
 import asyncio
 import os
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -134,5 +135,7 @@ def _signal_tree(pid: int, signal_number: int) -> None:
 def _write(pipe: Path, count: int) -> None:
     """In pieces that no other writer's come between; blocks where nobody reads, until the reader ends."""
     with pipe.open("wb", buffering=0) as output:
-        for _ in range(count):
-            output.write(JUNK)
+        while count > 0:
+            lines = min(count, select.PIPE_BUF // len(JUNK))
+            output.write(JUNK * lines)
+            count -= lines

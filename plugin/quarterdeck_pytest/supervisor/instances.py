@@ -344,8 +344,10 @@ def _policy_of(config: ServerConfig) -> bytes:
     if not isinstance(config, StdioServerConfig):
         return b""
     preset = config.sandbox.preset
-    usual = SandboxPolicy(preset=preset).model_dump(mode="json")
-    said = {key: value for key, value in config.sandbox.model_dump(mode="json").items() if value != usual[key]}
+    usual, own = (each.model_dump(mode="json") for each in (SandboxPolicy(preset=preset), config.sandbox))
+    said = {key: value for key, value in own.items() if value != usual[key]}
+    if "limits" in said:
+        said["limits"] = {key: value for key, value in own["limits"].items() if value != usual["limits"][key]}
     return msgspec.json.encode({"preset": preset.value, **said})
 
 

@@ -14,7 +14,7 @@ def test_a_configuration_that_is_a_value_is_written_once_and_whole(
 ) -> None:
     """A worker of xdist would empty the file that another one's server is being read from."""
     pool = Pool(RunAddress(str(tmp_path), "token"), Options(), "main")
-    asked = Asked(Mark(), "", {"mcpServers": {"echo": {"command": "echo"}}}, tmp_path, "test_it", {})
+    asked = Asked(Mark(), "", {"mcpServers": {"echo": {"command": "echo"}}}, tmp_path, "test_it", {}, [].append)
     writing, told = Path.write_text, []
 
     def watched(path: Path, text: str, **options: str) -> int:

@@ -12,7 +12,6 @@ Faults are data: they compare by identity, cross the link as a `FaultRecord`, an
 """
 
 import re
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -200,14 +199,6 @@ class Dossier:
     def __post_init__(self) -> None:
         tail = self.stderr_tail[-MAX_STDERR_TAIL_CHARS:]
         object.__setattr__(self, "stderr_tail", sayable(tail, MAX_STDERR_TAIL_CHARS))
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL` for 9, or the number where the system has no name for it."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper
     from .run.stderr import split_time as split_time
+    from .signal_names import signal_name as signal_name
     from .view.closed_paths import is_hook as is_hook
     from .view.closed_paths import missing_hooks as missing_hooks
     from .view.own_code import own_code as own_code

@@ -23,7 +23,6 @@ from quarterdeck_protocol.faults import (
     is_protocol_fault,
     protocol_fault,
     sayable,
-    signal_name,
 )
 from quarterdeck_protocol.link.frame_bytes import MAX_HEADER_BYTES, WireLimits, decode, encode
 from quarterdeck_protocol.link.frames import Failed
@@ -207,12 +206,6 @@ def _codes_in_sources() -> list[tuple[str, str]]:
                         if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
                     ]
     return found
-
-
-def test_signals_have_names_where_the_system_knows_one() -> None:
-    """A user would be shown a number, or a worker fail over an unknown one."""
-    assert signal_name(9) == "SIGKILL"
-    assert signal_name(999) == "signal 999"
 
 
 def _code_values(node: ast.AST) -> list[ast.expr]:

@@ -6,7 +6,6 @@ the program lives in a second, below, and has none.  Root makes no user namespac
 
 import fcntl
 import os
-import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -24,6 +23,7 @@ from quarterdeck_protocol.addresses import Address, parse_address
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.spawn import gate_command, unnamed_file, with_death_signal
+from quarterdeck_sandbox.signal_names import signal_name
 
 from .changes import LOOPBACK, AddAddress, NetworkChange, Setting, ip_batch, shell_script
 from .netlink import encode_changes
@@ -209,10 +209,7 @@ def how_it_ended(returncode: int) -> str:
     """A return code, in words that follow a name."""
     if returncode >= 0:
         return f"ended with status {returncode}"
-    try:
-        return f"was killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"was killed by signal {-returncode}"
+    return f"was killed by {signal_name(-returncode)}"
 
 
 def own_addresses() -> frozenset[Address]:

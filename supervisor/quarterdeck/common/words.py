@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from quarterdeck_protocol.faults import Dossier, signal_name
+from quarterdeck_protocol.faults import Dossier
+from quarterdeck_sandbox import signal_name
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 

@@ -8,13 +8,13 @@ from typing import Final
 
 import anyio
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, signal_name
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed
 from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_protocol.secrets import Redactor, only_origins
-from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
+from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints, signal_name
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.pages import give_back
 from quarterdeck_worker.server import first_of

@@ -15,8 +15,8 @@ from quarterdeck.tools.context import ExecResult, OutsideRootsError, Stream, Too
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
+from quarterdeck_sandbox import signal_name
 
-from .command import name_of_signal
 from .output import Excerpt
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
@@ -125,7 +125,7 @@ def _status(done: ExecResult) -> str:
         hint = "; files in $TMPDIR count for the next command, too: remove them" if done.limit in _SCRATCH else ""
         return f"ended with all that it had started, because it exceeded the limit {done.limit} of its sandbox{hint}"
     if done.signal is not None:
-        name = name_of_signal(done.signal).removeprefix("signal ")
+        name = signal_name(done.signal).removeprefix("signal ")
         return f"ended by signal {name}, or exited with code {_SHELL + done.signal}, which looks the same"
     return f"exited with code {done.code}"
 

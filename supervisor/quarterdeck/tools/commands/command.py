@@ -220,11 +220,3 @@ async def _pieces(fd: int) -> AsyncIterator[bytes]:
         if burst_bytes >= BURST_BYTES:
             burst_bytes = 0
             await anyio.sleep(PAUSE_S)
-
-
-def name_of_signal(number: int) -> str:
-    """`SIGTERM` for 15; a number without a name as `signal 40`."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -18,9 +18,9 @@ import anyio.to_thread
 from quarterdeck.tools import session_notes
 from quarterdeck.tools.context import ContextId, Shell, ShellProcess, Stream
 from quarterdeck_protocol.tools import CancelToken
+from quarterdeck_sandbox import signal_name
 
 from .captures import Capture, CaptureDirectory
-from .command import name_of_signal
 from .output import LineRing
 
 STOP_GRACE_MS: Final = 3_000
@@ -94,7 +94,7 @@ class Job:
     @property
     def signal_name(self) -> str | None:
         """The signal that ended it, as `SIGTERM`; None for none."""
-        return None if self._signal is None else name_of_signal(self._signal)
+        return None if self._signal is None else signal_name(self._signal)
 
     @property
     def kept_bytes(self) -> int:

@@ -86,6 +86,11 @@ class WireHttp:
             body = await self.reader.readexactly(int(headers.get("content-length", "0")))
         return Reply(int(head[0].split(" ")[1]), headers, body)
 
+    async def listen(self) -> None:
+        """Open the stream of a legacy session on which it is told what belongs to no request that is open."""
+        self.writer.write(self.request(b"").replace(b"POST", b"GET", 1))
+        assert (await self.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
     async def is_ended(self) -> bool:
         """Wait until the server hangs up."""
         with contextlib.suppress(ConnectionError):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -28,6 +28,7 @@ from quarterdeck_protocol.link.frames import (
     News,
     Note,
     OpenOrder,
+    Progress,
     Updated,
 )
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
@@ -229,6 +230,87 @@ async def test_any_request_is_passed_on_and_errors_come_back_whole() -> None:
         desk.server.forward(Forward(3, 5.0, "x/y"), b"[]", desk.done)
         await desk.until(lambda: len(desk.ended) == 3)
         assert isinstance(desk.ended[2], FaultRecord)
+
+
+ENDS: dict[str, Answer] = {
+    "becomes": {"result": {"resultType": "task", "taskId": "t", "task": {"taskId": "t", "status": "working"}}},
+    "becomes none": {"result": {"content": []}},
+    "refuses": {"error": {"code": 1, "message": "no"}},
+    "is late": None,
+}
+"""By its tool, how a call is answered that asks for a task."""
+
+PROGRESS = "notifications/progress"
+MARK = "notifications/mark"
+
+
+async def told(desk: Desk, **members: object) -> list[News]:
+    """What is passed on of the progress of the last call."""
+    desk.news.clear()
+    token = desk.script.asked[-1]["params"]["_meta"]["progressToken"]
+    note = {"progressToken": token, "progress": 1, "message": "x" * 5_000, **members}
+    await desk.script.say({"method": PROGRESS, "params": note})
+    await desk.script.say({"method": MARK})
+    await desk.until(lambda: Note(MARK) in desk.news)
+    await turns()
+    return [news for news in desk.news if news != Note(MARK)]
+
+
+def tasking(answers: dict[str, Answer]) -> AbstractAsyncContextManager[Desk]:
+    """A server whose calls end so."""
+
+    def answered(params: JsonObject) -> Any:
+        return ENDS[params["name"]]
+
+    return greeted({**answers, "tools/call": answered})
+
+
+def begin(desk: Desk, number: int, tool: str, **members: object) -> None:
+    """Call a tool, its progress wanted."""
+    body = json.dumps({"name": tool, "arguments": {}, **members}).encode()
+    desk.server.forward(Forward(number, 5.0, "tools/call", progress=True), body, desk.done)
+
+
+async def test_the_progress_of_a_call_is_its_tasks_once_it_is_answered() -> None:
+    """A person would see nothing of what a remote server's task does: the SDK drops the token with the answer."""
+    async with tasking(OLDER) as desk:
+        begin(desk, 7, "is late", task={})
+        asked = await desk.script.until("tools/call")
+        assert await told(desk) == [Progress(7, 1.0, None, "x" * 1_000)]
+        await desk.script.say({"id": asked["id"], **ENDS["becomes"]})
+        await desk.until(lambda: desk.ended)
+        desk.bodies.clear()
+        assert await told(desk, total=2) == [Note(PROGRESS)]
+        assert json.loads(desk.bodies[0]) == {"taskId": "t", "progress": 1.0, "total": 2.0, "message": "x" * 1_000}
+        for members in ({"progress": float("inf")}, {"progress": "much"}, {"progressToken": 1}, {"message": "\ud800"}):
+            assert await told(desk, **members) == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "tool", "members"),
+    [
+        (OLDER, "becomes", {}),
+        (OLDER, "becomes none", {"task": {}}),
+        (OLDER, "refuses", {"task": {}}),
+        (OLDER, "is late", {"task": {}}),
+        (NEWER, "becomes", {"task": {}}),
+    ],
+)
+async def test_a_call_that_becomes_no_task_leaves_nothing(
+    answers: dict[str, Answer], tool: str, members: JsonObject
+) -> None:
+    """Each would cost memory as long as the server is there, or a server would tell of what nobody can name."""
+    async with tasking(answers) as desk:
+        begin(desk, 7, tool, **members)
+        await desk.script.until("tools/call")
+        if ENDS[tool] is None:
+            assert desk.server.cancel(7, "enough")
+            await desk.script.until("notifications/cancelled")
+        else:
+            await desk.until(lambda: desk.ended)
+        assert not desk.server._task_tokens.calls
+        desk.script.asked = [each for each in desk.script.asked if each.get("method") == "tools/call"]
+        assert await told(desk) == []
 
 
 async def test_a_modern_server_is_told_who_asks_with_each_request() -> None:

@@ -30,6 +30,7 @@ from quarterdeck_protocol.mcp.jsonrpc import BodyError, SplitResult, checked_val
 from quarterdeck_protocol.mcp.relay import METHODS
 from quarterdeck_protocol.mcp.relay.events import bad_output, refusal
 from quarterdeck_protocol.mcp.relay.paging import MAX_CURSOR_CHARS, MAX_ITEMS, MAX_LIST_BYTES, MAX_PAGES, noun
+from quarterdeck_protocol.mcp.relay.task_tokens import TaskTokens
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import Done, first_of
@@ -74,6 +75,7 @@ class SdkServer:
         self._signs_of_loss = signs_of_loss
         # A session of ours speaks for whoever asks; one that others made has somebody who answers.
         self._nobody = b"{}" if isinstance(session, Session) else b""
+        self._task_tokens = session.raw.task_tokens if isinstance(session, Session) else TaskTokens()
         self._recorder = recorder or StatusRecorder()
         self._changes = Changes(session, card.announces, notifier, self._refused)
         self.lost = anyio.Event()
@@ -105,6 +107,7 @@ class SdkServer:
         if running is None:
             return False
         running[0].cancel()
+        self._task_tokens.ended(request_id)
         return True
 
     def answer(self, answer: AskAnswer, body: bytes) -> None:
@@ -161,7 +164,11 @@ class SdkServer:
             params = _object_of(body or b"{}")
         except (ValueError, RecursionError) as error:
             return _unsendable("params", error)
-        return await self._ask(request.method, params, request)
+        if request.method == "tools/call" and request.progress and not is_modern(self.card.era):
+            self._task_tokens.began(request.request_id, body)
+        outcome = await self._ask(request.method, params, request)
+        self._task_tokens.ended(request.request_id, outcome if isinstance(outcome, SplitResult) else None)
+        return outcome
 
     async def _ask(self, method: str, params: dict[str, object], request: Call | Forward) -> SplitResult | FaultRecord:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -177,6 +184,7 @@ class SdkServer:
                 self._session,
                 method,
                 params,
+                request_id=request.request_id if isinstance(self._session, Session) else None,
                 on_progress=on_progress if request.progress else None,
                 capabilities=request.capabilities or self._nobody,
                 log_level=request.log_level,

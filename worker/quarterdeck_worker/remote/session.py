@@ -19,9 +19,10 @@ from msgspec import Raw
 
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, checked_object, params_without_envelope
-from quarterdeck_protocol.mcp.relay import events
+from quarterdeck_protocol.mcp.relay import FIRST_ID, events
 from quarterdeck_protocol.mcp.relay.asks import ASK_S, MAX_ASK_BYTES, MAX_ASKS
 from quarterdeck_protocol.mcp.relay.notes import read_note
+from quarterdeck_protocol.mcp.relay.task_tokens import TaskTokens
 from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.questions import askable
 from quarterdeck_worker.notifications import Notifier
@@ -38,10 +39,8 @@ class Progress(Protocol):
         """One of them."""
 
 
-_OWN: Final = frozenset(
-    {"notifications/progress", "notifications/cancelled", "notifications/subscriptions/acknowledged"}
-)
-"""Notifications that the SDK has dealt with."""
+_OWN: Final = frozenset({"notifications/cancelled", "notifications/subscriptions/acknowledged"})
+"""Notifications that the SDK has dealt with; it does so with the progress of what is not answered yet, too."""
 
 _LISTENED: Final = frozenset(
     {
@@ -59,6 +58,7 @@ async def send(
     method: str,
     params: dict[str, Any],
     *,
+    request_id: int | None = None,
     on_progress: Progress | None = None,
     capabilities: bytes = b"",
     log_level: str = "",
@@ -69,6 +69,8 @@ async def send(
         session: greeted.
         method: any.
         params: with the caller's own `_meta`.
+        request_id: the caller's own number, never used twice in a session of ours, where its progress token is known by
+            it; None for one of the SDK's.
         on_progress: takes the server's progress notes; None asks it for none.
         capabilities: where the era says so with each request, what the caller can be asked; empty for the session's.
         log_level: likewise, from which on it wants log lines; empty for the session's.
@@ -77,7 +79,7 @@ async def send(
         MCPError: an error reply, or the connection is gone.
     """
     data: dict[str, Any] = {"method": method, "params": params}
-    options: CallOptions = {}
+    options: CallOptions = {} if request_id is None else {"request_id": FIRST_ID + request_id}
     session._stamp(data, options)  # noqa: SLF001 - what its typed requests go through (mcp 2.3)
     if is_modern_session(session):
         meta = data["params"]["_meta"]
@@ -156,6 +158,7 @@ class RawDispatcher(JSONRPCDispatcher[Any]):
     Attributes:
         offers: what the server may ask; nothing until it is greeted.
         is_modern: whether it tells of changes to who listens alone.
+        task_tokens: of calls that are to be tasks.
     """
 
     def __init__(self, read: Any, write: Any, notifier: Notifier) -> None:
@@ -164,6 +167,7 @@ class RawDispatcher(JSONRPCDispatcher[Any]):
         self.questions = Questions(notifier)
         self.offers: frozenset[str] = frozenset()
         self.is_modern = False
+        self.task_tokens = TaskTokens()
 
     async def run(
         self,
@@ -192,11 +196,18 @@ class RawDispatcher(JSONRPCDispatcher[Any]):
         if method in _OWN or (self.is_modern and method in _LISTENED):
             return
         try:
-            note = read_note(method, Raw(as_json(params)) if params is not None else Raw(), lambda _: None)
+            note = read_note(method, Raw(as_json(params)) if params is not None else Raw(), self._task_call)
         except (ValueError, RecursionError):
             return
+        if isinstance(note, events.Progressed):
+            note = self.task_tokens.said(note)
         if isinstance(note, events.Said):
             self._notifier.said(note)
+
+    def _task_call(self, token: int | str | None) -> int | None:
+        """The call whose token this is, once it has become a task: the SDK has dropped its callback by then."""
+        is_tasks = isinstance(token, int) and self.task_tokens.has(token - FIRST_ID)
+        return token - FIRST_ID if isinstance(token, int) and is_tasks else None
 
 
 class Session(ClientSession):

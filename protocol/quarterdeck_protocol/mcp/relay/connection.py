@@ -15,7 +15,6 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     correlation_key,
     split_line,
 )
-from quarterdeck_protocol.mcp.tasks import PROGRESS, TaskProgress, asks_for_task
 
 from . import events
 from .asks import MAX_ID_CHARS, Asks
@@ -145,8 +144,8 @@ class Relay:
             meta = self._stamp if plain else self._meta(wire_id, meta, progress, client)
             if method != "tools/call":
                 self._no_calls.add(wire_id)
-            elif progress and self.server is not None and not self.server.is_modern and asks_for_task(params):
-                self._task_tokens.calls.add(wire_id)
+            elif progress and self.server is not None and not self.server.is_modern:
+                self._task_tokens.began(request_id, params)
             self._out.append(request_line(wire_id, method, params, meta))
         return refusal
 
@@ -265,7 +264,8 @@ class Relay:
                     self._no_calls.remove(key)
                 outcome = outcome_of(message, key - FIRST_ID, self._max_bytes, is_call=is_call)
                 if self._task_tokens.calls:
-                    self._task_tokens.ended(key, outcome)
+                    result = outcome.result if isinstance(outcome, events.Answered) else None
+                    self._task_tokens.ended(key - FIRST_ID, result)
                 return (outcome,)
             return self._answered(key, message, now)
         if message.id is UNSET:
@@ -304,13 +304,15 @@ class Relay:
             note = read_note(method, message.params, self._owner_of)
         except BodyError:
             return (events.Junk(line),)
-        if isinstance(note, events.Progressed) and (task := self._task_tokens.task_of(FIRST_ID + note.request_id)):
-            return (events.Noted(PROGRESS, TaskProgress(task, note.progress, note.total, note.message).encoded()),)
+        if isinstance(note, events.Progressed):
+            return (self._task_tokens.said(note),)
         return () if note is None else (note,)
 
     def _owner_of(self, token: int | str | None) -> int | None:
-        is_heard = isinstance(token, int) and (token in self._calls or bool(self._task_tokens.task_of(token)))
-        return token - FIRST_ID if isinstance(token, int) and is_heard else None
+        if not isinstance(token, int):
+            return None
+        request_id = token - FIRST_ID
+        return request_id if token in self._calls or self._task_tokens.has(request_id) else None
 
     def _cancelled(self, params: msgspec.Raw, now: float) -> Events:
         server_id = read_cancelled(params)
@@ -349,7 +351,7 @@ class Relay:
     def _unanswered(self, wire_id: int) -> None:
         """A request of the caller's has ended without an answer."""
         self._no_calls.discard(wire_id)
-        self._task_tokens.ended(wire_id)
+        self._task_tokens.ended(wire_id - FIRST_ID)
 
     def _admit(self, wire_id: int, until: float) -> Refusal | None:
         """Book a request of the caller's, unless it cannot be sent."""

@@ -1,20 +1,22 @@
 """Tasks over HTTP, by hand, in both eras: what is said of them, calls that become tasks, and requests about them."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 from support.clients.http_clients import listening
-from support.clients.wire_http import ENVELOPE, META, WireHttp
+from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
 from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.task_clients import newer_server, newer_state
+from support.tools.task_clients import newer_server, newer_state, older_server, older_state
 from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.tasks import EXTENSION, RELATED, TaskSupport
+from quarterdeck_protocol.mcp.tasks import EXTENSION, PROGRESS, RELATED, TaskProgress, TaskSupport
+from quarterdeck_protocol.offers import ServerNote
 
 pytestmark = pytest.mark.anyio
 
@@ -115,6 +117,31 @@ async def test_a_newer_client_has_to_take_tasks_and_to_name_them_in_its_header()
         answer = (await connection.ask(message, Mcp_Method="tasks/get", Mcp_Name="2")).answer
         assert answer["error"]["code"] == -32020
     assert server.asked == []
+
+
+async def test_an_older_clients_stream_tells_how_far_its_own_task_is_once_the_call_is_answered() -> None:
+    """A client would see nothing of what takes long, for the call's own stream has ended; or what is another's."""
+    server = older_server()
+    fleet = OfferFleet(server)
+    async with listening(LiveBox(), offers=Offerings(fleet)) as url, AsyncExitStack() as stack:
+        streams: dict[str, WireHttp] = {}
+        for task in "12":
+            session = await stack.enter_async_context(wired(url))
+            await session.greet()
+            stream = streams[task] = await stack.enter_async_context(wired(url, session))
+            await stream.listen()
+            server.answers["tools/call"] = b'{"task":%b}' % older_state(task=task, ttl=60_000)
+            wish: dict[str, Any] = {"task": {}, "_meta": {"progressToken": f"token-{task}"}}
+            made = await asked(session, "tools/call", name="a__work", arguments={}, **wish)
+            assert made["result"]["task"]["taskId"] == task
+        for task, call in zip("21", reversed(server.asked), strict=True):
+            said = TaskProgress(task, 0.5, 1.0, "half").encoded()
+            fleet.news(ServerNote("a", PROGRESS, said, frozenset((call.client.key,))))
+        for task, stream in streams.items():
+            told = json.loads((await stream.reader.readuntil(b"}\r\n")).rpartition(b"data: ")[2])
+            note = {"progressToken": f"token-{task}", "progress": 0.5, "total": 1.0, "message": "half"}
+            assert told["method"] == PROGRESS
+            assert told["params"] == {**note, "_meta": {RELATED: {"taskId": task}}}
 
 
 async def test_a_stream_tells_of_its_clients_tasks_until_they_end() -> None:

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 WIDEST: Final = 110
 """Columns that a paragraph may fill and still be read with ease."""
 
-LONGEST_WORD: Final = 24
-"""Columns of a word that a table never breaks: an id or a time broken in the middle is not read, a path is."""
+LONGEST_WORD: Final = 40
+"""Columns of a word that no table breaks: half of an id or a time can be neither read nor copied; a path is longer."""
+
+NARROWEST: Final = 10
+"""Columns that whatever may be wrapped keeps; a terminal without room for that is sent whole rows, and wraps them."""
 
 ENDLESS: Final = 1 << 20
 """Columns where there is no edge: a program that reads a table wants it uncut."""
@@ -89,21 +92,27 @@ def print_table(
 ) -> None:
     """Aligned columns on stdout; on a terminal what is too wide is wrapped, or the last column cut with `is_cut`."""
     from rich.measure import measure_renderables
-    from rich.padding import Padding
     from rich.table import Table
 
     console = _console(sys.stdout)
+    console.width -= len(indent)
+    endless = console.options.update(max_width=ENDLESS)
+    least = 2 * (len(headers) - 1)
     drawn = [[_text(cell) for cell in row] for row in rows]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=None)
     for column, header in enumerate(headers):
-        texts = [row[column] for row in drawn]
-        least = measure_renderables(console, console.options, texts).minimum
-        table.add_column(_text(Cell(header, "bold")), overflow="fold", min_width=min(least, LONGEST_WORD))
+        title = _text(Cell(header, "bold"))
+        wide = measure_renderables(console, endless, [title, *(row[column] for row in drawn)])
+        is_word = wide.minimum == wide.maximum <= LONGEST_WORD
+        least += wide.maximum if is_word else min(wide.maximum, NARROWEST)
+        table.add_column(title, overflow="fold", no_wrap=is_word)
     for row in drawn:
         if is_cut:
             row[-1].no_wrap, row[-1].overflow = True, "ellipsis"
         table.add_row(*row)
-    _print(Padding(table, (0, 0, 0, len(indent)), expand=False), console)
+    if least > console.width:
+        console.width = least if is_cut else ENDLESS
+    _print(table, console, indent)
 
 
 @contextmanager
@@ -147,9 +156,9 @@ def _text(cell: Cell) -> "Text":
     return Text.assemble((printable(cell.text), cell.style))
 
 
-def _print(drawn: "RenderableType", console: "Console", **how: Any) -> None:
+def _print(drawn: "RenderableType", console: "Console", indent: str = "", **how: Any) -> None:
     """Write what rich makes of it, whole, and without the blanks with which it fills up lines."""
     with console.capture() as capture:
         console.print(drawn, crop=False, **how)
-    console.file.write("".join(line.rstrip() + "\n" for line in capture.get().split("\n")[:-1]))
+    console.file.write("".join(f"{indent}{line}".rstrip() + "\n" for line in capture.get().split("\n")[:-1]))
     console.file.flush()

@@ -27,6 +27,11 @@ SAFE: Final = _ESCAPED.replace("{}", "e\u0301")
 """The same as it may be shown."""
 
 
+NAME: Final = "\x1b[1mNAME\x1b[0m"
+WHAT: Final = "\x1b[1mWHAT\x1b[0m"
+"""The headers of `table`, in bold."""
+
+
 class Terminal(io.StringIO):
     """Keeps what a terminal would be sent."""
 
@@ -86,10 +91,17 @@ def test_a_list_of_what_servers_say_has_a_line_each_on_a_terminal(monkeypatch: p
 def test_an_id_is_never_broken_by_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """It could be neither read nor copied."""
     terminal = terminal_for(monkeypatch)
-    table(("an-id-of-20-letters-", "words " * 9), ("/a/path/" * 9, "words " * 9))
-    shown = terminal.getvalue()
-    assert "\nan-id-of-20-letters-      words words wo\n" in shown
-    assert "\n/a/path//a/path//a/path/  words" in shown
+    table(("an-id-of-25-letters-------", "/a/path/" * 9))
+    table(("an-id-of-30-letters-----------", "words " * 9))
+    table(("an-id-of-30-letters-----------", "words " * 9), is_cut=True)
+    assert terminal.getvalue().splitlines()[1:] == [
+        *(
+            "an-id-of-25-letters-------  /a/path//a/p",
+            *(f"{' ' * 28}{('/a/path/' * 9)[at : at + 12]}" for at in range(12, 72, 12)),
+        ),
+        *(f"{NAME}{' ' * 26}  {WHAT}", "an-id-of-30-letters-----------  " + ("words " * 9).rstrip()),
+        *(f"{NAME}{' ' * 26}  {WHAT}", "an-id-of-30-letters-----------  words wor…"),
+    ]
 
 
 def test_nothing_that_a_server_says_is_markup_or_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,8 @@ def waiting_for(what: str, *, is_shown: bool = True) -> Iterator[Callable[[str],
     if not (is_shown and sys.stderr.isatty()) or not (console := _console(sys.stderr)).is_interactive:
         yield lambda _: None
         return
-    from rich.status import Status
+    from rich.live import Live
+    from rich.spinner import Spinner
 
     console.show_cursor = lambda show=True: show  # type: ignore[method-assign]
 
@@ -133,8 +134,10 @@ def waiting_for(what: str, *, is_shown: bool = True) -> Iterator[Callable[[str],
         text.truncate(console.width - 2, overflow="ellipsis")
         return text
 
-    with Status(said(what), console=console) as status:
-        yield lambda words: status.update(said(words))
+    spinner = Spinner("dots", said(what))
+    # Rich would have what is printed on stdout meanwhile go to stderr.
+    with Live(spinner, console=console, transient=True, refresh_per_second=10, redirect_stdout=False):
+        yield lambda words: spinner.update(text=said(words))
 
 
 def shows_styles(stream: TextIO) -> bool:

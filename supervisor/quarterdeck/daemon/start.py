@@ -94,20 +94,29 @@ def _start(directory: Path, environ: Mapping[str, str]) -> None:
     with _open_log() as log, listen(directory) as listener:
         fd = os.dup(listener.fileno())
         try:
-            subprocess.run(
-                [sys.executable, "-I", *program(_BOOT), "--listener", str(fd)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                pass_fds=[fd],
-                env=dict(environ),
-                cwd="/",
-                umask=0o077,
-                start_new_session=True,
-                check=True,
-            )
+            boot(fd, log, environ)
         finally:
             os.close(fd)
+
+
+def boot(listener: int, log: BinaryIO, environ: Mapping[str, str]) -> None:
+    """Start an interpreter that becomes the daemon and listens there; returns when it is on its own.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    subprocess.run(
+        [sys.executable, "-I", *program(_BOOT), "--listener", str(listener)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        pass_fds=[listener],
+        env=dict(environ),
+        cwd="/",
+        umask=0o077,
+        start_new_session=True,
+        check=True,
+    )
 
 
 def _open_log() -> BinaryIO:

@@ -20,12 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from quarterdeck import cli
+from quarterdeck.cli.run import daemon as daemon_module
+from quarterdeck.daemon import start
 from quarterdeck.fleet.workers import placement
 from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_worker import zygote
 from quarterdeck_worker.kinds import load
 from support.processes.programs import SERVERS
-from support.processes.zygotes import ZYGOTE, forked_from
+from support.processes.zygotes import DAEMON, ZYGOTE, booted_from, forked_from
 
 REQUEST_BYTES: Final = 1 << 20
 """A command line with a program's text in it, and its environment."""
@@ -88,10 +90,18 @@ def text() -> None:
     exec(compile(sys.argv[1], "<string>", "exec"), {"__name__": "__main__"})
 
 
+def daemon() -> None:
+    """The daemon, once it is on its own; see `quarterdeck.daemon.start`."""
+    os.umask(0o077)
+    placement.start_zygote_early()
+    daemon_module.main()
+
+
 PROGRAMS: Final[dict[str, Callable[[], object]]] = {
     "quarterdeck": cli.main,
     "http_server": http_server(),
     "python": text,
+    DAEMON: daemon,
     ZYGOTE: zygote.main,
 }
 
@@ -102,6 +112,7 @@ def become(request: Mapping[str, Any], fds: Sequence[int], asks: socket.socket) 
         # Lies above all that it is given; a zygote would hand it on to its workers.
         kept = socket.socket(fileno=fcntl.fcntl(asks, fcntl.F_DUPFD_CLOEXEC, ABOVE))
         placement.isolated = forked_from(lambda: kept)
+        start.boot = booted_from(lambda: kept)
         _place([*fds, kept.fileno()], [*request["numbers"], kept.fileno()])
     else:
         _place(fds, request["numbers"])

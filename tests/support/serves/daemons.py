@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from quarterdeck.daemon.messages import DaemonStatus, Order
 from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 from support.clients.raw_client import RawStdioClient
 from support.config.places import write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command
+from support.processes.commands import DEADLINE_S, PATIENT, command, popen_forked
 from support.processes.leftovers import assert_gone, no_leftovers
 from support.waiting import eventually
 
@@ -35,9 +36,11 @@ def shown_status() -> dict[str, Any] | None:
     return None if found is None else msgspec.to_builtins(found)
 
 
-def door(config: Path, *options: str) -> RawStdioClient:
-    """A client that has started a door and said nothing yet."""
-    return RawStdioClient(command("serve", "--config", str(config), *PATIENT, *options), deadline_s=DEADLINE_S)
+def door(config: Path, *options: str, is_forked: bool = True) -> RawStdioClient:
+    """A client that has started a door and said nothing yet; forked, or as a user does."""
+    words = ("serve", "--config", str(config), *PATIENT, *options)
+    argv, popen = (words, popen_forked) if is_forked else (command(*words), subprocess.Popen)
+    return RawStdioClient(argv, deadline_s=DEADLINE_S, popen=popen)
 
 
 def wait_for_client(*, calls: int = 0) -> None:

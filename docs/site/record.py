@@ -1,7 +1,7 @@
 """Record the terminal session of the README: `python docs/site/record.py` writes `docs/session.svg`.
 
 The commands and what they print are real: a shell runs them in a terminal, in a home of their own, beside a
-`quarterdeck serve`.  Only the home's path is written as `/home/me`.  Needs `rich`, which the extra `test` has.
+`quarterdeck serve`.  Only the home's path is written as `/home/me`.
 """
 
 import argparse

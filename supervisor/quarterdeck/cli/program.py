@@ -202,7 +202,7 @@ def print_error(code: ExitCode, message: str, remedy: str | None) -> None:
     if process.has_client(sys.argv[1:]):
         start_early()  # a door's client is read by nobody before its command line is understood
 
-    print_line(f"error[{code.name.lower()}]: {printable(message)}", "red", stderr=True)
+    print_line(f"error[{code.name.lower()}]: {message}", "red", stderr=True)
     if remedy:
-        print_line(f"  fix: {printable(remedy)}", stderr=True)
+        print_line(f"  fix: {remedy}", stderr=True)
     refuse_early(printable(f"{message}; {remedy}" if remedy else message))

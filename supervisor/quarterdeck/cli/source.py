@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.common.words import printable
 from quarterdeck.config.load.origin import Standing, candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, command_digest, configuration_digest, state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving, find_serving_files
@@ -196,7 +195,7 @@ def only_serving() -> Path | None:
         told = "; ".join(f"process {each.pid}: {each.words}" for each in found.values())
         raise UsageError(f"several serves run: {told}", "name one by its file: -c FILE")
     for directory, serving in found.items():
-        print_line(f"asking the serve of process {serving.pid}: {printable(serving.words)}", "dim", stderr=True)
+        print_line(f"asking the serve of process {serving.pid}: {serving.words}", "dim", stderr=True)
         return directory
     return None
 

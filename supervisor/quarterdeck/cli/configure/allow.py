@@ -14,7 +14,6 @@ from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, check_server, load
 from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
-from quarterdeck.common.words import printable
 
 from .take_out import as_it_was, print_diff
 
@@ -53,7 +52,7 @@ def allow(
     change = _plan_change(target, needs)
     for need in needs:
         why = f"  ({need.why})" if need.why else ""
-        print_line(f"{need.key:5}  {printable(need.path)}{why}")
+        print_line(f"{need.key:5}  {need.path}{why}")
     print_diff(change.diff)
     if not change.diff:
         print_line(f"{server} has that access already")
@@ -145,7 +144,7 @@ def _missing_paths(config: "StdioServerConfig") -> "tuple[list[RequiredPath], bo
     with as_command_error(LaunchError, remedy=f"correct its row: quarterdeck inspect {config.id} shows it"):
         needs, said = missing(config, os.environ)
     for line in said:
-        print_line(printable(line), "yellow", stderr=True)
+        print_line(line, "yellow", stderr=True)
     return needs, bool(said)
 
 

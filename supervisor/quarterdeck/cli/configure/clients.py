@@ -300,7 +300,7 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool,
     for plan in plans:
         backup, diff = None, plan.diff()
         if not json:
-            print_line(f"{plan.location.client.title}: {printable(str(plan.location.path))}", "bold")
+            print_line(f"{plan.location.client.title}: {plan.location.path}", "bold")
             print_diff(diff)
         if plan.is_needed and not dry_run:
             with as_command_error(

@@ -66,12 +66,12 @@ def show(
     for server in whole.servers:
         if settings or server is not whole.servers[0]:
             print_line()
-        print_line(f"{printable(server.id)} ({server.standing}, {_source(server.file, server.pointer)})", "bold")
+        print_line(f"{server.id} ({server.standing}, {_source(server.file, server.pointer)})", "bold")
         if server.problem:
-            print_line(f"  cannot be started: {printable(server.problem)}", "red")
+            print_line(f"  cannot be started: {server.problem}", "red")
         _print_values(_chosen(server.values, everything=everything), server.file)
     for line in gathered.warnings:
-        print_line(printable(line), "yellow", stderr=True)
+        print_line(line, "yellow", stderr=True)
     if not any(found.exists for found in files):
         print_line(NOTHING, stderr=True)
 
@@ -109,17 +109,17 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
     else:
         for finding in findings:
             word, style = ("error", "red") if finding.is_error else ("warning", "yellow")
-            print_line(f"{word}: {printable(str(finding))}", style)
+            print_line(f"{word}: {finding}", style)
         for server, command in missing.items():
             where = "" if "/" in command else " on your PATH"
             remedy = "or correct its path" if "/" in command else "or give its full path"
             what = f"{server}: there is no command {command!r}{where}: install it, {remedy}"
-            print_line(f"warning: {printable(what)}", "yellow")
+            print_line(f"warning: {what}", "yellow")
         for server, places in secrets.items():
             print_line(f"warning: {describe_plain_secrets(server, places)}", "yellow")
         for each in refused:
-            print_line(f"error: {printable(each.server)} would not be started: {printable(each.why)}", "red")
-            print_line(f"  fix: {printable(each.fix)}")
+            print_line(f"error: {each.server} would not be started: {each.why}", "red")
+            print_line(f"  fix: {each.fix}")
         if not any(found.exists for found in files):
             print_line(NOTHING, stderr=True)
         elif not (findings or missing or refused or secrets):
@@ -175,7 +175,7 @@ def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
 
     rows = [
         [
-            Cell(printable(each.key)),
+            Cell(each.key),
             Cell(text(each.value)),
             Cell(
                 printable(each.pointer) if file and each.source == file else _source(each.source, each.pointer), "dim"

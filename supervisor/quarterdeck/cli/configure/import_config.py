@@ -101,7 +101,7 @@ def import_config(
     elif dry_run:
         print_line("nothing was changed (--dry-run)", "dim")
     else:
-        print_line(f"imported {counted(len(added), 'server')} into {printable(str(target))}{as_it_was(backup)}")
+        print_line(f"imported {counted(len(added), 'server')} into {target}{as_it_was(backup)}")
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=True, is_shown=True)
 
 
@@ -153,10 +153,10 @@ def _report(server: "FoundServer") -> dict[str, object]:
 
 def _print_imported(added: "list[FoundServer]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
     for each in left_out:
-        print_line(f"{printable(each.name)} is left out: {printable(each.reason)}", "yellow", stderr=True)
+        print_line(f"{each.name} is left out: {each.reason}", "yellow", stderr=True)
     for server in added:
         for note in server.notes:
-            print_line(f"{server.id}: {printable(note)}", "yellow", stderr=True)
+            print_line(f"{server.id}: {note}", "yellow", stderr=True)
         for name in server.inputs:
             print_line(f"{server.id} needs a secret: quarterdeck secret set {name}", "yellow", stderr=True)
         if server.secrets:

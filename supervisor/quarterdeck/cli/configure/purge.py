@@ -85,7 +85,7 @@ def purge(
             found, wanted, f"removed {len(removed)}, {size(freed)}" if removed else "", kept, is_asked=is_asked
         )
     for failure in failures:
-        print_line(printable(failure), "red", stderr=True)
+        print_line(failure, "red", stderr=True)
     if failures:
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
@@ -154,12 +154,12 @@ def _show(shown: "list[Leftover]", measures: "list[DiskUse]") -> None:
         [
             Cell(_size(measure)),
             Cell(str(each.kind), "dim"),
-            Cell(printable(each.name)),
+            Cell(each.name),
             Cell(
                 each.used_by or WHATS.get(each.kind) or RECORDS.get(each.name, "a record"),
                 "yellow" if each.used_by else "dim",
             ),
-            Cell(printable(str(each.path))),
+            Cell(str(each.path)),
         ]
         for each, measure in zip(shown, measures, strict=True)
     ]

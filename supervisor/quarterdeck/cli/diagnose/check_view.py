@@ -21,7 +21,7 @@ def print_report(report: "Report", *, in_full: bool) -> None:
     from quarterdeck.check.verdicts import State
 
     name = f" ({printable(report.name)} {printable(report.version)})" if report.name else ""
-    print_line(f"{printable(report.server)}{name}", "bold")
+    print_line(f"{report.server}{name}", "bold")
     print_line(f"  {', '.join(_figures(report))}", "dim")
     print_line()
     for severity in Severity:
@@ -45,7 +45,7 @@ def print_report(report: "Report", *, in_full: bool) -> None:
     if report.stderr:
         print_line("The end of its stderr:")
         for line in report.stderr.splitlines():
-            print_line(f"  {printable(line)}", "dim")
+            print_line(f"  {line}", "dim")
         print_line()
     for remark in report.remarks:
         is_untried = not remark.startswith("the sandbox")

@@ -49,14 +49,14 @@ class _Printer:
                 print_line()
                 print_line(f"{self._scenes:2}  {title}", "bold")
             case Fact(text):
-                print_line(INDENT + printable(text))
+                print_line(INDENT + text)
             case Quote(text):
                 _quote(printable(text).splitlines())
             case Death(server, dossier):
-                print_line(f"{INDENT}the dossier of {printable(server)}'s death:")
+                print_line(f"{INDENT}the dossier of {server}'s death:")
                 _quote(describe_dossier(dossier))
             case Table(headers, rows):
-                print_table(headers, [[Cell(printable(text)) for text in row] for row in rows], indent=INDENT)
+                print_table(headers, [[Cell(text) for text in row] for row in rows], indent=INDENT)
             case Promise(text, True):
                 print_line(f"{INDENT}✓ {text}", "green")
             case Promise(text, _):

@@ -10,7 +10,6 @@ import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
-from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.worker_session import StartPreview
@@ -100,7 +99,7 @@ def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> Non
     if not servers:
         print_line("No server is configured.")
         return
-    rows = [[Cell(printable(each.server)), Cell(each.outlook, OUTLOOKS[each.outlook])] for each in servers]
+    rows = [[Cell(each.server), Cell(each.outlook, OUTLOOKS[each.outlook])] for each in servers]
     print_table(("CONFIGURED SERVER", "OUTLOOK"), rows)
     print_line()
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -109,9 +108,9 @@ def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> Non
         for line in each.why:
             reasons.setdefault((line, remedy), []).append(each.server)
     for (line, remedy), named in reasons.items():
-        print_line(f"{printable(', '.join(named))}: {printable(line)}")
+        print_line(f"{', '.join(named)}: {line}")
         if remedy:
-            print_line(f"  {printable(remedy)}")
+            print_line(f"  {remedy}")
     print_line()
 
 
@@ -133,20 +132,20 @@ def print_diagnosis(diagnosis: "Diagnosis") -> None:
         print_line()
     for remedy, gaps in _by_remedy((*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks)).items():
         subjects = ", ".join(line.subject for line in gaps)
-        print_line(f"{printable(subjects)}: {printable(gaps[0].what)}", STYLES[gaps[0].state])
+        print_line(f"{subjects}: {gaps[0].what}", STYLES[gaps[0].state])
         for text in remedy.splitlines():
-            print_line(f"  {printable(text)}")
+            print_line(f"  {text}")
     from quarterdeck.tools.installed import INSTALL, sentences
 
     if lacking := sentences():
         for sentence in lacking:
-            print_line(printable(sentence), "yellow")
+            print_line(sentence, "yellow")
         print_line(f"  Install what they lack: {INSTALL}")
     print_line()
 
 
 def _row(line: "DiagnosisLine") -> list[Cell]:
-    return [Cell(printable(line.subject)), Cell(line.state, STYLES[line.state]), Cell(printable(line.what))]
+    return [Cell(line.subject), Cell(line.state, STYLES[line.state]), Cell(line.what)]
 
 
 def _by_remedy(lines: "Sequence[DiagnosisLine]") -> "dict[str, list[DiagnosisLine]]":

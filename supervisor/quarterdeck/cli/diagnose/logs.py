@@ -58,7 +58,7 @@ def logs(
         raise UsageError("logs shows either a server's or the daemon's", "give SERVER, or --daemon")
     path = daemon_log() if server is None else _log_path(Source(tuple(config or ())), server)
     if not path.exists() and not follow:
-        print_line(f"{printable(server or 'the daemon')} has written nothing yet", stderr=True)
+        print_line(f"{server or 'the daemon'} has written nothing yet", stderr=True)
         return
     for written in read_lines(path, lines, follow=follow):
         line = written if server is not None else _said_by_daemon(written)

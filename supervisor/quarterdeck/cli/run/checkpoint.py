@@ -105,7 +105,7 @@ def restore(
             }
         )
     else:
-        print_line(f"session {printable(name)}", "dim", stderr=True)
+        print_line(f"session {name}", "dim", stderr=True)
         for each in done:
             note = f": {printable(each.note)}" if each.note else ""
             print_line(f"{each.outcome} {flat(each.path)}{note}", STYLES[each.outcome])

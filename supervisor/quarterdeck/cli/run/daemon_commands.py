@@ -92,7 +92,7 @@ def up(
     if json:
         print_json(msgspec.structs.replace(status, stays=stays or status.stays))
         return
-    print_line(f"The daemon runs (process {status.pid}, quarterdeck {printable(status.version)}).")
+    print_line(f"The daemon runs (process {status.pid}, quarterdeck {status.version}).")
     if directory == service_dir():
         print_line("It is a service: `quarterdeck service uninstall` ends that.")
     elif stays:
@@ -138,7 +138,7 @@ def status(json: options.Json = False) -> None:
         print_line("No daemon runs: the first client starts one, and so does `quarterdeck up`.")
         return
     stays = "until `quarterdeck down`" if found.stays else "until some minutes after its last client"
-    print_line(f"The daemon runs for {_age(found.since)}, {stays} (process {found.pid}, {printable(found.version)}).")
+    print_line(f"The daemon runs for {_age(found.since)}, {stays} (process {found.pid}, {found.version}).")
     if found.http is not None:
         _print_http(found.http)
     print_line()
@@ -158,7 +158,7 @@ def _print_drifts(decks: Sequence[DeckStatus]) -> None:
     """Which decks serve nobody, for what their servers offer is not what their locks name."""
     for deck in decks:
         if deck.problem:
-            print_line(f"{deck.name or deck.key}: {printable(deck.problem)}", "yellow")
+            print_line(f"{deck.name or deck.key}: {deck.problem}", "yellow")
 
 
 def _print_http(http: HttpStatus) -> None:
@@ -168,8 +168,8 @@ def _print_http(http: HttpStatus) -> None:
         print_line(f"It listens at {http.url}; a deck is at {http.url.removesuffix(PATH)}{DECKS_PATH}NAME{PATH}.")
         print_line(f"Over HTTP {open_now}, {held} of what they and unread answers contain.")
     if http.problem:
-        print_line(f"HTTP: {printable(http.problem)}", "yellow")
-        print_line(f"  fix: {printable(http.remedy)}", "yellow")
+        print_line(f"HTTP: {http.problem}", "yellow")
+        print_line(f"  fix: {http.remedy}", "yellow")
 
 
 def _mebibytes(size: int) -> str:

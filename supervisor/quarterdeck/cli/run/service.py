@@ -98,8 +98,8 @@ def install(dry_run: options.DryRun = False, json: options.Json = False) -> None
                 raise UserFileError(f"{path} is there already, and quarterdeck did not write it")
             changed.append(path)
             if not json:
-                print_line(f"{printable(str(path))}:", "bold")
-                print_line(printable(text.rstrip()))
+                print_line(f"{path}:", "bold")
+                print_line(text.rstrip())
                 print_line()
         copies = [_write(found[path], manager.files[path]) for path in changed] if not dry_run else []
     if not dry_run:
@@ -119,7 +119,7 @@ def install(dry_run: options.DryRun = False, json: options.Json = False) -> None
         return
     for copy in copies:
         if copy is not None:
-            print_line(f"as it was: {printable(str(copy))}")
+            print_line(f"as it was: {copy}")
     if dry_run:
         print_line("Nothing was changed." if changed else "All of it is there already.")
         return
@@ -153,11 +153,11 @@ def uninstall(json: options.Json = False) -> None:
         print_json({"removed": [str(path) for path in removed], "left": [str(path) for path in left]})
         return
     for path in removed:
-        print_line(f"removed: {printable(str(path))}")
+        print_line(f"removed: {path}")
     for copy in copies:
-        print_line(f"it had been changed; as it was: {printable(str(copy))}")
+        print_line(f"it had been changed; as it was: {copy}")
     for path in left:
-        print_line(f"left alone, for quarterdeck did not write it: {printable(str(path))}", stderr=True)
+        print_line(f"left alone, for quarterdeck did not write it: {path}", stderr=True)
     if not ours:
         print_line("No service of quarterdeck is installed.")
 

@@ -12,7 +12,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
-from quarterdeck.common.words import counted, printable
+from quarterdeck.common.words import counted
 
 from .context import directory, reading
 from .ledger_maintenance import compact, export, import_, verify
@@ -175,7 +175,7 @@ def diff(
         return
     labels = labels_of((*before.entries, *after.entries))
     for place in places:
-        print_line(printable(labels[place]), "bold")
+        print_line(labels[place], "bold")
         print_steps(step for step in steps if step.place == place)
         print_changes(texts[place])
     if not places:

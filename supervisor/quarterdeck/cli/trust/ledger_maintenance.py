@@ -10,7 +10,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.common.words import counted, printable
+from quarterdeck.common.words import counted
 
 from .context import directory, leased, reading
 
@@ -212,7 +212,7 @@ def _print_verification(found: "Verification", problem: str, *, is_whole: bool) 
     else:
         at = f" at event {found.broken_seq}" if found.broken_seq is not None else ""
         verdict = found.verdict.value if not found.is_intact else "contradicted"
-        print_line(f"{verdict}{at}: {printable(problem)}", "bold red")
+        print_line(f"{verdict}{at}: {problem}", "bold red")
         print_line(f"as it was written up to event {tip.count}: head {_spell_head(tip)}")
         print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
         if found.verdict in {"truncated", "unanchored"}:

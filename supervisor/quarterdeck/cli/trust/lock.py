@@ -13,7 +13,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Asked, Source, ask, load
-from quarterdeck.common.words import counted, printable
+from quarterdeck.common.words import counted
 from quarterdeck.control.protocol import ListingList, Listings
 
 from .context import reading
@@ -188,13 +188,13 @@ def _file_errors() -> Iterator[None]:
 
 
 def _warn(server: str, text: str) -> None:
-    print_line(f"{printable(server)}: {text}", "yellow", stderr=True)
+    print_line(f"{server}: {text}", "yellow", stderr=True)
 
 
 def _print_drifts(drifts: "Iterable[Drift]") -> None:
     rows = [
         [
-            Cell(printable(each.server)),
+            Cell(each.server),
             Cell(describe_key(each.key) if each.key is not None else "(the server)", "cyan"),
             Cell(each.what.value, STYLES[each.what]),
         ]

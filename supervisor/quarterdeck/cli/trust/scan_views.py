@@ -3,7 +3,6 @@
 from typing import Final
 
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
-from quarterdeck.common.words import printable
 
 from .context import TrustContext
 
@@ -44,14 +43,14 @@ def scan_history(context: TrustContext, *, json: bool) -> None:
     }
     rows = [
         [
-            Cell(printable(each.server)),
-            Cell(printable(each.key.name) or each.key.subject.value, "cyan"),
+            Cell(each.server),
+            Cell(each.key.name or each.key.subject.value, "cyan"),
             Cell(each.finding.rule, "red"),
-            Cell(printable(each.finding.place) or "the whole"),
+            Cell(each.finding.place or "the whole"),
             Cell(states.get((each.scope, each.server, each.key), "offered"))
             if each.is_offered
             else Cell(f"seen {each.at}", "dim"),
-            Cell(printable(each.finding.excerpt)),
+            Cell(each.finding.excerpt),
         ]
         for each in found
     ]

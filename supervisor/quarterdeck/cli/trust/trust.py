@@ -13,7 +13,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import is_confirmed, print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.source import Named
-from quarterdeck.common.words import flat, printable
+from quarterdeck.common.words import flat
 from quarterdeck_protocol.names import did_you_mean
 
 from .context import TrustContext, open_context, send
@@ -186,7 +186,7 @@ def instructions(
         if json:
             print_json({"server": found.server, "instructions": text})
         elif text:
-            print_line(printable(text))
+            print_line(text)
         if matter is not None and matter.state.value in ("new", "changed", "blocked"):
             again = context.command("diff", found.server)
             print_line(f"others are {'blocked' if matter.state.value == 'blocked' else 'held'}: {again}", stderr=True)

@@ -4,12 +4,13 @@ The registry is where the user's configuration says; nothing of it is believed. 
 lead to the host that was configured, and else only to the internet; answers are read by `server_json`.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
+
+import anyio
 
 from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
 from quarterdeck.config.load.registry_key import RegistryWish
@@ -27,6 +28,9 @@ PAGE_ENTRIES: Final = 100
 """The most that the official registry gives at a time."""
 
 MAX_PAGES: Final = 20
+
+SEARCH_S: Final = 30.0
+"""After which no further page is asked for: each may take as long as `DEADLINES` allows."""
 
 DEADLINES: Final = Deadlines(total_s=30.0, connect_s=10.0)
 
@@ -67,6 +71,11 @@ class Catalog:
         self._fetcher = fetcher or _fetcher(wish)
 
     @property
+    def is_file(self) -> bool:
+        """Whether it is a file that the user has named, and not a service that anybody publishes in."""
+        return not self._wish.is_url
+
+    @property
     def shown(self) -> str:
         """Where it is, as messages say it: without what an address may hold beside its host and path."""
         if not self._wish.is_url:
@@ -83,14 +92,15 @@ class Catalog:
         entries: list[Entry] = []
         unread = 0
         cursor = ""
+        until = anyio.current_time() + SEARCH_S
         for _ in range(MAX_PAGES):
             page = await self._page(word, cursor)
             unread += page.unread
             entries = latest_of([*entries, *(entry for entry in page.entries if entry.status != "deleted")])
-            if len(entries) > most or not page.cursor or page.cursor == cursor:
-                cursor = ""
+            is_last = not page.cursor or page.cursor == cursor
+            cursor = "" if is_last else page.cursor
+            if is_last or len(entries) > most or anyio.current_time() > until:
                 break
-            cursor = page.cursor
         return Found(tuple(entries[:most]), unread, len(entries) > most or bool(cursor))
 
     async def find(self, name: str) -> Entry | None:
@@ -146,8 +156,8 @@ class Catalog:
         return self._body_of(fetched)
 
     def _body_of(self, fetched: Fetched) -> bytes | None:
-        is_json = _is_json(fetched.body)
-        if fetched.status == 404 and is_json:
+        mark = fetched.body.lstrip()[:1]
+        if fetched.status == 404 and mark == b"{":
             return None
         if fetched.status == 429:
             raise RegistryError(f"the registry {self.shown} has been asked too often", "wait a minute, then try again")
@@ -164,8 +174,8 @@ class Catalog:
             raise self._unusable(f"it answers {fetched.status}")
         if not fetched.body.strip():
             raise self._unusable("its answer is empty")
-        if not is_json:
-            is_page = "html" in fetched.media.type or fetched.body.lstrip()[:1] == b"<"
+        if mark not in (b"{", b"["):  # which JSON it is, whoever reads it says
+            is_page = "html" in fetched.media.type or mark == b"<"
             raise self._unusable("a web page answers in its place" if is_page else "its answer is no JSON")
         return fetched.body
 
@@ -193,11 +203,3 @@ def _fetcher(wish: RegistryWish) -> Fetcher:
     host = parts.hostname or ""
     allow = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}",) if wish.is_url else ()
     return Fetcher(FetchPolicy(allow=allow, proxy=wish.proxy), deadlines=DEADLINES)
-
-
-def _is_json(body: bytes) -> bool:
-    try:
-        json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    return True

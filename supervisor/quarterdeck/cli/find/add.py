@@ -1,7 +1,6 @@
 """`quarterdeck add`: a new server, shown with its sandbox and what it lists, tried, asked for, written and approved."""
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -22,8 +21,8 @@ from quarterdeck.common.words import flat, printable, utf8
 
 from .candidate import Candidate, Said, from_entry, from_words, no_such_server
 from .row_change import RowChange, added, own_place, record, recorded, settings_of, taken
-from .search import Registry, open_catalog, registry_errors
-from .trial import Trial, remedy_of, try_server
+from .search import NOTHING_OFFERED, Registry, offers_here, open_catalog, registry_errors
+from .trial import Trial, patience_of, remedy_of, try_server
 from .views import (
     AcceptFindings,
     Findings,
@@ -50,6 +49,9 @@ class Kind(StrEnum):
     PYPI = "pypi"
     REMOTE = "remote"
 
+
+MAX_MATCHES = 100
+"""Servers that are looked at for the one whose name is given without its namespace."""
 
 NEEDS_LOGIN = "auth_needed"
 """The fault of a remote server that lists nothing to strangers."""
@@ -150,39 +152,43 @@ def _from_registry(catalog: "Catalog", name: str, kind: Kind | None, said: Said)
         entry = _only_match(catalog, name)
     if entry.status == "deleted":
         raise UsageError(f"{entry.server.name} was taken out of the registry", "look for another: quarterdeck search")
-    return from_entry(entry, _choose(entry, kind), said)
+    return from_entry(entry, _choose(entry, kind, may_be_near=catalog.is_file), said)
 
 
 def _only_match(catalog: "Catalog", word: str) -> "Entry":
-    """The one server that a part of a name means."""
+    """The one server whose name ends so, in any namespace: another one that matches is not what was asked for."""
     with registry_errors():
-        found = run(lambda: catalog.search(word.rpartition("/")[2], 20)).entries
-    named = [entry for entry in found if word in (entry.server.name, entry.server.name.rpartition("/")[2])]
-    if "/" in word or not found:
+        answer = run(lambda: catalog.search(word.rpartition("/")[2], MAX_MATCHES))
+    found = answer.entries
+    named = [entry for entry in found if word == entry.server.name.rpartition("/")[2]]
+    if not named:
         raise no_such_server(word, found, flat(catalog.shown))
-    if len(named or found) > 1:
-        names = ", ".join(entry.server.name for entry in (named or found)[:10])
-        raise UsageError(f"several servers match {word!r}: {names}", "name one in full: quarterdeck add NAMESPACE/NAME")
-    return (named or found)[0]
+    if len(named) > 1 or answer.has_more:
+        names = ", ".join(entry.server.name for entry in named[:10])
+        more = ", and more" if answer.has_more or len(named) > 10 else ""
+        raise UsageError(
+            f"several servers match {word!r}: {names}{more}", "name one in full: quarterdeck add NAMESPACE/NAME"
+        )
+    return named[0]
 
 
-def _choose(entry: "Entry", kind: Kind | None) -> "Offer":
+def _choose(entry: "Entry", kind: Kind | None, *, may_be_near: bool) -> "Offer":
     """The offer that is taken: the first that can be had."""
-    from quarterdeck.registry.offers import RUNNERS, Offer, offers_of
+    from quarterdeck.registry.offers import Offer, Unusable
 
-    programs = [name for name in RUNNERS if shutil.which(name)]
-    offers = offers_of(entry.server, programs)
+    offers = offers_here(entry.server, may_be_near=may_be_near)
     usable = [each for each in offers if isinstance(each, Offer) and kind in (None, each.kind.value)]
     if usable:
         return usable[0]
     reasons = [
-        f"{flat(each.title)[:120]}: {each.reason if not isinstance(each, Offer) else 'it is no ' + str(kind)}"
+        f"{flat(each.title)[:120]}: {each.reason if isinstance(each, Unusable) else 'it is no ' + str(kind)}"
         for each in offers
     ]
+    remedies = [each.remedy for each in offers if isinstance(each, Unusable)]
     raise CommandError(
         ExitCode.NOT_FOUND,
-        f"{entry.server.name} cannot be had here: {'; '.join(reasons) or 'it names no package and no address'}",
-        "install what is missing, or add its program by hand: quarterdeck add NAME -- COMMAND …",
+        f"{entry.server.name} cannot be had here: {flat('; '.join(reasons)) or NOTHING_OFFERED}",
+        "; or ".join(dict.fromkeys(remedies)) or "look for another server: quarterdeck search WORD",
     )
 
 
@@ -230,8 +236,8 @@ def _needed(candidate: Candidate, config: "ServerConfig", notes: list[str]) -> d
 
 def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, notes: list[str]) -> Trial:
     is_remote = "url" in candidate.row
-    how = "asking {} once …" if is_remote else "trying {} once, in a throwaway sandbox …"
-    print_line(how.format(candidate.server), "dim", stderr=True)
+    how = f"asking {candidate.server} once" if is_remote else f"trying {candidate.server} once, in a throwaway sandbox"
+    print_line(f"{how}: {patience_of(change.config)} …", "dim", stderr=True)
     trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None and trial.fault.code == NEEDS_LOGIN:
         notes.append("it wants a login before it lists anything: what it lists is judged at its first start")

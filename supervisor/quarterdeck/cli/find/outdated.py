@@ -1,5 +1,7 @@
 """`quarterdeck outdated`: which servers' packages have a newer version than the one that is pinned."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from quarterdeck.cli import options
@@ -8,8 +10,11 @@ from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.source import Named, load
 from quarterdeck.common.words import counted, flat
 
-from .packages import Packaged, latest, packaged
+from .packages import Latest, Packaged, latest, packaged
 from .search import Registry
+
+if TYPE_CHECKING:
+    from quarterdeck.registry.versions import VersionError
 
 
 def outdated(source: Named, registry: Registry = None, json: options.Json = False) -> None:
@@ -24,12 +29,15 @@ def outdated(source: Named, registry: Registry = None, json: options.Json = Fals
         print_json([_view(each, answer) for each, answer in zip(found, told, strict=True)])
         return
     rows: list[list[Cell]] = []
+    notes: list[str] = []
     failures: list[str] = []
     for each, answer in zip(found, told, strict=True):
         if isinstance(answer, VersionError):
             failures.append(f"{each.server}: {answer.message}; {answer.remedy}")
-        elif not each.pin.version or is_behind(each.pin.version, answer):
-            rows.append(_row(each, answer))
+            continue
+        notes += [f"{each.server}: {answer.note}"] if answer.note else []
+        if not each.pin.version or is_behind(each.pin.version, answer.version):
+            rows.append(_row(each, answer.version))
     if rows:
         print_table(("SERVER", "PACKAGE", "PINNED", "LATEST", "WHAT TO DO"), rows)
     elif not failures:
@@ -38,8 +46,8 @@ def outdated(source: Named, registry: Registry = None, json: options.Json = Fals
             if found
             else "no server starts a package of npm or PyPI"
         )
-    for failure in failures:
-        print_line(flat(failure), "yellow", stderr=True)
+    for line in (*notes, *failures):
+        print_line(flat(line), "yellow", stderr=True)
     if failures and len(failures) == len(found):
         raise click.exceptions.Exit(ExitCode.NO_ANSWER)
 
@@ -55,11 +63,10 @@ def _row(each: Packaged, answer: str) -> list[Cell]:
     ]
 
 
-def _view(each: Packaged, answer: object) -> dict[str, object]:
+def _view(each: Packaged, answer: "Latest | VersionError") -> dict[str, object]:
     from quarterdeck.registry.pins import is_behind
-    from quarterdeck.registry.versions import VersionError
 
-    is_known = not isinstance(answer, VersionError)
+    version = answer.version if isinstance(answer, Latest) else None
     return {
         "server": each.server,
         "package": each.pin.name,
@@ -67,7 +74,8 @@ def _view(each: Packaged, answer: object) -> dict[str, object]:
         "registry": each.listed or None,
         "pinned": each.pin.version or None,
         "installed": each.installed or None,
-        "latest": answer if is_known else None,
-        "is_behind": not each.pin.version or is_behind(each.pin.version, str(answer)) if is_known else None,
-        "problem": None if is_known else str(answer),
+        "latest": version,
+        "is_behind": None if version is None else not each.pin.version or is_behind(each.pin.version, version),
+        "note": answer.note or None if isinstance(answer, Latest) else None,
+        "problem": None if isinstance(answer, Latest) else str(answer),
     }

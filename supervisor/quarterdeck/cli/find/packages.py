@@ -1,4 +1,4 @@
-"""The packages of configured servers, and the latest version of each, by whoever lists them."""
+"""The packages of configured servers, and the latest version of each, by whoever lists it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from quarterdeck.cli.exits import CommandError
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Source
 
-from .search import open_catalog
+from .search import open_catalog, registry_errors
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
@@ -53,35 +53,70 @@ def package_of(settings: "Settings", server: str) -> Packaged | None:
     return Packaged(server, pin, listed if isinstance(listed, str) else "", installed.partition(" ")[0])
 
 
-def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> "list[str | VersionError]":
-    """The latest version of each, or why it is not known: by the MCP registry for rows that came from there."""
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The latest version of a package.
+
+    Attributes:
+        note: why another was asked than the MCP registry that lists its server; empty where none was.
+    """
+
+    version: str
+    note: str = ""
+
+
+class _UnlistedError(Exception):
+    """The MCP registry cannot say: its package's own index may."""
+
+
+def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> "list[Latest | VersionError]":
+    """The latest version of each, or why it is not known.
+
+    Of rows that came from the MCP registry that is asked; where it cannot be, or does not know them, and of all others
+    the package's own index, by npm, uv or pip: those honour the user's mirrors and logins.
+    """
     from quarterdeck.registry.versions import VersionError, latest_versions
 
-    others = iter(latest_versions(each.pin for each in found if not each.listed))
-    told: list[str | VersionError] = []
+    notes: dict[str, str] = {}
+    told: dict[str, Latest | VersionError] = {}
     for each in found:
-        if not each.listed:
-            told.append(next(others))
-            continue
         try:
-            told.append(_listed(source, registry, each))
-        except (CommandError, VersionError) as error:
-            told.append(VersionError(error.message, error.remedy))
-    return told
+            if each.listed:
+                told[each.server] = Latest(_listed(source, registry, each))
+        except VersionError as error:
+            told[each.server] = error
+        except _UnlistedError as error:
+            notes[each.server] = str(error)
+    others = [each for each in found if each.server not in told]
+    for each, answer in zip(others, latest_versions(each.pin for each in others), strict=True):
+        note = notes.get(each.server, "")
+        if isinstance(answer, str):
+            told[each.server] = Latest(answer, f"{note}: {each.pin.index} was asked in its place" if note else "")
+        else:
+            told[each.server] = VersionError(f"{note}; {answer.message}" if note else answer.message, answer.remedy)
+    return [told[each.server] for each in found]
 
 
 def _listed(source: Source, registry: str | None, each: Packaged) -> str:
-    """The version of the package that the MCP registry names."""
+    """The version of the package that the MCP registry names.
+
+    Raises:
+        VersionError: it says what a person has to look at.
+        _UnlistedError: it does not say.
+    """
     from quarterdeck.registry.versions import VersionError
 
-    from .search import registry_errors
-
-    catalog = open_catalog(source, registry)
-    with registry_errors():
-        entry = run(lambda: catalog.find(each.listed))
-    if entry is None or entry.status == "deleted":
+    try:
+        catalog = open_catalog(source, registry)
+        with registry_errors():
+            entry = run(lambda: catalog.find(each.listed))
+    except CommandError as error:
+        raise _UnlistedError(error.message) from error
+    if entry is None:
+        raise _UnlistedError(f"{catalog.shown} does not list {each.listed}")
+    if entry.status == "deleted":
         raise VersionError(
-            f"{catalog.shown} does not list {each.listed} any more",
+            f"{each.listed} was taken out of {catalog.shown}",
             "look whether you still want it, or take the key registry out of its row",
         )
     kind = each.pin.index.lower()

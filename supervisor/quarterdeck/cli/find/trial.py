@@ -87,6 +87,19 @@ def try_server(config: "ServerConfig", secrets: frozenset[str], *, allow_unsandb
         return run(lambda: _try(settings, config.id))
 
 
+def patience_of(config: "ServerConfig") -> str:
+    """How long a server has to answer when it is tried, in words."""
+    from quarterdeck.fleet.core.member import INSTALL_PATIENCE
+    from quarterdeck.trust.package_request import runner_of
+    from quarterdeck_protocol.configs import StdioServerConfig
+
+    limit_s = config.connect_timeout_s
+    first = f"it has {limit_s:g} s to answer"
+    if not isinstance(config, StdioServerConfig) or runner_of(config.command, config.args) is None:
+        return first
+    return f"{first}, {limit_s * INSTALL_PATIENCE:g} s more while its package is being installed"
+
+
 def remedy_of(fault: "FaultView", *, is_remote: bool) -> str:
     """What to do about a trial that failed; no command that needs the server, or its log: neither is there any more."""
     stderr = fault.dossier.stderr_tail if fault.dossier is not None else ""

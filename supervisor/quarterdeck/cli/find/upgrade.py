@@ -17,7 +17,7 @@ from quarterdeck.common.words import flat
 from .packages import Packaged, latest, package_of
 from .row_change import record, recorded, with_args
 from .search import Registry
-from .trial import try_server
+from .trial import patience_of, try_server
 from .views import AcceptFindings, print_failure, print_findings, refuse_unseen, scanned, view_offer
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def upgrade(
     rows = [row for row in configured(settings).rows if row.id == server]
     for row in rows:
         refuse_unapproved(source, row)
-    print_line(f"trying {found.pin.name} {version} once, in a throwaway sandbox …", "dim", stderr=True)
+    how = f"trying {found.pin.name} {version} once, in a throwaway sandbox"
+    print_line(f"{how}: {patience_of(change.config)} …", "dim", stderr=True)
     trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None or trial.lists_nothing:
         if trial.fault is not None:
@@ -138,7 +139,9 @@ def _latest(source: Source, registry: str | None, found: Packaged) -> str:
     [answer] = latest(source, registry, [found])
     if isinstance(answer, VersionError):
         raise CommandError(ExitCode.NO_ANSWER, answer.message, f"{answer.remedy}; or name a version: --to VERSION")
-    return answer
+    if answer.note:
+        print_line(flat(answer.note), "yellow", stderr=True)
+    return answer.version
 
 
 def _compared(

@@ -262,6 +262,37 @@ def test_one_of_several_servers_has_to_be_named(
     assert home.rows["notes"]["registry"] == "c.d/notes"
 
 
+def test_a_server_that_is_called_otherwise_is_not_taken_for_the_one_that_is_named(
+    home: Home, run: Run, trials: Trials, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever writes a well-known name into a description, or publishes more than one page of it, would be added."""
+    home.publish("evil.example/jot", description="like notes, but better", packages=[NPM])
+    assert run("add", "notes", "--yes", "--registry", home.registry) == 3
+    assert "has no server 'notes'; like it: evil.example/jot" in said(capsys)
+    others = [{"server": {"name": f"e.f/n{number}", "title": "notes"}} for number in range(100)]
+    servers = [{"server": {"name": "a.b/notes", "packages": [NPM]}}, *others]
+    home.registry.write_text(json.dumps({"servers": servers}))
+    assert run("add", "notes", "--yes", "--registry", home.registry) == 2
+    assert "several servers match 'notes': a.b/notes, and more" in said(capsys)
+    assert trials.tried == []
+
+
+def test_what_cannot_be_added_is_told_with_what_to_do(
+    home: Home, run: Run, trials: Trials, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A newcomer would be told that it does not work, and be left there."""
+    image = {"registryType": "oci", "identifier": "docker.io/x/y:1"}
+    home.publish("io.example/notes", packages=[image, {**image, "registryType": "mcpb"}])
+    assert run("add", "notes", "--registry", home.registry) == 3
+    told = said(capsys)
+    for words in ("container engine", "quarterdeck add NAME URL", "ZIP archive", "quarterdeck add NAME -- COMMAND"):
+        assert words in told
+    assert run("search", "notes", "--registry", home.registry) == 0
+    assert "[not for add: it is a container image" in " ".join(capsys.readouterr().out.split())
+    assert run("search", "notes", "--json", "--registry", home.registry) == 0
+    assert "container image" in json.loads(capsys.readouterr().out)["servers"][0]["not_for_add"]
+
+
 def test_which_offer_is_taken_may_be_said(
     home: Home, run: Run, trials: Trials, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,7 +307,7 @@ def test_which_offer_is_taken_may_be_said(
     (home.registry.parent / "bin" / "npx").unlink()
     home.publish("io.example/notes", packages=[NPM])
     assert run("add", "notes", *where) == 3
-    assert "npx not found on PATH: install Node.js" in said(capsys)
+    assert "npx is not on PATH" in said(capsys)
 
 
 def test_what_the_scan_finds_is_not_added_unseen(
@@ -318,3 +349,21 @@ def test_comments_and_other_keys_of_a_file_stay(home: Home, run: Run, trials: Tr
     assert run("add", "notes", "--yes", "--", "npx", "-y", "notes@1.0.0") == 0
     text = home.config.read_text()
     assert all(words in text for words in ("// mine", '"trust": "strict"', "// one", '"notes"'))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("notes", "--", "/bin/sh", "x"), "trying notes once, in a throwaway sandbox: it has 60 s to answer …"),
+        (("notes", "--", "npx", "notes"), "it has 60 s to answer, 300 s more while its package is being installed …"),
+        (("https://example.com/mcp",), "asking example once: it has 60 s to answer …"),
+    ],
+)
+def test_what_is_tried_is_said_before_with_how_long_that_may_take(
+    home: Home, run: Run, trials: Trials, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    """A user would look at a silent terminal, and not know whether to wait."""
+    trials.fail("handshake_timeout", "the server did not answer the handshake within 60 s")
+    assert run("add", *words) == 4
+    told = said(capsys)
+    assert told.index(says) < told.index("did not answer the handshake")

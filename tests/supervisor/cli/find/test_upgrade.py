@@ -61,7 +61,7 @@ def test_what_has_moved_is_said_by_whoever_lists_it(
 @pytest.mark.parametrize(
     ("published", "says"),
     [
-        ({"name": "io.example/other"}, "does not list io.example/notes any more"),
+        ({"name": "io.example/notes", "packages": [NPM], "status": "deleted"}, "was taken out of"),
         ({"name": "io.example/notes", "packages": [{**NPM, "identifier": "evil"}]}, "names another package now"),
         ({"name": "io.example/notes", "packages": [{**NPM, "version": ""}]}, "names another package now"),
     ],
@@ -78,6 +78,46 @@ def test_a_registry_that_says_otherwise_now_is_not_followed(
     assert run("upgrade", "notes", "--yes") == 6
     assert says in capsys.readouterr().err
     assert home.config.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("registry", "says"),
+    [
+        ('{"servers": []}', "does not list io.example/notes: npm was asked in its place"),
+        ("no registry", "is no registry: it is not JSON: npm was asked in its place"),
+        (None, "there is no file"),
+    ],
+)
+def test_where_the_registry_cannot_say_the_packages_own_index_is_asked(
+    home: Home,
+    run: Run,
+    trials: Trials,
+    indexes: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    registry: str | None,
+    says: str,
+) -> None:
+    """Nobody would hear of a new version while the MCP registry is out of order, or another is configured."""
+    home.write(notes={"command": "npx", "args": ["-y", "notes-server@1.2.3"], "registry": "io.example/notes"})
+    if registry is not None:
+        home.registry.write_text(registry)
+    assert run("outdated") == 6
+    problem = capsys.readouterr().err
+    assert ("nobody knows notes-server; ask elsewhere" in problem, says.partition(": npm")[0] in problem) == (
+        True,
+        True,
+    )
+    indexes["notes-server"] = "1.3.0"
+    assert run("outdated") == 0
+    out, err = capsys.readouterr()
+    assert ("1.3.0" in out, says in err) == (True, True)
+    assert run("outdated", "--json") == 0
+    [told] = json.loads(capsys.readouterr().out)
+    assert (told["latest"], told["is_behind"], told["problem"], says in told["note"]) == ("1.3.0", True, None, True)
+    assert run("upgrade", "notes", "--yes") == 0
+    assert says in capsys.readouterr().err
+    assert home.rows["notes"]["args"] == ["-y", "notes-server@1.3.0"]
+    assert len(trials.tried) == 1
 
 
 def test_an_upgrade_of_an_open_version_pins_it(

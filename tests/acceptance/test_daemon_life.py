@@ -11,7 +11,7 @@ import psutil
 import pytest
 from support.clients.raw_client import RpcError
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, is_running
 from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
 from support.waiting import eventually
@@ -90,7 +90,7 @@ def test_a_daemon_that_is_stopped_keeps_its_sessions_and_no_door_waiting(config:
 
 def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path) -> None:
     """Its socket file would have every later door fail."""
-    quarterdeck_json("up")
+    quarterdeck_json_forked("up")
     kill_daemon()
     assert (daemon_dir() / "door.sock").exists()
     with door(config) as client:
@@ -118,7 +118,7 @@ def test_the_daemon_ends_with_its_last_client(
 def test_a_daemon_that_was_told_to_stay_stays(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`up` would be gone with the first client that leaves."""
     monkeypatch.setenv("QUARTERDECK_LINGER", "0")
-    started = quarterdeck_json("up")
+    started = quarterdeck_json_forked("up")
     with door(config) as client:
         client.initialize()
     eventually(lambda: not (shown_status() or {})["decks"], DEADLINE_S)
@@ -127,7 +127,7 @@ def test_a_daemon_that_was_told_to_stay_stays(config: Path, monkeypatch: pytest.
 
 def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:
     """An editor that ends its process group, or a terminal that is closed, would end everybody's servers."""
-    with door(config) as client:
+    with door(config, is_forked=False) as client:
         client.initialize()
         client.process.send_signal(signal.SIGHUP)
         found = shown_status()
@@ -145,7 +145,7 @@ def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:
 
 def test_a_daemon_whose_directory_was_removed_can_be_ended() -> None:
     """Every window would be told to end it with `down`, and `down` that none runs."""
-    started = quarterdeck_json("up")
+    started = quarterdeck_json_forked("up")
     shutil.rmtree(daemon_dir())
     assert f"(process {started['pid']}) cannot be reached" in quarterdeck_forked("status").stdout
     refused = quarterdeck_forked("up")
@@ -153,7 +153,7 @@ def test_a_daemon_whose_directory_was_removed_can_be_ended() -> None:
         6,
         True,
     )
-    assert quarterdeck_json("down")["ended"]
+    assert quarterdeck_json_forked("down")["ended"]
     assert_gone([started["pid"]])
 
 

@@ -13,7 +13,14 @@ import psutil
 import pytest
 from support.clients.raw_client import CLIENT_INFO, RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, command, quarterdeck_forked, quarterdeck_json
+from support.processes.commands import (
+    DEADLINE_S,
+    command,
+    popen_forked,
+    quarterdeck_forked,
+    quarterdeck_json,
+    quarterdeck_json_forked,
+)
 from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
 from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
@@ -126,7 +133,7 @@ def test_a_request_of_which_half_was_read_is_answered_by_the_next_daemon(config:
     with door(config) as client:
         client.initialize()
         client.list_tools()
-        for number, end in enumerate((kill_daemon, lambda: quarterdeck_json("up", "--replace"))):
+        for number, end in enumerate((kill_daemon, lambda: quarterdeck_json_forked("up", "--replace"))):
             asked = {"name": "s__echo", "arguments": {"text": f"{number}{long}"}}
             line = json.dumps(
                 {"jsonrpc": "2.0", "id": f"half {number}", "method": "tools/call", "params": asked}
@@ -283,8 +290,8 @@ def test_requests_in_a_file_are_answered(config: Path, tmp_path: Path) -> None:
 
 def test_native_work_that_is_lost_with_a_daemon_is_said_once_by_name(tmp_path: Path) -> None:
     """A model would wait for a build that nobody runs, or work on with a checklist that is empty."""
-    words = command("serve", *native(make_project(tmp_path / "project")))
-    with RawStdioClient(words, deadline_s=DEADLINE_S) as client:
+    words = ("serve", *native(make_project(tmp_path / "project")))
+    with RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked) as client:
         client.initialize()
         for job in ("sleep 4711.5", "true"):
             assert not client.call("process", action="start", command=job).get("isError")

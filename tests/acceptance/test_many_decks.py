@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, is_running
 from support.processes.programs import SERVERS, server_argv
 from support.serves.daemons import doors_at_home
@@ -29,7 +29,7 @@ def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
 
 def window(project: Path) -> RawStdioClient:
     """An editor's window on this project, greeted and with its tools listed."""
-    client = RawStdioClient(command("serve", *PATIENT), deadline_s=DEADLINE_S, cwd=project)
+    client = RawStdioClient(("serve", *PATIENT), deadline_s=DEADLINE_S, cwd=project, popen=popen_forked)
     client.initialize()
     client.list_tools()
     return client

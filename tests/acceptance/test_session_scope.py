@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone
 from support.serves.daemons import doors_at_home
 from support.waiting import eventually
@@ -53,7 +53,7 @@ def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
 
 def window(folder: Path, *words: str) -> RawStdioClient:
     """A client, greeted and with its tools listed."""
-    client = RawStdioClient(command("serve", *PATIENT, *words), deadline_s=DEADLINE_S, cwd=folder)
+    client = RawStdioClient(("serve", *PATIENT, *words), deadline_s=DEADLINE_S, cwd=folder, popen=popen_forked)
     client.initialize()
     client.list_tools()
     return client

@@ -12,7 +12,6 @@ from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
     PATIENT,
-    command,
     popen_forked,
     quarterdeck_forked,
     quarterdeck_json_forked,
@@ -36,8 +35,8 @@ def window(own_directories: Path, tmp_path: Path) -> Iterator[Callable[..., EraC
     clients: list[EraClient] = []
 
     def make(era: Era = Era.OLD) -> EraClient:
-        argv = command("serve", *PATIENT)
-        client = EraClient(argv, era, deadline_s=DEADLINE_S, cwd=tmp_path)
+        words = ("serve", *PATIENT)
+        client = EraClient(words, era, deadline_s=DEADLINE_S, cwd=tmp_path, popen=popen_forked)
         clients.append(client)
         assert len(client.pages("tools/list", "tools")) == 15
         return client

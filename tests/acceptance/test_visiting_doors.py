@@ -11,10 +11,17 @@ from typing import Final
 import pytest
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json
+from support.processes.commands import (
+    DEADLINE_S,
+    PATIENT,
+    command,
+    popen_forked,
+    quarterdeck_forked,
+    quarterdeck_json_forked,
+)
 from support.processes.leftovers import assert_gone, is_running
 from support.processes.programs import SERVERS, server_argv
-from support.serves.daemons import doors, shown_status
+from support.serves.daemons import door, doors, shown_status
 from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
 
@@ -60,11 +67,6 @@ def start_older_daemon() -> int:
         patch.setattr(start, "_BOOT", start._BOOT.replace("from quarterdeck.cli", patched))
         start_daemon(daemon_dir(), os.environ)
         return ask_daemon(daemon_dir(), Order.STAY).pid
-
-
-def door(config: Path, *options: str) -> RawStdioClient:
-    """A client that has started a door and said nothing yet."""
-    return RawStdioClient(command("serve", "--config", str(config), *PATIENT, *options), deadline_s=DEADLINE_S)
 
 
 def offered(client: RawStdioClient) -> set[str]:
@@ -113,7 +115,8 @@ def test_a_decision_counts_at_a_visitors_next_start(config: Path, older: int) ->
 def test_a_visitor_has_native_tools_a_lock_and_a_server_of_its_own(config: Path, tmp_path: Path, older: int) -> None:
     """A part of what `serve` and `run` can do would be missing, or a lock not be asked for."""
     project = make_project(tmp_path / "project")
-    with RawStdioClient(command("serve", *native(project, "all"), *PATIENT), deadline_s=DEADLINE_S) as client:
+    words = ("serve", *native(project, "all"), *PATIENT)
+    with RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked) as client:
         client.initialize()
         client.call("memory", action="replace", content="kept for this session")
         assert "kept for this session" in text_of(client.call("memory", action="read"))
@@ -172,7 +175,7 @@ def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path, o
     """After an upgrade no command would end the daemon of the time before."""
     refused = quarterdeck_forked("up")
     assert (refused.returncode, f"another daemon (process {older})" in refused.stderr) == (6, True)
-    assert quarterdeck_json("up", "--replace")["pid"] != older
+    assert quarterdeck_json_forked("up", "--replace")["pid"] != older
     assert_gone([older])
     with door(config) as client:
         client.initialize()

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from .challenge import MAX_SCOPES, SCOPE
 from .link.frames import MAX_RESULT_BYTES
 from .names import is_server_id
 from .policy import FrozenModel, SandboxPolicy, Text, VariableName
@@ -227,13 +228,6 @@ def _secure_url(text: str) -> str:
     if not text.startswith("https://"):
         raise ValueError("must begin with https://")
     return _url(text)
-
-
-SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
-"""One scope (RFC 6749 3.3)."""
-
-MAX_SCOPES: Final = 64
-"""Of one login; servers name a dozen."""
 
 
 class LoginConfig(FrozenModel):

@@ -96,6 +96,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "result_too_large": "raise max_result_bytes, or ask for less",
         "sandbox_refused": "quarterdeck allow SERVER gives it what its row names; else change the row's sandbox, or "
         "what the machine gives: quarterdeck doctor says what that is",
+        "scope_needed": "quarterdeck login SERVER asks for it, too; where the login has it already, or the row sends a "
+        "token of its own, ask its operator",
         "server_error": "look whether it was done, then call again; its operator can see why it failed",
         "server_lost": "wait: it is restarted unless it keeps crashing",
         "server_unavailable": "look whether it was done, then call again in a minute",

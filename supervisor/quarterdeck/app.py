@@ -119,7 +119,8 @@ async def open_quarterdeck(
             if isinstance(config, StdioServerConfig) or config.brings_credentials:
                 return None
 
-            return LoginAccess(config, login_name(scope, config.id, config.url), admits_of(config, scope))
+            name, wants = login_name(scope, config.id, config.url), partial(logins.hold, scope, config.id)
+            return LoginAccess(config, name, admits_of(config, scope), wants)
 
         def admits_of(config: RemoteServerConfig, scope: str) -> Admits:
             return lambda terms: logins.admits(scope, config.id, terms, is_own_word=is_own_word(config, terms))

@@ -218,6 +218,33 @@ def test_a_client_of_2026_is_asked_by_the_result_of_its_call(url: str, tmp_path:
     assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
 
 
+def test_a_call_that_wants_another_scope_says_so_and_works_once_its_person_has_agreed(url: str, tmp_path: Path) -> None:
+    """A user would see a denial; or the server would have itself let do more, or be restarted for it."""
+    config = write_config(tmp_path / "mcp.json", far={"url": url})
+    login = ("login", "-c", str(config), "far", "--file")
+    assert quarterdeck_forked(*login, "--yes").returncode == 0
+    with serving(config, is_forked=True) as client:
+        client.initialize(capabilities=ABLE)
+        denied = client.call("far__add", a=1, b=2)
+        assert denied["isError"]
+        for told in ("for want of the scope write", "quarterdeck login far ", " asks for it, too"):
+            assert told in denied["content"][0]["text"]
+        assert client.server_requests == [], "nothing is approved by a click in a client"
+        assert client.call("far__echo", text="as before")["content"][0]["text"] == "as before"
+        wanted = {each["subject"]: each for each in _matters(config)}["login"]
+        assert wanted["state"] == "changed"
+
+        declined = quarterdeck_forked(*login, "--json")
+        assert declined.returncode == 2, "nobody is there to ask"
+        assert "read write   (approved: read)" in declined.stderr
+        started = server_of(config)["restarts"]
+        assert quarterdeck_forked(*login, "--yes").returncode == 0
+        assert client.call("far__add", a=1, b=2)["content"][0]["text"] == "3"
+        assert server_of(config)["restarts"] == started
+        assert quarterdeck_forked(*login, "--as-before", "--json").returncode == 0
+    assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
+
+
 class _Stay(urllib.request.HTTPRedirectHandler):
     """A browser that cannot reach where it is sent to."""
 

@@ -42,6 +42,7 @@ class Issuer:
         codes: by code, what it was given for.
         refreshes: by refresh token, the scopes.
         tokens: by access token, the resource.
+        granted: by access token, its scopes.
         asked: every token request, for the test.
     """
 
@@ -50,12 +51,14 @@ class Issuer:
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     refreshes: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
+    granted: dict[str, str] = field(default_factory=dict)
     asked: list[dict[str, str]] = field(default_factory=list)
 
     def give(self, resource: str, scope: str, *, refreshes: bool = True) -> JSONResponse:
         """Tokens for this resource."""
         access = f"at-{secrets.token_hex(16)}"
         self.tokens[access] = resource
+        self.granted[access] = scope
         body: dict[str, Any] = {
             "access_token": access,
             "token_type": "Bearer",
@@ -185,7 +188,7 @@ def origin_of(request: Request) -> str:
 
 
 class Guard:
-    """Lets in who has a token for just this resource."""
+    """Lets in who has a token for just this resource; calls of `add` want the scope `write`, too."""
 
     def __init__(self, app: ASGIApp, issuer: Issuer) -> None:
         self._app = app
@@ -196,15 +199,29 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
+        request = Request(scope, receive)
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         here = f"{origin_of(request)}{STREAMABLE_PATH}"
+        status, error = 401, 'error="invalid_token"'
         if self._issuer.tokens.get(token) == here:
-            await self._app(scope, receive, send)
-            return
+            body = await request.body()
+            if b'"add"' not in body or "write" in self._issuer.granted[token].split():
+                await self._app(scope, said_again(body, receive), send)
+                return
+            status, error = 403, 'error="insufficient_scope", scope="write"'
         place = f"{origin_of(request)}/.well-known/oauth-protected-resource{STREAMABLE_PATH}"
-        challenge = {"WWW-Authenticate": f'Bearer error="invalid_token", resource_metadata="{place}"'}
-        await JSONResponse({"error": "invalid_token"}, status_code=401, headers=challenge)(scope, receive, send)
+        challenge = {"WWW-Authenticate": f'Bearer {error}, resource_metadata="{place}"'}
+        await JSONResponse({"error": "refused"}, status_code=status, headers=challenge)(scope, receive, send)
+
+
+def said_again(body: bytes, receive: Receive) -> Receive:
+    """What a request says whose body was read already."""
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Any:
+        return left.pop() if left else await receive()
+
+    return again
 
 
 def main() -> None:

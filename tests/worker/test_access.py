@@ -11,8 +11,8 @@ pytestmark = pytest.mark.anyio
 
 async def test_requests_that_are_refused_together_ask_once() -> None:
     """Each call of a busy server would have the authorization server asked once more, and the last one would win."""
-    asked: list[str] = []
-    access = Access("old", lambda: asked.append("asked"))
+    asked: list[tuple[str, ...] | None] = []
+    access = Access("old", asked.append)
     found: list[str] = []
 
     async def refused() -> None:
@@ -22,28 +22,28 @@ async def test_requests_that_are_refused_together_ask_once() -> None:
         for _ in range(3):
             tasks.start_soon(refused)
         await anyio.wait_all_tasks_blocked()
-        assert asked == ["asked"]
+        assert asked == [None]
         access.give(b"new")
     assert found == ["new"] * 3
 
 
 async def test_a_request_that_was_sent_with_an_older_token_gets_the_present_one() -> None:
     """A call that was under way while the token was renewed would have it renewed again."""
-    access = Access("old", lambda: pytest.fail("there is a newer one already"))
+    access = Access("old", lambda _: pytest.fail("there is a newer one already"))
     access.give(b"new")
     assert await access.renewed("old") == "new"
 
 
 async def test_no_other_token_is_an_answer_too() -> None:
     """A call would wait for its deadline although the login is over, and the next one again."""
-    access = Access("old", lambda: access.give(b""))
+    access = Access("old", lambda _: access.give(b""))
     assert await access.renewed("old") == ""
     assert access.token == "old"
 
 
 async def test_a_server_without_a_login_is_asked_for_nothing() -> None:
     """A server that refuses everybody would have us look for a login that nobody made."""
-    access = Access("", lambda: pytest.fail("there is no login"))
+    access = Access("", lambda _: pytest.fail("there is no login"))
     assert await access.renewed("") == ""
 
 
@@ -52,3 +52,17 @@ async def test_a_token_that_no_header_can_hold_is_not_used() -> None:
     access = Access("old")
     access.give(b"x" * (MAX_BEARER_BYTES + 1))
     assert access.token == "old"
+
+
+async def test_the_scopes_that_a_server_wants_are_told() -> None:
+    """Nobody would learn what to log in for."""
+    asked: list[tuple[str, ...] | None] = []
+
+    def ask(scopes: tuple[str, ...] | None) -> None:
+        asked.append(scopes)
+        access.give(b"")
+
+    access = Access("old", ask)
+    for scopes in (("write",), ()):
+        assert await access.renewed("old", scopes) == ""
+    assert asked == [("write",), ()]

@@ -18,8 +18,8 @@ class Access:
         token: of the moment; empty for a server without a login.
     """
 
-    def __init__(self, token: str = "", ask: Callable[[], object] = lambda: None) -> None:
-        """Access by this token; `ask` tells the supervisor that it was refused."""
+    def __init__(self, token: str = "", ask: Callable[[tuple[str, ...] | None], object] = lambda _: None) -> None:
+        """Access by this token; `ask` tells the supervisor that it was refused: see `Unauthorized`."""
         self.token = token
         self._ask = ask
         self._given: anyio.Event | None = None
@@ -32,12 +32,17 @@ class Access:
         if given is not None:
             given.set()
 
-    async def renewed(self, refused: str) -> str:
-        """Another token than this one, which the server refused; empty when there is none."""
+    async def renewed(self, refused: str, scopes: tuple[str, ...] | None = None) -> str:
+        """Another token than this one, which the server refused; empty when there is none.
+
+        Args:
+            refused: the token.
+            scopes: those that the server wants beside; None where it refused the token whole.
+        """
         if self.token == refused and refused:
             if (given := self._given) is None:
                 given = self._given = anyio.Event()
-                self._ask()
+                self._ask(scopes)
             with anyio.move_on_after(RENEWAL_S):
                 await given.wait()
         return self.token if self.token != refused else ""

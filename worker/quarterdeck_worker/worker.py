@@ -193,7 +193,7 @@ class Worker:
         self._redactor = Redactor(self._secrets)
         notifier = Notifier(self._post, self._clock)
         bearer = order.server.bearer if isinstance(order.server, frames.RemoteServer) else ""
-        access = Access(bearer, lambda: self._post(frames.Unauthorized()))
+        access = Access(bearer, lambda scopes: self._post(frames.Unauthorized(scopes)))
 
         def on_open(server: Server) -> None:
             self._server = server

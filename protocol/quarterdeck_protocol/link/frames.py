@@ -11,7 +11,7 @@ import msgspec
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.policy_values import PolicyValues
 
-LINK_VERSION: Final = 4
+LINK_VERSION: Final = 5
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
 
 
@@ -246,7 +246,14 @@ class Listening(_Frame, frozen=True, tag=31):
 
 
 class Unauthorized(_Frame, frozen=True, tag=33):
-    """A remote server refused the access token.  Answered with `Authorize`."""
+    """A remote server refused the access token.  Answered with `Authorize`.
+
+    Attributes:
+        scopes: those that it wants beside, where the token is good and does not reach so far; it may name none.  None
+            for a token that is good for nothing.
+    """
+
+    scopes: tuple[str, ...] | None = None
 
 
 Request = Open | List | Call | Forward | Close

@@ -306,9 +306,9 @@ class ServerEndpointImpl:
         """See `WorkerListener`."""
         self.exchange.on_ask_ended(ask_id)
 
-    def on_unauthorized(self) -> None:
+    def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:
         """See `WorkerListener`."""
-        self._session.on_unauthorized()
+        self._session.on_unauthorized(scopes)
 
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
         """See `WorkerListener`: keep its receipt, enforce its limits, and say where its sandbox is too weak."""

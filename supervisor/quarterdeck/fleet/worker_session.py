@@ -114,8 +114,8 @@ class Session(ABC):
         """Have the next start try the older era, as the newer one fails; whether it does: it is done once."""
         return False
 
-    def on_unauthorized(self) -> None:  # noqa: B027 - where there is a login of ours
-        """The server refused the access token."""
+    def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:  # noqa: B027 - where there is a login of ours
+        """The server refused the access token: see `Unauthorized`."""
 
     def enforce_limits(self, start: ServerStart) -> Watch | None:  # noqa: ARG002 - where there is a process of ours
         """Hold the server that was started to its limits until the end; None when it has no process of ours."""
@@ -230,10 +230,10 @@ class WorkerSession(Session):
             secrets=tuple(sorted({*order.secrets, token.value})),
         )
 
-    def on_unauthorized(self) -> None:
+    def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:
         """See `Session`."""
         if self._keeper is not None:
-            self._keeper.refused()
+            self._keeper.refused(scopes)
 
     def remember_era(self, era: str) -> None:
         """See `Session`: the next start of the same program need not probe."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Admits = Callable[[Terms], Awaitable[bool]]
 """Whether these terms are approved; those that are not are held from then on, for a person to look at."""
 
+Wants = Callable[[Terms, tuple[str, ...]], Awaitable[None]]
+"""Has a person look at these terms with more scopes, which the server wants."""
+
 _log = logging.getLogger("quarterdeck.login")
 
 
@@ -39,6 +42,7 @@ class LoginAccess:
         config: RemoteServerConfig,
         name: str,
         admits: Admits,
+        wants: Wants,
         *,
         store: LoginStore | None = None,
         make_http: "Callable[[RemoteServerConfig], GuardedHttp] | None" = None,
@@ -50,6 +54,7 @@ class LoginAccess:
             config: the server.
             name: see `login_name`.
             admits: judges terms.
+            wants: holds wider ones.
             store: where logins are kept; by default those of the state directory.
             make_http: makes what asks the authorization server of a row; by default the network.
             clock: seconds since the epoch.
@@ -57,6 +62,7 @@ class LoginAccess:
         self._config = config
         self._name: Final = name
         self._admits = admits
+        self._wants = wants
         self._store = store or LoginStore()
         self._make_http = make_http or guarded_http
         self._clock = clock
@@ -83,6 +89,16 @@ class LoginAccess:
         """See `Access`; it is carried through: half a renewal would lose the token that the next one needs."""
         return self._token(await carried_through(lambda: self._renewed(refused)))
 
+    async def widen(self, present: str, scopes: tuple[str, ...]) -> AccessToken | None:
+        """See `Access`; nothing is asked of anybody: a person agrees to more, by the command."""
+        grant = await self._load()
+        if grant is None:
+            return None
+        await self._check(grant.terms)
+        if not set(scopes) <= set(grant.terms.scopes):
+            await self._wants(grant.terms, scopes)
+        return self._token(grant) if grant.tokens.access != present else None
+
     def _token(self, grant: Grant) -> AccessToken:
         return AccessToken(grant.tokens.access, grant.tokens.renew_in_s(self._clock()))
 
@@ -107,11 +123,17 @@ class LoginAccess:
         """A login that its issuer has just renewed, or given."""
         # What speaks HTTP is loaded when it is first needed: most servers, and most starts, never do.
         await asyncio.to_thread(import_module, "quarterdeck.login.renewal")
-        from .renewal import obtained, refreshed
+        from .discovery import discover
+        from .renewal import obtained, obtained_again, refreshed
 
         http = self._make_http(self._config)
         if not self._config.auth.needs_person:
-            return await obtained(http, self._config, grant, self._check, self._clock)
+            if grant is None or grant.client.id != self._config.auth.client_id:
+                found = await http.converse(discover(self._config))
+                await self._check(found.terms)
+                return await obtained(http, self._config, found, self._clock)
+            await self._check(grant.terms)  # before the secret goes anywhere
+            return await obtained_again(http, self._config, grant, self._clock)
         if grant is None or not grant.tokens.refresh:
             raise DeniedError("its token has ended, and none was given to renew it")
         await self._check(grant.terms)

@@ -5,27 +5,25 @@ turn.  Nothing of an older authorization is guessed: without metadata there is n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.challenge import Challenge, read_challenge, usable_scopes
 from quarterdeck_protocol.configs import LoginConfig, RemoteServerConfig
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 
 from .http_messages import Conversation, DeniedError, HttpRequest, UnavailableError, UnsafeError, told
 from .metadata import (
-    Challenge,
     ResourceMetadata,
     ServerMetadata,
     checked_endpoint,
-    read_challenge,
     read_resource,
     read_server,
     resource_metadata_urls,
     resource_of,
     server_metadata_urls,
-    usable_scopes,
 )
 from .terms import Terms
 from .token_requests import SERVER_ERROR, TOO_MANY_REQUESTS
@@ -42,6 +40,10 @@ class Discovered:
 
     server: ServerMetadata
     terms: Terms
+
+    def with_scopes(self, scopes: tuple[str, ...]) -> "Discovered":
+        """The same, where these are asked for."""
+        return replace(self, terms=Terms.of(self.terms.issuer, self.terms.resource, scopes))
 
 
 def discover(

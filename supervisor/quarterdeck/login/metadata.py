@@ -1,6 +1,5 @@
 """Read what a protected server and an authorization server say of themselves, and refuse what is unsafe.  Pure.
 
-    challenge       WWW-Authenticate of a refusal (RFC 6750, 3; RFC 9728, 5.1)
     the resource    its protected-resource metadata (RFC 9728)
     the issuer      its authorization-server metadata (RFC 8414, OpenID Connect Discovery)
 
@@ -9,37 +8,18 @@ for that; one issuer may speak for another (mix-up), or forget that it knows PKC
 connected to; here only what a URL itself says is.
 """
 
-import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 from httpx2 import URL, InvalidURL
 
 from quarterdeck.tools.web.urls import UrlError, parse_url
-from quarterdeck_protocol.configs import MAX_SCOPES, SCOPE
+from quarterdeck_protocol.challenge import Challenge
 
 from .http_messages import UnsafeError, decoded, told
 
-MAX_CHALLENGE_CHARS: Final = 8 * 1024
-
 S256: Final = "S256"
 """The one way to prove that the code is ours which a thief of it cannot copy (RFC 7636, 4.2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """What a server said when it refused us.
-
-    Attributes:
-        resource_metadata: the URL of its metadata; empty where it named none.
-        scopes: that it wants.
-        error: `invalid_token`, `insufficient_scope`, or empty.
-    """
-
-    resource_metadata: str = ""
-    scopes: tuple[str, ...] = ()
-    error: str = ""
 
 
 class ResourceMetadata(msgspec.Struct, frozen=True):
@@ -64,27 +44,6 @@ class ServerMetadata(msgspec.Struct, frozen=True):
     code_challenge_methods_supported: tuple[str, ...] | None = None
     client_id_metadata_document_supported: bool | None = None
     authorization_response_iss_parameter_supported: bool | None = None
-
-
-_PARAMETER: Final = re.compile(r'\b([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
-
-
-def read_challenge(header: str) -> Challenge:
-    """What a `WWW-Authenticate` says; of what cannot be read, nothing."""
-    found: dict[str, str] = {}
-    for name, quoted, bare in _PARAMETER.findall(header[:MAX_CHALLENGE_CHARS]):
-        found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or bare)
-    return Challenge(found.get("resource_metadata", ""), read_scopes(found.get("scope")), found.get("error", "")[:64])
-
-
-def read_scopes(text: str | None) -> tuple[str, ...]:
-    """Scopes as they are written in one text; what is none is left out."""
-    return usable_scopes((text or "").split(" "))
-
-
-def usable_scopes(names: "tuple[str, ...] | list[str] | None") -> tuple[str, ...]:
-    """Those that are scopes, each once, and no more than one login has."""
-    return tuple(dict.fromkeys(each for each in names or () if SCOPE.fullmatch(each)))[:MAX_SCOPES]
 
 
 def resource_metadata_urls(url: str, challenge: Challenge) -> tuple[str, ...]:

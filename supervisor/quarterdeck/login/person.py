@@ -7,7 +7,7 @@ Whoever calls shows the URL, and opens it; what a person pastes goes to `Redirec
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from time import time
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from quarterdeck_protocol.identity import CLIENT_NAME
 from .authorization import CHANCE_BYTES, Chance, authorization_request, read_redirect
 from .discovery import Discovered
 from .guarded_http import GuardedHttp
-from .http_messages import DeniedError, UnavailableError, UnsafeError
+from .http_messages import DeniedError, UnavailableError
 from .metadata import check_code_flow
 from .redirect_listener import RedirectListener, listening
 from .renewal import obtained
@@ -41,7 +41,7 @@ async def log_in(config: RemoteServerConfig, found: Discovered, http: GuardedHtt
         OSError: another listens at the port that the row names.
     """
     if not config.auth.needs_person:
-        return await obtained(http, config, None, _agreed(found.terms), time)
+        return await obtained(http, config, found, time)
     check_code_flow(found.server)
     async with listening(config.auth.redirect_port) as listener:
         client = await _client(config, found, http, listener.redirect_uri)
@@ -82,11 +82,3 @@ async def _client(config: RemoteServerConfig, found: Discovered, http: GuardedHt
     if login.client_metadata_url is not None and found.server.client_id_metadata_document_supported:
         return Client(id=login.client_metadata_url)
     return await http.converse(register(found.server, redirect_uri, CLIENT_NAME, found.terms.scopes))
-
-
-def _agreed(terms: Terms) -> Callable[[Terms], Awaitable[None]]:
-    async def check(others: Terms) -> None:
-        if others != terms:
-            raise UnsafeError("what the server wants has changed since it was shown: begin again")
-
-    return check

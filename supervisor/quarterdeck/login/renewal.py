@@ -1,14 +1,14 @@
 """Ask an authorization server for the tokens of a login that was approved: for another while, or for a machine."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 
 from quarterdeck_protocol.configs import RemoteServerConfig
 
-from .discovery import discover
+from .discovery import Discovered
 from .guarded_http import GuardedHttp
-from .terms import Grant, Terms
+from .terms import Client, Grant, Terms
 from .token_requests import by_credentials, dated, known_client, refresh
 
 
@@ -23,35 +23,38 @@ async def refreshed(http: GuardedHttp, grant: Grant, clock: Callable[[], float])
 
 
 async def obtained(
-    http: GuardedHttp,
-    config: RemoteServerConfig,
-    grant: Grant | None,
-    check: Callable[[Terms], Awaitable[None]],
-    clock: Callable[[], float],
+    http: GuardedHttp, config: RemoteServerConfig, found: Discovered, clock: Callable[[], float]
 ) -> Grant:
-    """Access for the machine that we are, by the secret of its row.
-
-    Args:
-        http: asks.
-        config: the server.
-        grant: the login before; None for the first.
-        check: judges terms before the secret goes anywhere; what it raises ends this.
-        clock: seconds since the epoch.
+    """Access for the machine that we are, by the secret of its row, on terms that are agreed to.
 
     Raises:
-        LoginError: nobody gives any.
+        LoginError: its issuer gives none.
     """
     login = config.auth
-    assert login.client_id is not None
-    assert login.client_secret is not None
-    if grant is None or grant.client.id != login.client_id:
-        found = await http.converse(discover(config))
-        client = known_client(found.server, login.client_id, login.client_secret)
-        terms, endpoint = found.terms, found.server.token_endpoint
-    else:
-        client = msgspec.structs.replace(grant.client, secret=login.client_secret)
-        terms, endpoint = grant.terms, grant.token_endpoint
-    await check(terms)
+    client = known_client(found.server, login.client_id or "", login.client_secret or "")
+    return await _by_secret(http, config, client, found.terms, found.server.token_endpoint, clock)
+
+
+async def obtained_again(
+    http: GuardedHttp, config: RemoteServerConfig, grant: Grant, clock: Callable[[], float]
+) -> Grant:
+    """The same once more, from who gave it.
+
+    Raises:
+        LoginError: its issuer gives none.
+    """
+    client = msgspec.structs.replace(grant.client, secret=config.auth.client_secret or "")
+    return await _by_secret(http, config, client, grant.terms, grant.token_endpoint, clock)
+
+
+async def _by_secret(
+    http: GuardedHttp,
+    config: RemoteServerConfig,
+    client: Client,
+    terms: Terms,
+    endpoint: str,
+    clock: Callable[[], float],
+) -> Grant:
     tokens = dated(await http.converse(by_credentials(endpoint, client, terms)), clock())
     return Grant(
         url=config.url,

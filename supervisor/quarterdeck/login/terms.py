@@ -46,11 +46,13 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         """Of the document."""
         return hash_of(self.body)
 
+    def is_at(self, others: "Terms") -> bool:
+        """Whether the others are of the same issuer, for the same resource."""
+        return (self.issuer, self.resource) == (others.issuer, others.resource)
+
     def is_within(self, others: "Terms") -> bool:
         """Whether these ask for nothing that the others do not: who asks for less needs no approval."""
-        return (self.issuer, self.resource) == (others.issuer, others.resource) and set(self.scopes) <= set(
-            others.scopes
-        )
+        return self.is_at(others) and set(self.scopes) <= set(others.scopes)
 
 
 def read_terms(body: bytes | None) -> Terms | None:

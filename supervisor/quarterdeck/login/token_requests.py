@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from quarterdeck_protocol.challenge import read_scopes
 from quarterdeck_protocol.link.frames import MAX_BEARER_BYTES
 
 from .authorization import Asked
@@ -25,7 +26,7 @@ from .http_messages import (
     decoded,
     told,
 )
-from .metadata import ServerMetadata, read_scopes
+from .metadata import ServerMetadata
 from .terms import Client, Grant, Terms, Tokens
 
 METHODS: Final = ("client_secret_basic", "client_secret_post", "none")

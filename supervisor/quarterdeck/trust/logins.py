@@ -4,13 +4,18 @@ A person approves terms by logging in, or with `quarterdeck trust`.  What a mach
 approved at first sight, and held when it changes later, as all else that a server says.
 """
 
+import logging
+
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Seen
 from quarterdeck.ledger.events.fold import Item
 from quarterdeck.login.terms import LOGIN, Terms, read_terms
+from quarterdeck_protocol.challenge import usable_scopes
 
 from .common_record import CommonRecord
 from .server_state import Recorder
+
+_log = logging.getLogger("quarterdeck.trust")
 
 
 class LoginApprovals:
@@ -48,6 +53,33 @@ class LoginApprovals:
             except LedgerWriteError:
                 return False
             return is_first
+
+    async def hold(self, scope: str, server: str, terms: Terms, scopes: tuple[str, ...]) -> None:
+        """Have a person look at more scopes than a login has, which its server wants: the next `login` asks for them.
+
+        They are added to those that it wanted before.  A server that wants ever others fills the `MAX_SCOPES` of a
+        login, and the ledger with no more than so many events.
+
+        Args:
+            scope: as for `admits`.
+            server: its id.
+            terms: of the login.
+            scopes: those that it wants.
+        """
+        async with self._common.recording:
+            item = self._recorder.book.entry(scope, server).items.get(LOGIN, Item())
+            if item.is_blocked:
+                return
+            seen = read_terms(await self._recorder.document(item.seen)) if item.seen else None
+            before = seen.scopes if seen is not None and seen.is_at(terms) else ()
+            wanted = Terms.of(terms.issuer, terms.resource, usable_scopes((*terms.scopes, *before, *scopes)))
+            if wanted.hash == item.seen or await self._covers(item.approved, wanted):
+                return
+            event = Seen(scope=scope, server=server, subject=LOGIN.subject, hash=wanted.hash)
+            try:
+                await self._recorder.record([event], {wanted.hash: wanted.body})
+            except LedgerWriteError as error:
+                _log.warning("%s: it wants %s, and that cannot be recorded: %s", server, " ".join(scopes), error)
 
     async def approved(self, scope: str, server: str) -> Terms | None:
         """The terms that are approved of a server, named as for `admits`; None for none, and while they are blocked."""

@@ -9,6 +9,7 @@ from support.waiting import until
 
 from quarterdeck.fleet import access as module
 from quarterdeck.fleet.access import AccessKeeper, AccessToken
+from quarterdeck_protocol.challenge import MAX_SCOPES
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 pytestmark = pytest.mark.anyio
@@ -17,9 +18,10 @@ pytestmark = pytest.mark.anyio
 class PlayedAccess:
     """Gives these tokens one after the other, or these faults."""
 
-    def __init__(self, *ends: AccessToken | str) -> None:
+    def __init__(self, *ends: AccessToken | str | Exception) -> None:
         self.ends = list(ends)
         self.refused: list[str] = []
+        self.wanted: list[tuple[str, tuple[str, ...]]] = []
 
     async def open(self) -> AccessToken | None:
         """See `Access`."""
@@ -28,9 +30,19 @@ class PlayedAccess:
     async def renew(self, refused: str = "") -> AccessToken:
         """See `Access`."""
         self.refused.append(refused)
+        return self._next()
+
+    async def widen(self, present: str, scopes: tuple[str, ...]) -> AccessToken | None:
+        """See `Access`."""
+        self.wanted.append((present, scopes))
+        return self._next() if self.ends else None
+
+    def _next(self) -> AccessToken:
         end = self.ends.pop(0)
         if isinstance(end, str):
             raise ProtocolFault.not_sent(FaultKind.TRANSPORT, "no", end)
+        if isinstance(end, Exception):
+            raise end
         return end
 
 
@@ -102,3 +114,54 @@ async def test_what_was_never_started_can_be_stopped() -> None:
     """A start that fails ends its session all the same."""
     stop: Callable[[], object] = AccessKeeper("far", PlayedAccess(), lambda _: None).stop
     await stop()  # type: ignore[misc]
+
+
+async def test_a_login_that_breaks_is_told_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever keeps the token would be gone without a word: calls would wait, and the login end, until a restart."""
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    given: list[str] = []
+    access = PlayedAccess(RuntimeError("a ledger that is gone"), AccessToken("b"))
+    async with keeping(access, AccessToken("a"), given) as keeper:
+        keeper.refused()
+        await until(lambda: given == [""])
+        assert "its login broke" in caplog.text
+        assert "a ledger that is gone" in caplog.text
+        await until(lambda: given == ["", "b"])
+
+
+@pytest.mark.parametrize("end", [None, "login_held", RuntimeError("a ledger that is gone")])
+async def test_a_server_that_wants_a_scope_is_answered_in_any_case(end: str | Exception | None) -> None:
+    """Its call would wait for its deadline."""
+    given: list[str] = []
+    access = PlayedAccess(*([end] if end is not None else []))
+    async with keeping(access, AccessToken("a"), given) as keeper:
+        keeper.refused(("write",))
+        await until(lambda: given == [""])
+        keeper.refused(())
+        await until(lambda: given == ["", ""])
+    assert access.wanted == [("a", ("write",)), ("a", ())]
+    assert access.refused == [], "nobody is asked to renew what is good"
+
+
+async def test_a_login_that_somebody_has_widened_is_used_from_then_on() -> None:
+    """Calls would go on with the token of before, and be denied."""
+    given: list[str] = []
+    access = PlayedAccess(AccessToken("wider"), AccessToken("renewed"))
+    async with keeping(access, AccessToken("a"), given) as keeper:
+        keeper.refused(("write",))
+        await until(lambda: given == ["wider"])
+        keeper.refused()
+        await until(lambda: given == ["wider", "renewed"])
+    assert access.refused == ["wider"]
+
+
+async def test_scopes_that_are_wanted_while_a_login_is_looked_at_are_bounded() -> None:
+    """A worker that is not ours any more would fill our memory."""
+    access = PlayedAccess()
+    async with keeping(access, AccessToken("a"), []) as keeper:
+        for number in range(1_000):
+            keeper.refused((f"s{number}",))
+        await until(lambda: len(access.wanted) == 1)
+    assert len(access.wanted[0][1]) == MAX_SCOPES

@@ -46,6 +46,7 @@ class Stage:
         self.store = LoginStore(folder / "logins", lambda: self.ring)
         self.approved = [TERMS]
         self.judged: list[Terms] = []
+        self.wanted: list[tuple[str, ...]] = []
         self.now = 0.0
 
     async def admits(self, terms: Terms) -> bool:
@@ -53,12 +54,18 @@ class Stage:
         self.judged.append(terms)
         return terms in self.approved
 
+    async def wants(self, terms: Terms, scopes: tuple[str, ...]) -> None:
+        """Kept in mind alone."""
+        assert terms == TERMS
+        self.wanted.append(scopes)
+
     def access(self, config: StreamableHttpServerConfig | None = None) -> LoginAccess:
         """The access of one process."""
         return LoginAccess(
             config or config_of(),
             NAME,
             self.admits,
+            self.wants,
             store=self.store,
             make_http=lambda _: PlayedHttp(self.played),  # type: ignore[arg-type, return-value]
             clock=lambda: self.now,
@@ -228,6 +235,29 @@ async def test_a_row_that_changed_has_no_login(stage: Stage, config: StreamableH
     """Its token would be sent to another server, or renewed by an issuer that the row no longer names."""
     stage.store.save(NAME, grant_of())
     assert await stage.access(config).open() is None
+
+
+async def test_scopes_that_a_server_wants_beside_are_held_for_a_person(stage: Stage) -> None:
+    """A server could have itself let do more; or nobody would ever ask for what a tool needs."""
+    stage.store.save(NAME, grant_of())
+    access = stage.access()
+    assert await access.widen("at-0", ("write",)) is None
+    assert await access.widen("at-0", ()) is None
+    assert await access.widen("at-0", ("read",)) is None
+    assert stage.wanted == [("write",)], "what the login has already is none of it"
+    assert not stage.played.requests, "a refresh cannot widen, and nobody else is asked"
+
+
+async def test_a_login_that_is_another_by_now_is_used(stage: Stage) -> None:
+    """A person who agreed to more would have to restart the server; one on terms not approved must not come in so."""
+    stage.store.save(NAME, grant_of("at-9"))
+    assert await stage.access().widen("at-0", ("read",)) == AccessToken("at-9", 3540.0)
+    stage.approved = []
+    with pytest.raises(ProtocolFault) as caught:
+        await stage.access().widen("at-0", ("read",))
+    assert caught.value.code == "login_held"
+    stage.store.remove(NAME)
+    assert await stage.access().widen("at-0", ("read",)) is None
 
 
 MACHINE = config_of(client_id="me", client_secret="s3cret", issuer=ISSUER)

@@ -11,44 +11,17 @@ from mcp.shared.auth_utils import check_resource_allowed
 
 from quarterdeck.login.http_messages import UnsafeError
 from quarterdeck.login.metadata import (
-    Challenge,
     check_code_flow,
     checked_endpoint,
     covers,
-    read_challenge,
     read_resource,
-    read_scopes,
     read_server,
     resource_metadata_urls,
     server_metadata_urls,
 )
+from quarterdeck_protocol.challenge import Challenge
 
 from .played_issuer import ISSUER, URL, PlayedIssuer
-
-
-@pytest.mark.parametrize(
-    ("header", "challenge"),
-    [
-        ("", Challenge()),
-        ("Basic realm=x", Challenge()),
-        (
-            'Bearer realm="a, b", error="invalid_token", resource_metadata="https://a.example/m", scope="read write"',
-            Challenge("https://a.example/m", ("read", "write"), "invalid_token"),
-        ),
-        ("Bearer RESOURCE_METADATA=https://a.example/m,scope=read", Challenge("https://a.example/m", ("read",))),
-        ('Bearer resource_metadata="https://a.example/\\"q"', Challenge('https://a.example/"q')),
-        ('Bearer scope="first" scope="second"', Challenge("", ("first",))),
-        ('Bearer error="' + "x" * 100_000, Challenge()),
-    ],
-)
-def test_a_challenge_is_read_whatever_else_it_holds(header: str, challenge: Challenge) -> None:
-    """The login would ask for the wrong scopes, or look in the wrong place."""
-    assert read_challenge(header) == challenge
-
-
-def test_what_is_no_scope_is_left_out() -> None:
-    """A quote in a scope would end the header, or the page, that it is put into."""
-    assert read_scopes('read  wri"te a\\b read über ok') == ("read", "ok")
 
 
 @pytest.mark.parametrize("url", [URL, "https://mcp.example", "https://mcp.example/", "https://mcp.example:8443/a/b"])

@@ -8,6 +8,7 @@ from quarterdeck.login.terms import LOGIN, Terms
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError, decide
 from quarterdeck.trust.logins import LoginApprovals
+from quarterdeck_protocol.challenge import MAX_SCOPES
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +37,10 @@ class At:
     async def approved(self) -> Terms | None:
         """What is approved of that server."""
         return await self._logins.approved("user", "far")
+
+    async def hold(self, *scopes: str) -> None:
+        """The server wants these beside."""
+        await self._logins.hold("user", "far", TERMS, scopes)
 
     def events(self) -> list[tuple[type[LedgerEvent], str]]:
         """What is recorded of logins."""
@@ -106,3 +111,50 @@ def test_terms_are_approved_by_their_document_alone() -> None:
     """A decision could approve what was never shown."""
     with pytest.raises(StaleDecisionError):
         decide(MemoryRecorder().book, [Decision("user", "far", LOGIN, TERMS.hash, WIDER.body)])
+
+
+async def test_scopes_that_a_server_wants_are_seen_together_and_held() -> None:
+    """A person would agree to one after the other, and lose those before; or to none, and something is wider."""
+    at = At()
+    await at.approve(TERMS)
+    for scope in ("admin", "admin", "read", "mail"):
+        await at.hold(scope)
+    both = Terms.of(TERMS.issuer, TERMS.resource, (*TERMS.scopes, "admin", "mail"))
+    assert at.events()[2:] == [(Seen, WIDER.hash), (Seen, both.hash)]
+    assert await at.approved() == TERMS
+    assert await at.admits(TERMS), "what was approved is used on"
+    assert not await at.admits(both)
+    await at.approve(both)
+    recorded = at.events()
+    await at.hold("mail")
+    assert at.events() == recorded, "what is approved is not wanted any more"
+
+
+async def test_a_server_that_wants_ever_other_scopes_fills_no_ledger() -> None:
+    """Each call would write an event, and a document that names all before."""
+    at = At()
+    await at.approve(TERMS)
+    for number in range(2 * MAX_SCOPES):
+        await at.hold(f"s{number:03}")
+    assert len(at.events()) == 2 + MAX_SCOPES - len(TERMS.scopes)
+
+
+async def test_what_was_seen_of_another_issuer_is_not_added_to() -> None:
+    """Its scopes would come in with those that the server of this one wants."""
+    at = At()
+    await at.approve(TERMS)
+    assert not await at.admits(Terms.of("https://evil.example", TERMS.resource, ("everything",)))
+    await at.hold("admin")
+    assert at.events()[-1] == (Seen, WIDER.hash)
+
+
+async def test_of_a_login_that_is_blocked_nothing_more_is_wanted() -> None:
+    """It is over; and a disk that is full is no reason to end a call."""
+    at = At()
+    await at.approve(TERMS)
+    at.recorder.is_full = True
+    await at.hold("admin")
+    at.recorder.is_full = False
+    await at.recorder.record([Blocked(scope="user", server="far", subject=LOGIN.subject)], {})
+    await at.hold("admin")
+    assert at.events()[-1][0] is Blocked

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from quarterdeck_worker.access import Access
-from quarterdeck_worker.remote.authorization import BearerAuth
+from quarterdeck_worker.remote.authorization import BearerAuth, wanted_scopes
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,8 @@ URL = "https://mcp.example/mcp"
 class Sent:
     """A server that takes these tokens; what it was sent, and what its client was told of."""
 
-    def __init__(self, *good: str) -> None:
+    def __init__(self, *good: str, challenge: str = "") -> None:
+        self.challenge = challenge
         self.good = {f"Bearer {token}" for token in good}
         self.tokens: list[str | None] = []
         self.heard: list[int] = []
@@ -25,6 +26,8 @@ class Sent:
         """By the token alone."""
         token = request.headers.get("Authorization")
         self.tokens.append(token)
+        if self.challenge and token not in self.good:
+            return httpx2.Response(403, headers={"WWW-Authenticate": self.challenge})
         return httpx2.Response(200 if token in self.good else 401)
 
     async def listen(self, response: httpx2.Response) -> None:
@@ -41,7 +44,7 @@ class Sent:
 def renewing(old: str, new: bytes) -> Access:
     """Access by a token that is renewed when it is refused."""
 
-    def ask() -> None:
+    def ask(_: object) -> None:
         access.give(new)
 
     access = Access(old, ask)
@@ -94,3 +97,38 @@ async def test_an_origin_is_the_same_however_it_is_written(of: str) -> None:
     """A row that names the port of its scheme would be refused for want of the token that it has."""
     sent = Sent("good")
     assert await sent.post(Access("good"), of=of) == 200
+
+
+WANTS_WRITE = 'Bearer error="insufficient_scope", scope="write"'
+
+
+async def test_a_request_without_a_scope_is_sent_once_more_if_there_is_another_login_now() -> None:
+    """A person who has logged in for what a tool wants would have to restart its server."""
+    sent = Sent("wider", challenge=WANTS_WRITE)
+    assert await sent.post(renewing("narrow", b"wider")) == 200
+    assert sent.tokens == ["Bearer narrow", "Bearer wider"]
+
+
+async def test_a_server_that_always_wants_another_scope_is_asked_twice() -> None:
+    """It would have us try for ever, and each try is a call that it may have carried out."""
+    sent = Sent(challenge=WANTS_WRITE)
+    assert await sent.post(renewing("narrow", b"wider")) == 403
+    assert len(sent.tokens) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "challenge", "wanted"),
+    [
+        (403, WANTS_WRITE, ("write",)),
+        (403, 'Basic realm="x", Bearer scope="a b", error="insufficient_scope"', ("a", "b")),
+        (403, "Bearer error=insufficient_scope", ()),
+        (403, f'Bearer error="insufficient_scope", scope="{"x" * 100_000}"', ()),
+        (403, 'Bearer error="invalid_token", scope="write"', None),
+        (403, "", None),
+        (401, WANTS_WRITE, None),
+        (200, WANTS_WRITE, None),
+    ],
+)
+def test_scopes_are_wanted_where_a_403_says_so(status: int, challenge: str, wanted: tuple[str, ...] | None) -> None:
+    """Any denial would be taken for one that a login mends, or this one for any other."""
+    assert wanted_scopes(httpx2.Response(status, headers={"WWW-Authenticate": challenge})) == wanted

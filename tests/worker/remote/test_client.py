@@ -108,6 +108,17 @@ FAILURES = [
     pytest.param(None, "server_lost", Delivery.UNKNOWN, id="hangs-up"),
     pytest.param(b"garbage\r\n\r\n", "server_lost", Delivery.UNKNOWN, id="no-http"),
     pytest.param(answer(403), "access_denied", Delivery.NOT_SENT, id="403"),
+    pytest.param(
+        answer(
+            403,
+            b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32003, "message": "no"}}',
+            content_type="application/json",
+            www_authenticate='Bearer error="insufficient_scope", scope="write"',
+        ),
+        "scope_needed",
+        Delivery.NOT_SENT,
+        id="scope",
+    ),
     pytest.param(answer(408), "request_timeout", Delivery.UNKNOWN, id="408"),
     pytest.param(answer(413), "request_refused", Delivery.NOT_SENT, id="413"),
     pytest.param(answer(429), "rate_limited", Delivery.NOT_SENT, id="429"),

@@ -53,6 +53,7 @@ async def test_an_end_names_the_origin_and_no_more() -> None:
     ("refusal", "code", "said"),
     [
         (Refusal(403), "access_denied", "403"),
+        (Refusal(403, wanted_scopes=("write",)), "scope_needed", "403 for want of the scope write"),
         (Refusal(404), "connect_failed", "404: no MCP server there"),
         (Refusal(408), "request_timeout", "408"),
         (Refusal(429, pause_s=7), "rate_limited", "429; it asks to be left alone for 7 s"),

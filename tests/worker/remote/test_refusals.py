@@ -45,6 +45,23 @@ def test_each_status_has_a_code_with_a_remedy_and_says_whether_it_may_be_repeate
     assert code in REMEDIES
 
 
+@pytest.mark.parametrize(
+    ("scopes", "said"),
+    [
+        ((), "for want of a scope: it answered 403"),
+        (("write",), "for want of the scope write: it answered 403"),
+        (("a", "b"), "for want of the scopes a b: it answered 403"),
+        (tuple(map(str, range(64))), "for want of the scopes 0 1 2 3 4 5 6 7 and 56 more: it answered 403"),
+    ],
+)
+def test_a_scope_that_is_wanting_is_named(scopes: tuple[str, ...], said: str) -> None:
+    """A person would not learn what to log in for; or read a page of names."""
+    fault = fault_of_refusal(ORIGIN, Refusal(403, wanted_scopes=scopes), has_session=True)
+    assert (fault.code, fault.delivery) == ("scope_needed", Delivery.NOT_SENT)
+    assert fault.message == f"{ORIGIN} denies access {said}"
+    assert "quarterdeck login SERVER" in REMEDIES["scope_needed"]
+
+
 def test_without_a_session_404_is_a_request_that_was_refused() -> None:
     """A server without sessions would be greeted anew for a wrong path."""
     assert fault_of_refusal(ORIGIN, Refusal(404), has_session=False).code == "request_refused"

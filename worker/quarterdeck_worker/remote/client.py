@@ -9,6 +9,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -20,6 +21,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins
 
+from .authorization import wanted_scopes
 from .refusals import Refusal, fault_of_refusal, first_words, pause_asked, rate_limited
 
 MAX_KEPT: Final = 1_000
@@ -156,6 +158,7 @@ class PatientClient(httpx2.AsyncClient):
             fault = _broken(self._at, error, "server_lost", Delivery.UNKNOWN)
             return await self._closed(request, response, fault)
         is_over = refusal.status == 401 or (refusal.status == 404 and self._recorder.has_session)
+        is_over |= refusal.wanted_scopes is not None  # so for this request, whatever its body says
         if not refusal.is_page and not is_over and (not _is_bad(refusal.status) or _is_error_reply(response)):
             return response
         fault = fault_of_refusal(self._at, refusal, has_session=self._recorder.has_session)
@@ -187,14 +190,15 @@ class PatientClient(httpx2.AsyncClient):
         except (httpx2.RequestError, httpx2.StreamError):
             pass  # what came of it will do
         await response.aclose()
-        return Refusal(refusal.status, refusal.content_type, first_words(start), refusal.pause_s)
+        return replace(refusal, beginning=first_words(start))
 
 
 def refusal_of(response: httpx2.Response) -> Refusal:
     """What the head of an answer says."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     asked = response.headers.get("retry-after") if response.status_code in (429, 503) else None
-    return Refusal(response.status_code, kind, pause_s=pause_asked(asked, time.time()) if asked is not None else None)
+    pause_s = pause_asked(asked, time.time()) if asked is not None else None
+    return Refusal(response.status_code, kind, pause_s=pause_s, wanted_scopes=wanted_scopes(response))
 
 
 def _broken(origin: str, error: Exception, code: str, delivery: Delivery) -> FaultRecord:

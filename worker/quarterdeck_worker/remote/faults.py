@@ -16,7 +16,7 @@ from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
 
 from .client import StatusRecorder
-from .refusals import code_of_start, page_of, pause_of
+from .refusals import code_of_start, page_of, pause_of, scopes_of
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -33,7 +33,9 @@ def unreachable(url: str, cause: BaseException, recorder: StatusRecorder) -> Fau
         code, message = "auth_needed", f"{origin} requires login: it answered {recorder.status}"
     elif (refusal := recorder.refusal) is not None:
         code = code_of_start(refusal)
-        more = f"{page_of(refusal)}{pause_of(refusal)}" or (": no MCP server there" if code == "connect_failed" else "")
+        more = f"{scopes_of(refusal)}{page_of(refusal)}{pause_of(refusal)}" or (
+            ": no MCP server there" if code == "connect_failed" else ""
+        )
         message = f"{origin} answered {refusal.status}{more}"
     elif isinstance(cause, MCPError):
         code, message = "handshake_failed", f"{origin}: the handshake failed: {_told(cause)}"

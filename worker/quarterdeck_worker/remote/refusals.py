@@ -18,6 +18,9 @@ MAX_PAUSE_S: Final = 300
 MAX_SHOWN_CHARS: Final = 160
 """Of a web page in a server's place: enough for its title."""
 
+MAX_SHOWN_SCOPES: Final = 8
+"""Of those that a server wants; each has 256 characters at most."""
+
 _MARKUP: Final = re.compile(r"(?is)<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)|<[^>]*(?:>|\Z)")
 
 
@@ -30,12 +33,14 @@ class Refusal:
         content_type: what its body says to be, without parameters.
         beginning: of a web page, its first words.
         pause_s: for how long the server wants to be left alone; None where it does not say.
+        wanted_scopes: those for want of which it was, as far as they are named; None where it was not for that.
     """
 
     status: int
     content_type: str = ""
     beginning: str = ""
     pause_s: int | None = None
+    wanted_scopes: tuple[str, ...] | None = None
 
     @property
     def is_page(self) -> bool:
@@ -67,6 +72,8 @@ def fault_of_refusal(origin: str, refusal: Refusal, *, has_session: bool) -> Fau
     status = refusal.status
     if status == 404 and has_session:
         code, delivery, what = "session_gone", Delivery.NOT_SENT, "knows the session no more"
+    elif refusal.wanted_scopes is not None:
+        code, delivery, what = "scope_needed", Delivery.NOT_SENT, f"denies access{scopes_of(refusal)}"
     elif status in _CODES:
         code, delivery, what = _CODES[status]
     elif status >= 500:
@@ -81,6 +88,8 @@ def fault_of_refusal(origin: str, refusal: Refusal, *, has_session: bool) -> Fau
 
 def code_of_start(refusal: Refusal) -> str:
     """The code of a start that ended so."""
+    if refusal.wanted_scopes is not None:
+        return "scope_needed"
     if refusal.status in _CODES:
         return _CODES[refusal.status][0]
     if refusal.status >= 500:
@@ -94,6 +103,15 @@ def page_of(refusal: Refusal) -> str:
         return ""
     begins = f" that begins {refusal.beginning!r}" if refusal.beginning else ""
     return f" with a web page ({refusal.content_type}){begins}, as a proxy or a login page does"
+
+
+def scopes_of(refusal: Refusal) -> str:
+    """What is to be said of the scopes that are wanting."""
+    if refusal.wanted_scopes is None:
+        return ""
+    named, more = refusal.wanted_scopes[:MAX_SHOWN_SCOPES], len(refusal.wanted_scopes) - MAX_SHOWN_SCOPES
+    listed = " ".join(named) + (f" and {more} more" if more > 0 else "")
+    return f" for want of the {'scope' if len(named) == 1 else 'scopes'} {listed}" if named else " for want of a scope"
 
 
 def pause_of(refusal: Refusal) -> str:

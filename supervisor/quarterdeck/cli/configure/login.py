@@ -42,6 +42,9 @@ def login(
         list[str] | None,
         Option("--scope", metavar="SCOPE", help="Ask for this one, too; may be repeated.", show_default=False),
     ] = None,
+    as_before: Annotated[
+        bool, Option("--as-before", help="Ask for the scopes that you approved last, and no others.")
+    ] = False,
     file: Annotated[
         bool, Option("--file", help="Keep the login in a file (0600), where there is no keyring, or instead of it.")
     ] = False,
@@ -60,7 +63,10 @@ def login(
 
     with open_context(source) as context:
         found, config = _remote(context, server)
-        before = _approved(context, found)
+        before, wanted = _approved(context, found), _wanted(context, found)
+        if as_before and before is None:
+            raise UsageError(f"no login at {flat(server)} was approved before", f"quarterdeck login {flat(server)}")
+        more = (*(wanted.scopes if wanted is not None else ()), *(scope or ()))
         name = login_name(found.scope, server, config.url)
 
         async def go() -> "Grant":
@@ -70,7 +76,9 @@ def login(
 
             http = GuardedHttp(config)
             known = before.issuer if before is not None else ""
-            discovered = await http.converse(discover(config, known, tuple(scope or ())))
+            discovered = await http.converse(discover(config, known, () if as_before else more))
+            if as_before and before is not None:
+                discovered = discovered.with_scopes(before.scopes)
             _agree(config, discovered, before, yes=yes, json=json)
 
             async def show(url: str, listener: "RedirectListener") -> None:
@@ -176,6 +184,15 @@ def _approved(context: TrustContext, found: "ServerMatters") -> "Terms | None":
     return read_terms(context.read(approved)) if approved else None
 
 
+def _wanted(context: TrustContext, found: "ServerMatters") -> "Terms | None":
+    """The terms that the server was seen to want last, where they are of the approved issuer, for its resource."""
+    from quarterdeck.login.terms import LOGIN, read_terms
+
+    before, seen = _approved(context, found), next((each.seen for each in found.matters if each.key == LOGIN), "")
+    wanted = read_terms(context.read(seen)) if seen else None
+    return wanted if before is not None and wanted is not None and wanted.is_at(before) else None
+
+
 def _agree(config: "RemoteServerConfig", found: "Discovered", before: "Terms | None", *, yes: bool, json: bool) -> None:
     """Show what the login would be for, and have it agreed to.
 
@@ -195,7 +212,9 @@ def _agree(config: "RemoteServerConfig", found: "Discovered", before: "Terms | N
         return
     what = "the approved login was for something else: log in on these terms?" if before else "log in on these terms?"
     if not (yes or is_confirmed(f"{config.id}: {what}", can_ask=not json)):
-        raise CommandError(ExitCode.NOT_READY, "nothing was approved, and there is no login", "quarterdeck login again")
+        same = "; with --as-before it asks for no scope that you have not approved" if before else ""
+        remedy = f"quarterdeck login {flat(config.id)}{same}"
+        raise CommandError(ExitCode.NOT_READY, "nothing was approved, and there is no new login", remedy)
 
 
 async def _show(url: str, listener: "RedirectListener", *, opens: bool) -> None:

@@ -73,7 +73,7 @@ OUR_LOSSES: Final = frozenset({"worker_lost"})
 """Codes of failed connects that say nothing against the server."""
 
 
-LOGIN_FAULTS: Final = frozenset({"auth_needed", "login_held"})
+LOGIN_FAULTS: Final = frozenset({"auth_needed", "login_held", "scope_needed"})
 """Codes of ends that only a person mends: to start it again would ask the same of the same login."""
 
 

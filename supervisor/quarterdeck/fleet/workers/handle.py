@@ -68,7 +68,7 @@ class WorkerListener(Protocol):
     def on_ask_ended(self, ask_id: int) -> None:
         """What it asked needs no answer any more."""
 
-    def on_unauthorized(self) -> None:
+    def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:
         """The server refused the access token: see `Unauthorized`."""
 
     def on_started(self, start: frames.ServerStart, receipt: Receipt) -> None:
@@ -162,8 +162,8 @@ class WorkerHandle:
             case events.Arrived(frame=frames.AskEnded(ask_id=ask_id)):
                 self._ask_over(ask_id)
                 self._listener.on_ask_ended(ask_id)
-            case events.Arrived(frame=frames.Unauthorized()):
-                self._listener.on_unauthorized()
+            case events.Arrived(frame=frames.Unauthorized(scopes=scopes)):
+                self._listener.on_unauthorized(scopes)
             case events.Arrived(frame=frames.Lost(fault=fault)):
                 self.lose(fault)
             case events.Arrived(frame=frames.Started(), body=body):

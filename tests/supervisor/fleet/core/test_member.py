@@ -124,7 +124,7 @@ def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
     assert fault.message == "fs died again after 5 restarts and is not restarted; the last time: no beat"
 
 
-@pytest.mark.parametrize("code", ["auth_needed", "login_held"])
+@pytest.mark.parametrize("code", ["auth_needed", "login_held", "scope_needed"])
 def test_a_server_that_wants_a_login_is_left_alone(code: str) -> None:
     """It would refuse us five times more, and then be called a crash loop in place of what it wants."""
     refused = ProtocolFault(FaultKind.TRANSPORT, "it requires login", code=code)

@@ -162,6 +162,6 @@ def _text(cell: Cell) -> "Text":
 def _print(drawn: "RenderableType", console: "Console", indent: str = "", **how: Any) -> None:
     """Write what rich makes of it, whole, and without the blanks with which it fills up lines."""
     with console.capture() as capture:
-        console.print(drawn, crop=False, **how)
+        console.print(drawn, **how)
     console.file.write("".join(f"{indent}{line}".rstrip() + "\n" for line in capture.get().split("\n")[:-1]))
     console.file.flush()

@@ -196,6 +196,16 @@ def test_what_is_waited_for_is_seen_on_a_terminal_and_leaves_nothing(monkeypatch
     assert "\x1b[?25l" not in shown
 
 
+def test_what_is_printed_while_something_is_waited_for_goes_where_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output of a command would be missing from its pipe, if somebody looks on."""
+    terminal, pipe = terminal_for(monkeypatch), io.StringIO()
+    monkeypatch.setattr("sys.stdout", pipe)
+    with waiting_for("it"):
+        print_line("said")
+    assert pipe.getvalue() == "said\n"
+    assert "said" not in terminal.getvalue()
+
+
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"TTY_INTERACTIVE": "0"}])
 def test_what_is_waited_for_is_not_told_to_what_only_takes_lines(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]

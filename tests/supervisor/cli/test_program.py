@@ -266,6 +266,7 @@ def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
     """Each command would wait for the imports of all the others."""
     for arguments, others in (
         (["--help"], ("click", "pydantic", "rich", "logging")),
+        (["--version"], ("click", "pydantic", "rich", "logging")),
         (["token", "-h"], ("rich", "anyio", "mcp")),
     ):
         loaded = loaded_by(f"from quarterdeck.cli.program import run; run({arguments})")

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from quarterdeck.cli import options
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.worker_session import StartPreview
@@ -108,9 +108,9 @@ def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> Non
         for line in each.why:
             reasons.setdefault((line, remedy), []).append(each.server)
     for (line, remedy), named in reasons.items():
-        print_line(f"{', '.join(named)}: {line}")
+        print_paragraph(f"{', '.join(named)}: {line}")
         if remedy:
-            print_line(f"  {remedy}")
+            print_paragraph(remedy, lead=Cell("  "))
     print_line()
 
 
@@ -132,9 +132,9 @@ def print_diagnosis(diagnosis: "Diagnosis") -> None:
         print_line()
     for remedy, gaps in _by_remedy((*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks)).items():
         subjects = ", ".join(line.subject for line in gaps)
-        print_line(f"{subjects}: {gaps[0].what}", STYLES[gaps[0].state])
+        print_paragraph(f"{subjects}: {gaps[0].what}", STYLES[gaps[0].state])
         for text in remedy.splitlines():
-            print_line(f"  {text}")
+            print_paragraph(text, lead=Cell("  "))
     from quarterdeck.tools.installed import INSTALL, sentences
 
     if lacking := sentences():

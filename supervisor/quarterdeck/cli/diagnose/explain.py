@@ -6,7 +6,7 @@ from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
 from quarterdeck.cli.parameters import Argument
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import did_you_mean
@@ -57,6 +57,6 @@ def explain(
     print_line(name, "bold")
     for title in ("meaning", "cause", "fix", "example"):
         if title in page:
-            print_line(f"  {title + ':':<9}{page[title]}")
+            print_paragraph(page[title], lead=Cell(f"  {title + ':':<9}"))
     if number is not None:
         print_line(f"  exit code {number:d}: quarterdeck help exit-codes lists them all")

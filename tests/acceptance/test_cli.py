@@ -68,6 +68,17 @@ def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStd
     assert "hunter2" not in shown.stdout
 
 
+def test_a_list_that_is_too_long_is_told_beside_the_tools_of_the_others(tmp_path: Path) -> None:
+    """One server with ten thousand tools would be missing without a word, or take all others with it."""
+    config = write_config(tmp_path / "mcp.json", huge=row("hostile", "huge_tools"), echo=row("echo"))
+    ended = quarterdeck_forked("tools", "--own", "-c", str(config))
+    assert ended.returncode == 0, ended.stderr
+    assert "echo__add" in ended.stdout
+    assert "huge__" not in ended.stdout
+    assert "huge is ready and offers nothing: more than 5,000 tools" in ended.stderr
+    assert "fix: report it to the server's author" in ended.stderr
+
+
 def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) -> None:
     """A script's look at the deck would take as long as starting one."""
     heavy = {

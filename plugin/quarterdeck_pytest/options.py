@@ -4,6 +4,7 @@ What is wrong is said in one sentence, as a `pytest.UsageError`.
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -115,11 +116,26 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--mcp-keep", action="store_true", default=None, help="keep the servers' state after the run")
     group.addoption(
-        "--mcp-leaks", choices=GATES, help="what a process, socket, directory or lock that is left is (default: error)"
+        "--mcp-leaks",
+        choices=GATES,
+        help="what is made of processes, sockets, temporary files and locks that tests leave (default: error)",
     )
     for name in ("config", "network", "era", "timeout", "leaks"):
         parser.addini(f"mcp_{name}", f"default of --mcp-{name}", default="")
     parser.addini("mcp_keep", "default of --mcp-keep", type="bool", default=False)
+
+
+def check_xdist(unknown: Iterable[str]) -> None:
+    """Say what is missing, where a run is asked to use more processes.
+
+    Raises:
+        pytest.UsageError: one of the arguments that nobody knows is pytest-xdist's.
+    """
+    if (wanted := next(filter(_OF_XDIST.match, unknown), None)) is not None:
+        raise pytest.UsageError(f"{wanted} needs pytest-xdist, which is not installed or switched off by -p no:xdist")
+
+
+_OF_XDIST: Final = re.compile(r"(-n\s*(\d+|auto|logical)?|--numprocesses(=.*)?|--dist(=.*)?)$")
 
 
 def read_options(config: pytest.Config, environ: Mapping[str, str] = os.environ) -> Options:

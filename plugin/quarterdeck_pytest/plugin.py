@@ -20,7 +20,7 @@ from .fixtures import (
     mcp_era,
     mcp_server,
 )
-from .options import ERAS, MARKER, add_options, read_mark, read_options
+from .options import ERAS, MARKER, add_options, check_xdist, read_mark, read_options
 from .state import SERVERS, SESSION, WORKER_INPUT, WORKER_OUTPUT, Session
 
 __all__ = [
@@ -41,6 +41,11 @@ FIXTURES: Final = frozenset({"mcp_server", "mcp_client", "mcp_async_client", "mc
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, under one heading."""
     add_options(parser)
+
+
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
+    """Say that xdist is missing, where pytest does not know its options."""
+    check_xdist(parser.parse_known_and_unknown_args(args)[1])
 
 
 def pytest_configure(config: pytest.Config) -> None:

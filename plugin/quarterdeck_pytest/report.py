@@ -4,6 +4,7 @@ The sections belong to the report's text, so that the terminal, JUnit's XML and 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,8 +38,8 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "closed": "ask mcp_server for it again",
         "crash_loop": "look at how it died; --mcp-keep keeps its whole log",
         "exited": "look at the end of its stderr; --mcp-keep keeps its whole log",
-        "exited_at_handshake": "look at the end of its stderr; if it lacks a file, have policy= of the marker mcp "
-        'name it: {"read": ["FOLDER"]}',
+        "exited_at_handshake": "look at the end of its stderr; if it lacks a file: its row names that by its whole "
+        'path, or has a "cwd", and policy= of the marker mcp, or the row\'s sandbox, has it read: {"read": ["FOLDER"]}',
         "input_required": ANSWERS,
         "handshake_failed": "look at the end of its stderr; quarterdeck check -- COMMAND says what is wrong with it",
         "handshake_timeout": f"is it an MCP server, with the arguments that it needs? If it is slow: {LONGER}",
@@ -147,7 +148,11 @@ def _answer_with(kind: str) -> str:
 def _stderr_lines(text: str) -> Iterator[str]:
     if lines := text.strip().splitlines()[-STDERR_LINES:]:
         yield "stderr, its end:"
-        yield from (f"  {line}" for line in lines)
+        for _, found in groupby(lines, lambda line: line.partition("\t")[2] or line):  # without its time
+            first, *more = found
+            yield f"  {first}"
+            if more:
+                yield f"  ... and {len(more)} more such lines"
 
 
 def _dossier_lines(dossier: "Dossier") -> Iterator[str]:

@@ -111,7 +111,7 @@ def test_two_hundred_tests_of_four_servers_start_each_once_though_a_worker_is_ki
 
 def test_coverage_of_the_users_modules_is_right(python: Path, project: Path) -> None:
     """What pytest loads before coverage begins, or what runs in a thread of ours, would count as never run."""
-    options = ("-n", "2", "--asyncio-mode=auto", "--cov", "--cov-report=json", "test_covered.py")
+    options = ("-n", "1", "--asyncio-mode=auto", "--cov", "--cov-report=json", "test_covered.py")
     ended = run_sample(python, project, *options)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     files = json.loads((project / "coverage.json").read_text())["files"]

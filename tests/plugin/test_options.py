@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck_pytest.options import Mark, Options, add_options, read_mark, read_options
+from quarterdeck_pytest.options import Mark, Options, add_options, check_xdist, read_mark, read_options
 
 
 class Config:
@@ -108,3 +108,11 @@ def test_all_options_stand_under_one_heading() -> None:
     group = parser.getgroup("quarterdeck")
     names = {option.names()[0] for option in group.options}
     assert names == {f"--mcp-{name}" for name in ("config", "network", "era", "timeout", "keep", "leaks")}
+
+
+@pytest.mark.parametrize("argument", ["-n", "-n4", "-nauto", "--numprocesses=2", "--dist=loadfile"])
+def test_whoever_asks_for_xdist_and_has_none_is_told_its_name(argument: str) -> None:
+    """Pytest says that it does not know `-n`, and not which package does."""
+    with pytest.raises(pytest.UsageError, match=f"^{argument} needs pytest-xdist"):
+        check_xdist(["--other", argument])
+    check_xdist(["-no", "--distance", "n4"])

@@ -64,7 +64,7 @@ def test_a_server_that_did_not_start_is_shown_with_its_last_words() -> None:
     add_sections(report, (), fault)
     [(_, text)] = report.sections
     assert "stderr, its end:\n  usage: server --port N" in text
-    assert "remedy: look at the end of its stderr; if it lacks a file" in text
+    assert "remedy: look at the end of its stderr; if it lacks a file: its row names that by its whole path" in text
 
 
 def test_a_call_that_ended_as_nobody_answered_is_told_how_to_answer() -> None:
@@ -84,6 +84,18 @@ def test_how_a_server_died_is_told_in_units_for_people() -> None:
     fault = FaultRecord(FaultKind.TRANSPORT, "it was killed", dossier=dossier)
     text = render(Story(Explanation(ServerView("echo", "faulted", fault=fault), (), "")))
     assert "dossier: killed by SIGKILL, up 11 ms, peak memory 3.0 MiB, 1.50 s of CPU\n" in f"{text}\n"
+
+
+def test_a_line_that_is_written_again_and_again_is_shown_once() -> None:
+    """What a server said before it wrote the same a hundred times would be out of sight."""
+    words = "".join(f"2026-11-23T20:06:{number:02}Z\tagain\n" for number in range(30))
+    story = Story(Explanation(ServerView("echo", "ready"), (), f"2026-11-23T20:05:00Z\tfirst\n{words}last\n"))
+    assert render(story).splitlines()[-4:] == [
+        "  2026-11-23T20:05:00Z\tfirst",
+        "  2026-11-23T20:06:00Z\tagain",
+        "  ... and 29 more such lines",
+        "  last",
+    ]
 
 
 def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> None:

@@ -221,6 +221,8 @@ def _of_remote(remote: Transport, *, may_be_near: bool) -> Offer | Unusable:
         return Unusable(title, "it is reached by a transport that quarterdeck does not speak")
     if not re.match(r"https?://[^/{}\s]", remote.url):
         return Unusable(title, "its address is no URL of http or https")
+    if "@" in remote.url.partition("://")[2].partition("/")[0]:
+        return Unusable(title, "its address has a login before the host, which may be taken for the host")
     if not may_be_near and _is_near(remote.url):
         return Unusable(
             title,

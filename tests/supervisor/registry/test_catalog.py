@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,14 @@ async def test_a_registry_that_is_not_there_is_said_with_what_to_do() -> None:
     with pytest.raises(RegistryError, match="cannot be reached") as raised:
         await Catalog(RegistryWish(server.url)).search("x", 5)
     assert "--registry FILE" in raised.value.remedy
+
+
+async def test_a_file_that_never_ends_is_none(tmp_path: Path) -> None:
+    """The command would wait for ever for whoever writes into a pipe."""
+    os.mkfifo(tmp_path / "registry.json")
+    for path in (tmp_path / "registry.json", tmp_path, Path("/dev/zero")):
+        with pytest.raises(RegistryError, match="is no registry: is not a regular file"):
+            await Catalog(RegistryWish(str(path))).find("a/b")
 
 
 async def test_a_file_stands_for_a_registry(tmp_path: Path) -> None:

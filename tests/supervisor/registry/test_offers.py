@@ -164,6 +164,7 @@ def test_a_remote_server_has_its_url_and_its_headers() -> None:
     }
     for bad in (
         {"url": "file:///etc/passwd"},
+        {"url": "https://github.com@evil.example/mcp"},
         {"type": "ws"},
         {"headers": [{"name": "A: b\r\nC"}]},
         {"url": "https://{x}"},

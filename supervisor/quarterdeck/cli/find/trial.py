@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 _PACKAGE: Final = re.compile(r"\S+ (?P<version>\S+) \((?:npm|PyPI)\)")
 
 _NO_PACKAGE: Final = re.compile(
-    r"npm err(?:or|!) (?:code )?E?404\b|No solution found|not found in the package registry", re.IGNORECASE
+    r"npm err(?:or|!) (?:code )?E?(?:404|TARGET)\b|not found in the package registry|there is no version of",
+    re.IGNORECASE,
 )
-"""What npm and uv write of a package that there is not."""
+"""What npm and uv write of a package, or of a version, that there is not."""
+
+_NO_SOLUTION: Final = re.compile(r"requirements are unsatisfiable|npm err(?:or|!) code ERESOLVE\b", re.IGNORECASE)
+"""What they write of packages that cannot be together."""
 
 _NO_IMPORT: Final = re.compile(
     r"(?:ModuleNotFound|Import)Error\b|ERR_MODULE_NOT_FOUND|Cannot find (?:module|package)\b"
@@ -109,6 +113,8 @@ def remedy_of(fault: "FaultView", *, is_remote: bool) -> str:
         what = "check its URL, and what it wants to be sent: --header"
     elif _NO_PACKAGE.search(stderr):
         what = "check the package's name and version: quarterdeck search WORD finds those of the registry"
+    elif _NO_SOLUTION.search(stderr):
+        what = "try another version of the package, or of what is asked for beside it"
     elif _NO_IMPORT.search(stderr):
         what = "install what it imports, or another version of it; what lies where it cannot look: --read PATH"
     elif fault.code in _NO_MCP or (fault.dossier is not None and fault.dossier.exit_status == 0):

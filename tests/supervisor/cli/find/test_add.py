@@ -150,12 +150,19 @@ def test_a_failed_trial_leaves_everything_as_it_was(
     assert "notes" in home.rows
 
 
+CONFLICT = "Because you require x<2, we can conclude that your requirements are unsatisfiable."
+NO_VERSION = f"No solution found: Because there is no version of x==9 and {CONFLICT}"
+
+
 @pytest.mark.parametrize(
     ("code", "dossier", "says"),
     [
         ("exited_at_handshake", Dossier(exit_status=1, stderr_tail="API_KEY is not set"), "--env"),
         ("sandbox_refused", None, "--read PATH"),
         ("exited_at_handshake", Dossier(exit_status=1, stderr_tail="npm error code E404\n"), "the package's name"),
+        ("exited_at_handshake", Dossier(exit_status=1, stderr_tail="npm error code ETARGET\n"), "name and version"),
+        ("exited_at_handshake", Dossier(exit_status=1, stderr_tail=NO_VERSION), "name and version"),
+        ("exited_at_handshake", Dossier(exit_status=1, stderr_tail=CONFLICT), "what is asked for beside it"),
         ("exited_at_handshake", Dossier(exit_status=1, stderr_tail="ImportError: x\n"), "install what it imports"),
         ("exited_at_handshake", Dossier(exit_status=0), "start an MCP server"),
         ("handshake_timeout", None, "start an MCP server"),
@@ -275,6 +282,22 @@ def test_a_server_that_is_called_otherwise_is_not_taken_for_the_one_that_is_name
     assert run("add", "notes", "--yes", "--registry", home.registry) == 2
     assert "several servers match 'notes': a.b/notes, and more" in said(capsys)
     assert trials.tried == []
+
+
+def test_a_registry_that_changes_meanwhile_changes_nothing_of_what_was_shown(
+    home: Home, run: Run, trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another package would be written into the row than the one that was tried and read."""
+    home.publish("io.example/notes", packages=[NPM])
+
+    def turn(question: str, **_: object) -> bool:
+        home.publish("io.example/notes", packages=[{**NPM, "identifier": "evil"}])
+        return bool(question)
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "confirm", turn)
+    assert run("add", "notes", "--registry", home.registry) == 0
+    assert home.rows["notes"]["args"] == ["-y", f"{NPM['identifier']}@{NPM['version']}"]
 
 
 def test_what_cannot_be_added_is_told_with_what_to_do(

@@ -5,7 +5,7 @@ user's variables, files or secrets; and the command line must start the package 
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -33,7 +33,13 @@ _ALLOWED: Final = {
 """Options that an entry may give a runner: none that has it start, or fetch from, what nobody has looked at."""
 
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_PLAIN_HOST: Final = re.compile(r"https?://[^/?#{}\s\\]+(?:[/?#]|$)")
+"""A URL whose host no variable is a part of, and every reader finds in the same place."""
+
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+
+NEAR: Final = "its address is of this machine or its networks, which no registry has a say in"
+NEAR_REMEDY: Final = "if you know that server, add it by its URL: quarterdeck add NAME URL"
 
 _REDIRECTS: Final = re.compile(
     r"(?:LD|DYLD|NPM_CONFIG|UV|PIP|PIPX|GIT|COREPACK)_\w+|(?:HTTPS?|ALL)_PROXY|PATH|HOME|SHELL|ENV|BASH_ENV|IFS"
@@ -219,16 +225,12 @@ def _of_remote(remote: Transport, *, may_be_near: bool) -> Offer | Unusable:
     title = f"remote {remote.url}"
     if remote.type not in ("streamable-http", "sse"):
         return Unusable(title, "it is reached by a transport that quarterdeck does not speak")
-    if not re.match(r"https?://[^/{}\s]", remote.url):
+    if not _PLAIN_HOST.match(remote.url):
         return Unusable(title, "its address is no URL of http or https")
     if "@" in remote.url.partition("://")[2].partition("/")[0]:
         return Unusable(title, "its address has a login before the host, which may be taken for the host")
-    if not may_be_near and _is_near(remote.url):
-        return Unusable(
-            title,
-            "its address is of this machine or its networks, which no registry has a say in",
-            "if you know that server, add it by its URL: quarterdeck add NAME URL",
-        )
+    if not may_be_near and is_near(remote.url, lambda *_: ()):
+        return Unusable(title, NEAR, NEAR_REMEDY)
     if any(not _HEADER_NAME.fullmatch(each.name) for each in remote.headers):
         return Unusable(title, "it names a header that no request can have")
     variables = ((name, each) for name, each in remote.variables.items() if f"{{{name}}}" in remote.url)
@@ -237,15 +239,21 @@ def _of_remote(remote: Transport, *, may_be_near: bool) -> Offer | Unusable:
     return _tried(offer)
 
 
-def _is_near(url: str) -> bool:
-    """Whether the host of a URL is in itself an address that is not the internet's; of a name that is not known."""
+def is_near(url: str, resolve: Callable[[str, int], Sequence[str]]) -> bool:
+    """Whether a URL leads to this machine or its networks, and not to the internet.
+
+    Args:
+        url: of http or https.
+        resolve: the addresses of a name; none where it has none.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         return True  # whoever reads it otherwise may reach anything
     address = literal_address(host)
-    return address is not None and refusal(host, port, address, ()) is not None
+    addresses = (address,) if address is not None else resolve(host, port)
+    return any(refusal(host, port, each, ()) is not None for each in addresses)
 
 
 def _local_row(program: Sequence[str], package: Package, values: Mapping[str, str]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.load.variables import _REFERENCE
-from quarterdeck.registry.offers import Offer, OfferKind, Unusable, id_of, offers_of
+from quarterdeck.registry.offers import Offer, OfferKind, Unusable, id_of, is_near, offers_of
 from quarterdeck.registry.pins import pin_of
 from quarterdeck.registry.server_json import Server
 
@@ -168,6 +168,8 @@ def test_a_remote_server_has_its_url_and_its_headers() -> None:
         {"type": "ws"},
         {"headers": [{"name": "A: b\r\nC"}]},
         {"url": "https://{x}"},
+        {"url": "https://127.0.0.{x}/mcp", "variables": {"x": {"default": "1"}}},
+        {"url": "https://evil.example\\.example.com/mcp"},
     ):
         [refused] = offers(remotes=[{**remote, **bad}])
         assert isinstance(refused, Unusable)
@@ -193,6 +195,14 @@ def test_an_address_of_this_machine_or_its_networks_is_no_registrys_to_give(host
     assert isinstance(refused, Unusable)
     assert "of this machine or its networks" in refused.reason
     assert isinstance(offers(remotes=remotes, may_be_near=True)[0], Offer)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "is_inside"), [((), False), (("93.184.215.14",), False), (("93.184.215.14", "10.0.0.1"), True)]
+)
+def test_a_name_is_judged_by_its_addresses(addresses: tuple[str, ...], *, is_inside: bool) -> None:
+    """A stranger's name may be that of a router."""
+    assert is_near("https://evil.example/mcp", lambda *_: addresses) is is_inside
 
 
 def test_a_variable_that_a_person_gives_is_theirs() -> None:

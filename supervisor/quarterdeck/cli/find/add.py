@@ -152,7 +152,33 @@ def _from_registry(catalog: "Catalog", name: str, kind: Kind | None, said: Said)
         entry = _only_match(catalog, name)
     if entry.status == "deleted":
         raise UsageError(f"{entry.server.name} was taken out of the registry", "look for another: quarterdeck search")
-    return from_entry(entry, _choose(entry, kind, may_be_near=catalog.is_file), said)
+    candidate = from_entry(entry, _choose(entry, kind, may_be_near=catalog.is_file), said)
+    if not catalog.is_file:
+        _refuse_near(candidate)
+    return candidate
+
+
+def _refuse_near(candidate: Candidate) -> None:
+    """Refuse a stranger's address whose name leads to this machine or its networks, before anything is sent there.
+
+    Raises:
+        CommandError: it does.
+    """
+    from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, is_near
+
+    url = candidate.row.get("url")
+    if isinstance(url, str) and is_near(url, addresses_of):
+        raise CommandError(ExitCode.NOT_FOUND, f"{candidate.title} cannot be had here: {NEAR}", NEAR_REMEDY)
+
+
+def addresses_of(host: str, port: int) -> "Sequence[str]":
+    """The addresses of a name; none where it is not found, in whatever time the machine's resolver takes."""
+    import socket
+
+    try:
+        return [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        return []
 
 
 def _only_match(catalog: "Catalog", word: str) -> "Entry":

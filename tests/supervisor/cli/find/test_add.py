@@ -9,9 +9,11 @@ from typing import Any
 import click
 import pytest
 
+from quarterdeck.cli.find import add
 from quarterdeck.cli.find.trial import Trial, remedy_of
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck.control.protocol import FaultView
+from quarterdeck.registry.catalog import Catalog
 from quarterdeck_protocol.faults import Dossier
 
 from .conftest import Home, Run, Trials, tool
@@ -282,6 +284,30 @@ def test_a_server_that_is_called_otherwise_is_not_taken_for_the_one_that_is_name
     assert run("add", "notes", "--yes", "--registry", home.registry) == 2
     assert "several servers match 'notes': a.b/notes, and more" in said(capsys)
     assert trials.tried == []
+
+
+@pytest.mark.parametrize(("address", "code"), [("10.0.0.1", 3), ("93.184.215.14", 0)])
+def test_a_registrys_name_that_leads_inside_is_not_even_tried(
+    home: Home,
+    run: Run,
+    trials: Trials,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    address: str,
+    code: int,
+) -> None:
+    """Whoever looks at a stranger's server would send a request to their own router, before the question."""
+    home.publish("io.example/notes", remotes=[{"type": "streamable-http", "url": "https://notes.example/mcp"}])
+    monkeypatch.setattr(Catalog, "is_file", False)  # as if it were on the internet
+    monkeypatch.setattr(add, "addresses_of", lambda *_: [address])
+    assert run("add", "notes", "--yes", "--registry", home.registry) == code
+    assert ("which no registry has a say in" in said(capsys)) == (len(trials.tried) == 0) == (code == 3)
+
+
+def test_names_are_resolved_as_this_machine_does() -> None:
+    """A name that is not found would end the command."""
+    assert "127.0.0.1" in add.addresses_of("127.0.0.1", 80)
+    assert add.addresses_of("a" * 300, 80) == []
 
 
 def test_a_registry_that_changes_meanwhile_changes_nothing_of_what_was_shown(

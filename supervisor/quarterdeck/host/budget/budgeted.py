@@ -27,6 +27,9 @@ CUT: Final = frozenset({"tools/call", "tasks/result", "tasks/get"})
 _ENDS: Final = frozenset({"complete", CREATED})
 """The types of results that may have it; others ask for more."""
 
+LOOK_S: Final = 300.0
+"""Between two looks for results that are too old: those stay so much longer at most."""
+
 _NESTED: Final = "result"
 """Where the state of a task of 2026-07-28 has it."""
 
@@ -86,10 +89,25 @@ def _cut(
     found = overlong(wire, max_tokens, has_schema)
     if found is None:
         return wire
-    uri = new_uri()
-    if found.size <= MAX_BYTES and results.keep(client, uri, found.whole(uri), asyncio.get_running_loop().time()):
+    uri, loop = new_uri(), asyncio.get_running_loop()
+    if found.size <= MAX_BYTES and results.keep(client, uri, found.whole(uri), loop.time()):
+        _expire_later(results, loop)
         return found.cut(f"the whole is the resource {uri}")
     return found.cut(f"the whole was not kept: it is longer than {MAX_BYTES:,} bytes")
+
+
+def _expire_later(results: KeptResults, loop: asyncio.AbstractEventLoop) -> None:
+    """See to it that what is too old goes though nobody asks any more; one timer for all of it."""
+
+    def expire() -> None:
+        results.expire(loop.time())
+        results.is_timed = False
+        if results.total_bytes:
+            _expire_later(results, loop)
+
+    if not results.is_timed:
+        results.is_timed = True
+        loop.call_later(LOOK_S, expire)
 
 
 def _cut_state(wire: WireResult, cut: Callable[[WireResult], WireResult]) -> WireResult:

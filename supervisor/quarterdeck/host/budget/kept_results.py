@@ -35,11 +35,13 @@ class KeptResults:
     Attributes:
         max_tokens: what a result may have before it is cut; None for anything.
         total_bytes: of all that is kept.
+        is_timed: whether somebody will call `expire`.
     """
 
     def __init__(self, max_tokens: int | None = None) -> None:
         self.max_tokens = max_tokens
         self.total_bytes = 0
+        self.is_timed = False
         self._kept: dict[str, _Kept] = {}
         """By URI, the oldest first."""
 
@@ -54,7 +56,7 @@ class KeptResults:
         """
         if len(body) > MAX_BYTES:
             return False
-        self._expire(now)
+        self.expire(now)
         self._kept[uri] = _Kept(client, body, now)
         self.total_bytes += len(body)
         own = [each for each, kept in self._kept.items() if kept.client == client]
@@ -67,7 +69,7 @@ class KeptResults:
 
     def read(self, client: str, uri: str, now: float) -> bytes | None:
         """The result of this URI, for the client whose it is alone; None where it is gone, or never was."""
-        self._expire(now)
+        self.expire(now)
         kept = self._kept.get(uri)
         return kept.body if kept is not None and kept.client == client else None
 
@@ -76,7 +78,8 @@ class KeptResults:
         for uri in [each for each, kept in self._kept.items() if kept.client == client]:
             self._drop(uri)
 
-    def _expire(self, now: float) -> None:
+    def expire(self, now: float) -> None:
+        """Keep nothing that is too old."""
         while self._kept and now - self._kept[uri := next(iter(self._kept))].kept_at > KEPT_S:
             self._drop(uri)
 

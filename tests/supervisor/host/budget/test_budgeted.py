@@ -6,8 +6,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from support.waiting import until
 
-from quarterdeck.host.budget import kept_results
+from quarterdeck.host.budget import budgeted, kept_results
 from quarterdeck.host.budget.budgeted import (
     begin_read,
     named_result,
@@ -80,6 +81,19 @@ async def test_a_cut_result_names_a_resource_that_its_client_can_read() -> None:
         assert "call the tool again" in refused.message
     again = text_of(ended(results, WireResult(BODY, ERA)))
     assert again != said
+
+
+async def test_what_is_too_old_goes_though_nobody_asks_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon whose clients have no sessions would hold what it kept for them for as long as it idles."""
+    monkeypatch.setattr(budgeted, "LOOK_S", 0.0)
+    results = KeptResults(10)
+    ended(results, WireResult(BODY, ERA))
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()
+    assert (results.total_bytes > 0, results.is_timed) == (True, True)
+    monkeypatch.setattr(kept_results, "KEPT_S", -1.0)
+    await until(lambda: not results.is_timed)
+    assert results.total_bytes == 0
 
 
 async def test_a_read_that_is_given_up_is_not_answered() -> None:

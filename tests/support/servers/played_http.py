@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Any
@@ -26,8 +26,10 @@ class HttpAsked:
         return str(self.message.get("params", {}).get("arguments", {}).get("text", ""))
 
 
-Play = Callable[[HttpAsked], Awaitable[bytes | None]]
-"""The whole answer, head and body; None hangs up."""
+Said = bytes | AsyncGenerator[bytes, None] | None
+"""The whole answer, head and body; or it piece by piece, with the connection closed behind it; None hangs up."""
+
+Play = Callable[[HttpAsked], Awaitable[Said]]
 
 
 def answer(status: int, body: bytes = b"", **headers: str) -> bytes:
@@ -41,6 +43,27 @@ def result(asked: HttpAsked, found: dict[str, Any]) -> bytes:
     """An answer in MCP, of a server that gives a session."""
     body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], **found}).encode()
     return answer(200, body, content_type="application/json", mcp_session_id="session-1")
+
+
+EVENTS = b"HTTP/1.1 200 Played\r\ncontent-type: text/event-stream\r\nmcp-session-id: session-1\r\n\r\n"
+"""The head of a stream of events, which lasts as long as its connection."""
+
+
+async def events(*said: bytes) -> AsyncGenerator[bytes, None]:
+    """A stream of events that ends behind these."""
+    for each in (EVENTS, *said):
+        yield each
+
+
+def event(message: dict[str, Any], event_id: bytes = b"") -> bytes:
+    """The event of a message."""
+    named = b"id: %s\n" % event_id if event_id else b""
+    return named + b"data: %s\n\n" % json.dumps({"jsonrpc": "2.0", **message}).encode()
+
+
+def echo_event(asked: HttpAsked) -> bytes:
+    """The event of what `echo` says."""
+    return event({"id": asked.message["id"], "result": {"content": [{"type": "text", "text": asked.text}]}})
 
 
 def echoed(asked: HttpAsked) -> bytes:
@@ -73,8 +96,15 @@ async def played_http(play: Play, tls: SSLContext | None = None) -> AsyncIterato
         tasks.add(task := asyncio.current_task())
         try:
             while (asked := await _read(reader)) is not None and (said := await play(asked)) is not None:
-                writer.write(said)
-                await writer.drain()
+                if isinstance(said, bytes):
+                    writer.write(said)
+                    await writer.drain()
+                    continue
+                async with aclosing(said):
+                    async for piece in said:
+                        writer.write(piece)
+                        await writer.drain()
+                break
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:

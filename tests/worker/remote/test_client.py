@@ -2,95 +2,21 @@
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import anyio
 import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
-from support.servers.greetings import LEGACY
-from support.servers.played_http import HttpAsked, answer, echoed, greeted, played_http
-from support.waiting import PATIENCE_S
+from support.servers.played_http import HttpAsked, answer, echoed
+from support.servers.remote_calls import Outcome, calling
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import Call, OpenOrder, RemoteServer
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.remote.client import MAX_KEPT, StatusRecorder
-from quarterdeck_worker.remote.run import run_server
-from quarterdeck_worker.server import Server, ServerFault, ServerRun
+from quarterdeck_worker.remote.recorder import MAX_KEPT, StatusRecorder
 
 pytestmark = pytest.mark.anyio
-
-Outcome = SplitResult | FaultRecord
-
-
-class Caller:
-    """Calls `echo` of a server that is open."""
-
-    def __init__(self) -> None:
-        self.server: Server | None = None
-        self.is_open = anyio.Event()
-        self.is_lost = anyio.Event()
-        self.loss: FaultRecord | None = None
-        self._last = 0
-
-    def opened(self, server: Server) -> None:
-        """See `ServerRun`."""
-        self.server = server
-        self.is_open.set()
-
-    def lost(self, loss: FaultRecord) -> None:
-        """See `ServerRun`."""
-        self.loss = loss
-        self.is_lost.set()
-
-    async def call(self, text: str) -> Outcome:
-        """How a call with this text ends."""
-        assert self.server is not None
-        ended, found = anyio.Event(), list[Outcome]()
-
-        def done(outcome: Outcome) -> None:
-            found.append(outcome)
-            ended.set()
-
-        self._last += 1
-        self.server.call(Call(self._last, 60.0, "echo"), json.dumps({"text": text}).encode(), done)
-        await ended.wait()
-        return found[0]
-
-    async def fault(self, text: str) -> FaultRecord:
-        """The fault in which a call ends."""
-        outcome = await self.call(text)
-        assert isinstance(outcome, FaultRecord), outcome
-        return outcome
-
-
-@asynccontextmanager
-async def calling(play: Callable[[HttpAsked], Awaitable[bytes | None]], **order: object) -> AsyncIterator[Caller]:
-    """Calls to a server that is greeted, and answers calls so."""
-
-    async def answers(asked: HttpAsked) -> bytes | None:
-        found = greeted(asked)
-        return found if found is not None else await play(asked)
-
-    caller = Caller()
-    run = ServerRun(Notifier(lambda *_: True, lambda: 0.0), caller.opened, caller.lost)
-    with anyio.fail_after(PATIENCE_S):
-        async with played_http(answers) as url, anyio.create_task_group() as tasks:
-
-            async def live() -> None:
-                try:
-                    await run_server(OpenOrder(RemoteServer(url), era=LEGACY, **order), run)  # type: ignore[arg-type]
-                except ServerFault as fault:
-                    caller.lost(fault.record)
-
-            tasks.start_soon(live)
-            await caller.is_open.wait()
-            yield caller
-            run.stop.set()
 
 
 def fails_with(said: bytes | None) -> Callable[[HttpAsked], Awaitable[bytes | None]]:
@@ -103,6 +29,8 @@ def fails_with(said: bytes | None) -> Callable[[HttpAsked], Awaitable[bytes | No
 
 
 PAGE = b"<html><title>Bad gateway</title><p>nginx</html>"
+
+EVENT_BOMB = gzip.compress(b"data: " + bytes(2_000_000))
 
 FAILURES = [
     pytest.param(None, "server_lost", Delivery.UNKNOWN, id="hangs-up"),
@@ -130,6 +58,26 @@ FAILURES = [
         "result_too_large",
         Delivery.ANSWERED,
         id="bomb",
+    ),
+    pytest.param(
+        answer(200, b"data: " + b"x" * 1_000_001, content_type="text/event-stream"),
+        "result_too_large",
+        Delivery.ANSWERED,
+        id="event",
+    ),
+    pytest.param(
+        answer(
+            200, gzip.compress(b"data: " + bytes(2_000_000)), content_type="text/event-stream", content_encoding="gzip"
+        ),
+        "result_too_large",
+        Delivery.ANSWERED,
+        id="event-bomb",
+    ),
+    pytest.param(
+        answer(200, b"\n" * 50, content_type="text/event-stream; charset=zlib"),
+        "server_lost",
+        Delivery.UNKNOWN,
+        id="empty",
     ),
     pytest.param(
         answer(200, b"no", content_type="application/json", content_encoding="gzip"),

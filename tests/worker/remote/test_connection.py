@@ -21,8 +21,8 @@ from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.link.frames import RemoteServer
-from quarterdeck_worker.remote.client import StatusRecorder
 from quarterdeck_worker.remote.connection import EndNotice, dial
+from quarterdeck_worker.remote.recorder import StatusRecorder
 from quarterdeck_worker.server import ServerFault
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from quarterdeck_protocol.faults import REMEDIES, Delivery, FaultRecord, RemoteCause
-from quarterdeck_worker.remote.client import StatusRecorder
 from quarterdeck_worker.remote.faults import broken, refused_or_closed, unreachable
+from quarterdeck_worker.remote.recorder import StatusRecorder
 from quarterdeck_worker.remote.refusals import Refusal
 
 URL = "https://me:s3cret@h.example:8443/s3cret/mcp?key=s3cret"

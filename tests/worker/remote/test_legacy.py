@@ -11,8 +11,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from support.waiting import PATIENCE_S
 
-from quarterdeck_worker.remote.client import PatientClient, StatusRecorder
+from quarterdeck_worker.remote.client import PatientClient
+from quarterdeck_worker.remote.faults import broken, root_cause
 from quarterdeck_worker.remote.legacy import sse_streams
+from quarterdeck_worker.remote.recorder import StatusRecorder
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +61,13 @@ class Played:
     async def connected(self, max_bytes: int = 10_000_000) -> AsyncIterator[tuple[object, object]]:
         """Its streams, of a session that is greeted."""
         self.recorder.greeted(has_session=True)
-        http = PatientClient("http://h.example", self.recorder, transport=httpx2.MockTransport(self._answer))
+        http = PatientClient(
+            "http://h.example",
+            self.recorder,
+            max_bytes,
+            is_legacy=True,
+            transport=httpx2.MockTransport(self._answer),
+        )
         with anyio.fail_after(PATIENCE_S):
             async with self.events.say, http, sse_streams(URL, http, max_bytes) as streams:
                 yield streams
@@ -96,21 +104,29 @@ async def test_a_post_that_fails_is_the_error_of_its_request_alone(status: int) 
             assert answered.id == number
 
 
+def of_size(size: int) -> str:
+    """An answer whose message has exactly so many bytes."""
+    head = "event: message\ndata: "
+    return said(1, text="x" * (size - len(said(1, text="").removeprefix(head))))
+
+
 async def test_a_result_is_as_large_as_on_other_transports() -> None:
-    """Results ended at 1 MiB, whatever the row said."""
-    played = Played(ENDPOINT, said(1, text="x" * 3_000_000))
-    async with played.connected() as (read, _):
-        assert len((await read.receive()).message.result["text"]) == 3_000_000
+    """Results ended at 1 MiB, whatever the row said; the frame of an event would count as a part of its result."""
+    played = Played(ENDPOINT, of_size(3_000_000))
+    async with played.connected(max_bytes=3_000_000) as (read, _):
+        assert len((await read.receive()).message.result["text"]) > 2_999_000
 
 
-async def test_an_event_beyond_the_bound_ends_the_connection() -> None:
-    """It would fill the worker's memory."""
-    played = Played(ENDPOINT, said(1, text="x" * 20_000))
+async def test_an_event_beyond_the_bound_ends_the_connection_as_a_line_does_on_stdio() -> None:
+    """It would fill the worker's memory, or the loss be told as an accident of the network."""
+    played = Played(ENDPOINT, of_size(10_001))
     with pytest.raises(ExceptionGroup) as caught:
         async with played.connected(max_bytes=10_000) as (read, _):
             await read.receive()
             await anyio.sleep_forever()
-    assert caught.group_contains(httpx2.SSEError)
+    cause = root_cause(caught.value)
+    assert isinstance(cause, httpx2.SSEError)
+    assert broken(cause).code == "result_too_large"
 
 
 async def test_what_is_no_message_and_what_only_keeps_the_stream_alive_reaches_no_caller() -> None:

@@ -9,6 +9,8 @@ import httpx2
 CODINGS: Final = ("gzip", "deflate")
 """The compressions that we ask for and take: those that the standard library unpacks piece by piece."""
 
+EVENT_STREAM: Final = "text/event-stream"
+
 PIECE_BYTES: Final = 65_536
 """Of what is unpacked at once: a piece of a bomb is a thousand times what came."""
 
@@ -92,6 +94,15 @@ def bound(response: httpx2.Response, max_bytes: int) -> None:
         response.stream = UnpackedBody(response.stream, coding)
     elif coding not in {"identity", ""}:
         raise httpx2.DecodingError("a body compressed in a way that was not asked for", request=response.request)
-    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    if not (is_stream and response.is_success):  # a stream has no end; each of its events is bounded
+    if not is_event_stream(response):  # which has no end; each of its events is bounded
         response.stream = BoundedBody(response.stream, max_bytes)
+
+
+def is_event_stream(response: httpx2.Response) -> bool:
+    """Whether its body are events."""
+    return response.is_success and media_type(response) == EVENT_STREAM
+
+
+def media_type(response: httpx2.Response) -> str:
+    """What its body says to be, without parameters."""
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()

@@ -18,8 +18,10 @@ from quarterdeck_worker.server import ServerFault
 
 from .authorization import BearerAuth
 from .bodies import CODINGS, bound
-from .client import PatientClient, StatusRecorder
+from .client import PatientClient
+from .event_filter import ENVELOPE_BYTES
 from .legacy import sse_streams
+from .recorder import StatusRecorder
 
 CONNECT_S: Final = 15.0
 """To reach a host; what the server then does with a request has the call's own deadline."""
@@ -49,15 +51,21 @@ async def dial(
     async def keep_small(response: httpx2.Response) -> None:
         bound(response, max_bytes)
 
+    async def listen(response: httpx2.Response) -> None:
+        if legacy or response.request.method != "GET":  # what a GET means is its stream's to say
+            await recorder.listen(response)
+
     tls = _tls_of(server)
 
     def client() -> httpx2.AsyncClient:
         return PatientClient(
             origin_of(server.url),
             recorder,
+            max_bytes,
+            is_legacy=legacy,
             headers={"Accept-Encoding": ", ".join(CODINGS), **server.headers},
             timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
-            auth=BearerAuth(server.url, access or Access(), recorder.listen),
+            auth=BearerAuth(server.url, access or Access(), listen),
             event_hooks={"response": [keep_small]},
             verify=tls,
             proxy=server.proxy or None,
@@ -68,7 +76,7 @@ async def dial(
         streams: AbstractAsyncContextManager[tuple[Any, Any]] = (
             sse_streams(server.url, http, max_bytes)
             if legacy
-            else streamable_http_client(server.url, http_client=http, max_sse_event_size=max_bytes)
+            else streamable_http_client(server.url, http_client=http, max_sse_event_size=max_bytes + ENVELOPE_BYTES)
         )
         async with streams as (read, write):
             yield read, write

@@ -9,13 +9,14 @@ import socket
 import ssl
 from collections.abc import Iterator
 
+import httpx2
 from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
 
-from .client import StatusRecorder
+from .recorder import StatusRecorder
 from .refusals import code_of_start, page_of, pause_of, scopes_of
 
 
@@ -63,7 +64,8 @@ def session_gone() -> FaultRecord:
 def broken(cause: BaseException) -> FaultRecord:
     """A greeted server whose connection raised something."""
     message = f"the connection to the server broke: {_told(cause)}"
-    return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=_cause(cause))
+    code = "result_too_large" if isinstance(cause, httpx2.SSEError) else "server_lost"
+    return FaultRecord(FaultKind.TRANSPORT, message, code, cause=_cause(cause))
 
 
 def _why(cause: BaseException) -> str:

@@ -16,6 +16,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from .event_filter import ENVELOPE_BYTES
+
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 
 
@@ -29,7 +31,7 @@ async def sse_streams(
 
     Args:
         url: of the stream of events.
-        http: an open client; one that answers a failed POST with an error reply.
+        http: an open client; one that answers a failed POST with an error reply, and bounds events.
         max_bytes: of one event.
 
     Raises:
@@ -37,7 +39,7 @@ async def sse_streams(
         httpx2.SSEError: an event is larger than it may be.
         ValueError: messages are to be posted to another origin.
     """
-    async with sse_within_origin(http, url, max_event_size=max_bytes) as events:
+    async with sse_within_origin(http, url, max_event_size=max_bytes + ENVELOPE_BYTES) as events:
         events.response.raise_for_status()
         incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)

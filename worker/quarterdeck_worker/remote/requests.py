@@ -35,8 +35,9 @@ from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import Done, first_of
 
-from .client import BROKEN, ENDS_SESSION, TRANSIENT, StatusRecorder
 from .handshake import is_modern
+from .lifetime import Lifetime
+from .recorder import BROKEN, ENDS_SESSION, TRANSIENT, StatusRecorder
 from .session import Session, as_json, send, tell
 
 LOCAL_ERRORS: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
@@ -133,7 +134,7 @@ class SdkServer:
         self._tasks.start_soon(self._run, request_id, work, scope)
 
     async def _run(self, request_id: int, work: _Work, scope: anyio.CancelScope) -> None:
-        with scope:
+        with scope, Lifetime():
             outcome = await work()
             if (running := self._running.pop(request_id, None)) is not None:
                 running[1](outcome)
@@ -218,7 +219,7 @@ class SdkServer:
 
     async def _look_again(self) -> None:
         """One broken stream may be an accident.  A transport that is gone says so when it is used again."""
-        with anyio.move_on_after(PING_S):
+        with anyio.move_on_after(PING_S), Lifetime():
             try:
                 await send(self._session, "ping", {})
             except MCPError as error:

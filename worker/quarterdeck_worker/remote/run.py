@@ -20,10 +20,10 @@ from quarterdeck_protocol.link.frames import OpenOrder, RemoteServer, ServerCard
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import ServerFault, ServerRun, be_open, first_of
 
-from .client import StatusRecorder
 from .connection import EndNotice, dial
 from .faults import broken, refused_or_closed, root_cause, session_gone, unreachable
 from .handshake import card_of, greet, is_modern
+from .recorder import StatusRecorder
 from .requests import SdkServer, list_items
 from .session import Session
 

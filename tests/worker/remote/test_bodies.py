@@ -85,6 +85,15 @@ async def test_a_bomb_ends_at_the_bound_of_what_it_unpacks_to(pack: object) -> N
     assert body.taken < len(body.pieces) / 8, "the rest of it is not even taken"
 
 
+@pytest.mark.parametrize("first", [b"", b"\x78\x01", zlib.compress(b"{}")], ids=["raw", "zlib", "ended"])
+async def test_a_body_that_unpacks_to_nothing_ends(first: bytes) -> None:
+    """Blocks without a byte in them would be read at full speed for as long as the server sends them."""
+    body = Pieces([*([first] if first else []), *[b"\x00\x00\x00\xff\xff" * 1_000] * 1_000])
+    with pytest.raises(httpx2.DecodingError, match="unpack to nothing"):
+        [piece async for piece in UnpackedBody(body, "deflate")]
+    assert body.taken < 20
+
+
 async def test_no_piece_of_a_bomb_is_large() -> None:
     """One piece of what came would be a thousand times as much at once."""
     packed = gzip.compress(bytes(8 * 1024 * 1024))

@@ -15,6 +15,10 @@ PIECE_BYTES: Final = 65_536
 """Of what is unpacked at once: a piece of a bomb is a thousand times what came."""
 
 
+BARREN_BYTES: Final = 65_536
+"""In a row that may unpack to nothing: more would keep us busy, and there is no end to them."""
+
+
 class BoundedBody(httpx2.AsyncByteStream):
     """A body that ends in an error where it exceeds its bound."""
 
@@ -52,18 +56,21 @@ class UnpackedBody(httpx2.AsyncByteStream):
         """The unpacked pieces.
 
         Raises:
-            httpx2.DecodingError: it is not compressed so, or ends too early.
+            httpx2.DecodingError: it is not compressed so, ends too early, or has nothing in it.
         """
         unpacker = zlib.decompressobj(31 if self._coding == "gzip" else 15)
         is_begun = False
+        barren_bytes = 0
         try:
             async for piece in self._body:
+                barren_bytes += len(piece)
                 if not is_begun and piece and self._coding == "deflate" and piece[0] & 0x0F != 8:
                     unpacker = zlib.decompressobj(-15)  # many servers leave zlib's header out (RFC 9110 8.4.1.2)
                 is_begun = is_begun or bool(piece)
                 waiting = piece
                 while waiting:
                     if out := unpacker.decompress(waiting, PIECE_BYTES):
+                        barren_bytes = 0
                         yield out
                     if unpacker.eof:
                         break  # what comes behind the end says nothing
@@ -71,6 +78,8 @@ class UnpackedBody(httpx2.AsyncByteStream):
                     if not waiting:
                         while out := unpacker.decompress(b"", PIECE_BYTES):
                             yield out
+                if barren_bytes > BARREN_BYTES:
+                    raise httpx2.DecodingError(f"{barren_bytes:,} bytes that unpack to nothing")
         except zlib.error as error:
             raise httpx2.DecodingError(f"a body that is not {self._coding}: {error}") from error
         if is_begun and not unpacker.eof:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.faults import FaultRecord, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.schema.providers.outside import WORDS, outside
 from quarterdeck_protocol.schema.providers.subsets import Provider
@@ -92,6 +92,11 @@ class McpServer:
     def is_same(self, other: "McpServer") -> bool:
         """Whether it is the same server, and not another that runs the same."""
         return self._backend.key == other._backend.key  # noqa: SLF001 - of its own kind
+
+    @property
+    def last_fault(self) -> FaultRecord | None:
+        """How it last died, with its dossier, though it may serve again; None of one that has not."""
+        return self._backend.explain(()).result().last_fault
 
     def explain(self, within_s: float) -> "Story":
         """What a failure's report says of it, without secrets."""

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ class Instance:
 
     Attributes:
         test: who asked for it first.
+        digest: names the folder of its servers' homes.
         shared: whether it outlives the connection that opened it.
     """
 
@@ -63,7 +64,7 @@ class Instance:
         settings = found.settings
         self.test: Final = test
         self.shared: Final = shared
-        self._digest: Final = hashlib.sha256(key.encode()).hexdigest()[:12]
+        self.digest: Final = hashlib.sha256(key.encode()).hexdigest()[:12]
         self._servers: Final = {config.id: config for config in found.servers}
         self._broken: Final = {row.id: row for row in settings.broken} if not wish.server else {}
         self._redactor: Final = Redactor((*settings.secrets, *frozenset().union(*map(secrets_of, found.servers))))
@@ -73,7 +74,7 @@ class Instance:
                 secrets_of=settings.secrets_of,
                 environ=settings.environ,
                 trusted=lambda: settings.trusted,
-                digest=self._digest,
+                digest=self.digest,
             )
         )
         self._hangs: set[str] = set()
@@ -86,7 +87,7 @@ class Instance:
         """Stop the servers; the processes of theirs that are left, one line each."""
         processes = self._processes()
         await self._fleet.tear_down()
-        _, left = await asyncio.to_thread(psutil.wait_procs, processes, GONE_S if processes else 0)
+        left = await asyncio.to_thread(self._left, processes)
         return [f"process {process.pid} ({_name_of(process)}) of a server that was stopped" for process in left]
 
     # What is asked of it
@@ -184,7 +185,7 @@ class Instance:
             [view] = [view for view in self.views() if view.id == server] or [ServerView(server, "not there")]
             return Explanation(view, tuple(map(self._redactor.clean_text, texts)), "")
         last = self._fleet.last_fault(server)
-        stderr = _tail(server_paths(self._digest, server).log)
+        stderr = _tail(server_paths(self.digest, server).log)
         return Explanation(
             self._view(status),
             tuple(map(self._redactor.clean_text, texts)),
@@ -280,6 +281,16 @@ class Instance:
                     continue
         return list(found.values())
 
+    def _left(self, known: Iterable[psutil.Process]) -> list[psutil.Process]:
+        """Of the processes that were known, and of those that nobody knows, those that do not end.  Blocking.
+
+        A server that did not start, or what has forked away from one, is known by its home alone.
+        """
+        homes = server_paths(self.digest, "each").home.parents[1]
+        processes = {process.pid: process for process in (*known, *_living_below(homes))}
+        left: list[psutil.Process] = psutil.wait_procs([*processes.values()], GONE_S if processes else 0)[1]
+        return left
+
 
 class Instances:
     """All instances of a run, by key."""
@@ -333,6 +344,16 @@ async def open_instances() -> AsyncIterator[Instances]:
         yield instances
     finally:
         await instances.close_all()
+
+
+def _living_below(folder: Path) -> list[psutil.Process]:
+    """The processes whose home is below this folder."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("HOME", "").startswith(f"{folder}/"):
+                found.append(process)
+    return found
 
 
 def _broken(message: str, code: str) -> FaultRecord:

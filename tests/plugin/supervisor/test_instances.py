@@ -1,11 +1,17 @@
 """What is told of the servers that a run has."""
 
+import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from support.config.places import row, write_config
 
+from quarterdeck.config.places.paths import server_paths
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_pytest.messages import Wish
+from quarterdeck_pytest.supervisor import instances
 from quarterdeck_pytest.supervisor.instances import Instance
 
 SECRET = "sk-4f9a8b7c6d5e4f3a2b1c0d9e"
@@ -20,3 +26,16 @@ def test_a_fault_crosses_without_secrets(tmp_path: Path) -> None:
     record = instance.record(fault)
     assert (record.code, record.message) == ("reply_error", "[redacted] is no key of ours")
     assert record.dossier == Dossier(stderr_tail="key: [redacted]\n", hints=("it may need [redacted]",))
+
+
+def test_what_has_forked_away_from_a_server_is_left_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine would fill up with what nobody started by name; also where the server itself never started."""
+    monkeypatch.setattr(instances, "GONE_S", 0.01)
+    instance = Instance("forks", Wish(words=("none",), cwd=str(tmp_path)), "test_it", shared=False)
+    env = {"HOME": str(server_paths(instance.digest, "none").home)}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=env) as away:
+        [left] = asyncio.run(instance.close())
+        away.communicate()
+    assert f"process {away.pid} (" in left
+    assert "a server that was stopped" in left
+    assert asyncio.run(Instance("other", Wish(words=("none",)), "test_it", shared=False).close()) == []

@@ -1,7 +1,9 @@
 """What the acceptance tests share: directories of their own, a neighbour that must not notice, nothing left behind."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
@@ -10,16 +12,21 @@ from support.config.places import short_folder, use_places
 from support.processes.commands import forks as our_forks
 from support.processes.forks import Forks
 from support.processes.leftovers import Newcomers, running_with
+from support.processes.programs import SERVERS, server_argv
 from support.servers.real_endpoints import BACKSTOP_S, pretend
 from support.waiting import eventually_async
 
 from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
+from quarterdeck_pytest import McpServer, ProtocolFault
 
 collect_ignore = ["sample_project"]
 """It is run by `test_sample_project`, in an environment of its own."""
 
 NEIGHBOUR_CALL_S = 30.0
 """What a neighbour's call may take on a busy machine; a server that disturbs it makes it wait for ever."""
+
+PATIENT_S = 120.0
+"""For the start of one that the whole run shares."""
 
 BETWEEN_CALLS_S = 0.1
 """A neighbour that is called without a pause costs three processes' time in all tests beside it."""
@@ -77,3 +84,37 @@ async def undisturbed(neighbour: ServerEndpointImpl, tmp_path: Path) -> AsyncIte
         assert await chatting > 0
     await eventually_async(newcomers.are_gone, what="the end of what the test started")
     assert not running_with(str(tmp_path))
+
+
+@pytest.fixture
+def quiet_beside(mcp_server: Callable[..., McpServer]) -> Iterator[None]:
+    """Require that a neighbour, of the same supervisor as the servers of `mcp_server`, answers all through the test."""
+    policy = {"read": [str(SERVERS)]}
+    neighbour = mcp_server(server_argv("echo"), policy=policy, scope="run", timeout=PATIENT_S).client()
+    is_over = threading.Event()
+
+    def chat() -> int:
+        calls = 0
+        while not calls or not is_over.wait(BETWEEN_CALLS_S):
+            result = neighbour.call_tool("add", {"a": calls, "b": 1}, timeout=NEIGHBOUR_CALL_S)
+            calls += 1
+            assert result.structured_content == {"sum": calls}
+        return calls
+
+    with ThreadPoolExecutor(1) as pool:
+        chatting = pool.submit(chat)
+        yield
+        is_over.set()
+    assert chatting.result() > 0
+
+
+@pytest.fixture
+def fault_at_start(mcp_server: Callable[..., McpServer]) -> Callable[..., ProtocolFault]:
+    """The fault that a server's start ends in; takes what `mcp_server` takes."""
+
+    def start(server: object, **said: object) -> ProtocolFault:
+        with pytest.raises(ProtocolFault) as raised:
+            mcp_server(server, **said)
+        return raised.value
+
+    return start

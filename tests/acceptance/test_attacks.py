@@ -5,20 +5,19 @@ this process, saw from outside.
 """
 
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
 from support.processes.forks import Forks
 from support.processes.identities import Identity, plain_python
-from support.processes.leftovers import no_leftovers
 from support.sandbox.attack_results import BOMB_LIMITS, BOMBS, FAMILIES, IMPOSSIBLE, NOT_BARE, OUTPUTS, Bomb, names
 from support.sandbox.hostile import ATTACKS, END_S, Run, Scene, scene
 from support.sandbox.machine_facts import NO_INTERNET_ALONE, ROOT_ONLY, bubblewrap_missing
-from support.servers.real_endpoints import fault_at_open, stdio_config
 
 from quarterdeck_protocol.policy_values import NetworkMode, Tier
+from quarterdeck_pytest import ProtocolFault
 from quarterdeck_sandbox.doctor.probe import probe_machine
 
 BARE_ESCAPES: Final = 60
@@ -160,19 +159,15 @@ def explode(bomb: Bomb, identity: Identity, tier: Tier, forks: Forks) -> list[st
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-@pytest.mark.anyio
-@pytest.mark.usefixtures("neighbour")  # it keeps the zygote
-async def test_output_without_end_ends_the_server(name: str) -> None:
+def test_output_without_end_ends_the_server(fault_at_start: Callable[..., ProtocolFault], name: str) -> None:
     """A worker that kept all of it would take the machine's memory along."""
     limits = {"output_bytes": "8M", "line_bytes": "1M", "partial_line_s": 1.0}
     wanted = {key: value for key, value in limits.items() if key == OUTPUTS[name]}
     argv = [plain_python(), "-B", "-I", str(ATTACKS), name]
-    config = stdio_config("hostile", argv, sandbox={"read": [str(ATTACKS)], "limits": wanted})
-    with no_leftovers():
-        fault = await fault_at_open(config)
-        assert fault.dossier is not None
-        # A line that is too long is told by its own code.
-        assert fault.dossier.limit == OUTPUTS[name] or (fault.code == "bad_output" and "a line" in fault.message)
+    fault = fault_at_start(argv, policy={"read": [str(ATTACKS)], "limits": wanted})
+    assert fault.dossier is not None
+    # A line that is too long is told by its own code.
+    assert fault.dossier.limit == OUTPUTS[name] or (fault.code == "bad_output" and "a line" in fault.message)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])

@@ -1,25 +1,44 @@
 """A server that answers calls with what is no answer: the caller hears of it, the connection lives on if it can."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import Callable
 
-import anyio
 import pytest
-from support.processes.leftovers import is_running
-from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_of, hostile, opened, say, text_of
-from support.waiting import eventually_async
+from support.config.places import row
+from support.processes.leftovers import assert_gone
+from support.servers.real_endpoints import assert_fault
 
-from quarterdeck.interop import Delivery, ServerEndpointImpl
+from quarterdeck_pytest import AsyncMcpClient, McpClient, McpServer, ProtocolFault
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
+Start = Callable[..., McpServer]
+
+pytestmark = [pytest.mark.usefixtures("quiet_beside"), pytest.mark.mcp(timeout=120.0)]
 
 SHORT_S = 1.0
 """What these tests wait for an answer that never comes."""
 
+MODES = (
+    *("deep_json", "invalid_utf8", "smuggle", "smuggle_whitespace", "smuggle_behind", "bad_result_shape", "long_line"),
+    *("half_line", "slow_drip", "closes_stdout", "forged_ids", "answers_twice", "answer_after_cancel"),
+    "sampling_request",
+)
 
-async def still_adds(endpoint: ServerEndpointImpl) -> None:
-    with anyio.fail_after(BACKSTOP_S):
-        assert (await endpoint.invoke("add", {"a": 2, "b": 3})).structured_content == {"sum": 5}
-    assert endpoint.phase == "ready"
+
+@pytest.fixture(scope="module")
+def mcp_config() -> dict[str, object]:
+    return {"mcpServers": {mode: row("hostile", mode) for mode in MODES}}
+
+
+def fault_of_echo(client: McpClient, text: str = "hello", **options: float) -> ProtocolFault:
+    """The fault that a call ends in."""
+    with pytest.raises(ProtocolFault) as raised:
+        client.call_tool("echo", {"text": text}, **options)
+    return raised.value
+
+
+def still_adds(client: McpClient) -> bool:
+    """Whether its other tools work."""
+    return client.call_tool("add", {"a": 2, "b": 3}).structured_content == {"sum": 5}
 
 
 @pytest.mark.parametrize(
@@ -32,109 +51,90 @@ async def still_adds(endpoint: ServerEndpointImpl) -> None:
         ("smuggle_behind", "not a JSON-RPC message"),
     ],
 )
-async def test_an_answer_that_may_not_be_passed_on_ends_its_call_alone(mode: str, words: str) -> None:
+def test_an_answer_that_may_not_be_passed_on_ends_its_call_alone(mcp_server: Start, mode: str, words: str) -> None:
     """A client's parser would break on it, or take a second message for ours."""
-    async with opened(hostile(mode)) as endpoint:
-        fault = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
-        assert_fault(fault, "tool_error", "bad_output", "answered", words)
-        await still_adds(endpoint)
+    server = mcp_server(mode)
+    assert_fault(fault_of_echo(server.client()), "tool_error", "bad_output", "answered", words)
+    assert still_adds(server.client())
+    assert server.status.restarts == 0
 
 
-@pytest.fixture(scope="module")
-async def misshapen(neighbour: ServerEndpointImpl) -> AsyncIterator[ServerEndpointImpl]:
-    async with opened(hostile("bad_result_shape")) as endpoint:
-        yield endpoint
-
-
+@pytest.mark.mcp("bad_result_shape", scope="module")
 @pytest.mark.parametrize("shape", ["number", "list", "null", "content_text", "both", "neither", "error_text"])
-async def test_a_result_of_the_wrong_shape_ends_its_call_alone(misshapen: ServerEndpointImpl, shape: str) -> None:
+def test_a_result_of_the_wrong_shape_ends_its_call_alone(mcp_server: Start, shape: str) -> None:
     """Whoever reads `content` would fail far from the cause."""
-    fault = await fault_of(misshapen.invoke("echo", {"text": shape}))
-    assert_fault(fault, "tool_error", "bad_output", "answered")
-    await still_adds(misshapen)
+    server = mcp_server()
+    assert_fault(fault_of_echo(server.client(), shape), "tool_error", "bad_output", "answered")
+    assert still_adds(server.client())
+    assert server.status.restarts == 0
 
 
-async def test_strange_content_blocks_are_passed_on_whole(misshapen: ServerEndpointImpl) -> None:
+@pytest.mark.mcp("bad_result_shape", scope="module")
+def test_strange_content_blocks_are_passed_on_whole(mcp_client: McpClient) -> None:
     """Blocks of the future are not ours to judge."""
-    assert (await misshapen.invoke("echo", {"text": "content_numbers"})).content == (1, None)
+    assert mcp_client.call_tool("echo", {"text": "content_numbers"}).content == (1, None)
 
 
-async def test_a_line_beyond_the_limit_ends_the_server() -> None:
-    """100 MB without a newline: what follows cannot be told apart from it any more."""
-    async with opened(hostile("long_line")) as endpoint:
-        pid = endpoint.status().pid
-        assert pid is not None
-        fault = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
-        assert_fault(fault, "tool_error", "result_too_large", "unknown", "67,108,864 bytes")
-        assert fault.dossier is not None
-        await eventually_async(lambda: endpoint.phase == "faulted")
-        loss = endpoint.status().fault
-        assert loss is not None
-        assert_fault(loss, "transport", "result_too_large", "unknown", "67,108,864 bytes")
-        await eventually_async(lambda: not is_running(pid))
-        after = await fault_of(endpoint.invoke("echo", {"text": "again"}))
-        assert_fault(after, "not_connected", "not_connected", "not_sent", "is faulted")
+@pytest.mark.parametrize(
+    ("mode", "code", "words"),
+    [("long_line", "result_too_large", "67,108,864 bytes"), ("closes_stdout", "server_lost", "closed its stdout")],
+)
+def test_an_answer_that_cannot_come_any_more_ends_the_server(
+    mcp_server: Start, mode: str, code: str, words: str
+) -> None:
+    """100 MB without a newline, or no stdout: what follows could not be told apart, or never comes."""
+    server = mcp_server(mode)
+    pid = server.status.pid
+    assert pid is not None
+    fault = fault_of_echo(server.client())
+    assert_fault(fault, "tool_error", code, "unknown", words)
+    assert fault.dossier is not None
+    assert_gone([pid])
+    server.assert_recovers_within(120.0)
+    loss = server.last_fault
+    assert loss is not None
+    assert (loss.kind, loss.code, loss.delivery) == ("transport", code, "unknown")
+    assert words in loss.message
+    assert (server.status.restarts, still_adds(server.client())) == (1, True)
 
 
 @pytest.mark.parametrize("mode", ["half_line", "slow_drip"])
-async def test_an_answer_that_never_ends_is_given_up_at_the_deadline(mode: str) -> None:
-    """Half a line must not hold its caller for ever; the endpoint stays, for the fault is one call's."""
-    async with opened(hostile(mode, call_timeout_s=SHORT_S)) as endpoint:
-        fault = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
-        assert_fault(fault, "timeout", "call_timeout", "unknown", "echo did not answer within 1 s")
-        assert endpoint.phase == "ready"
+def test_an_answer_that_never_ends_is_given_up_at_the_deadline(mcp_server: Start, mode: str) -> None:
+    """Half a line must not hold its caller for ever; the server stays, for the fault is one call's."""
+    server = mcp_server(mode)
+    fault = fault_of_echo(server.client(), timeout=SHORT_S)
+    assert_fault(fault, "timeout", "call_timeout", "unknown", "echo did not answer within 1 s")
+    assert (server.status.phase, server.status.restarts) == ("ready", 0)
 
 
-async def test_a_server_that_closes_its_stdout_is_lost() -> None:
-    """It can never answer again, though its process lives."""
-    async with opened(hostile("closes_stdout")) as endpoint:
-        fault = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
-        assert_fault(fault, "tool_error", "server_lost", "unknown", "closed its stdout")
-        await eventually_async(lambda: endpoint.phase == "faulted")
+@pytest.mark.parametrize("mode", ["forged_ids", "answers_twice"])
+def test_answers_to_what_nobody_asked_reach_nobody(mcp_server: Start, mode: str) -> None:
+    """Of our own requests, of calls gone by and to come, or a second one: none must become another call's."""
+    server = mcp_server(mode)
+    for text in ("one", "two", "three", "four", "five"):
+        assert server.client().call_tool("echo", {"text": text}).text == text
+    assert (server.status.phase, server.status.restarts) == ("ready", 0)
 
 
-async def test_answers_to_what_nobody_asked_reach_nobody() -> None:
-    """Ids of our own requests, of calls gone by and of calls to come must not confuse the correlation."""
-    async with opened(hostile("forged_ids")) as endpoint:
-        for n in range(5):
-            await say(endpoint, f"call {n}")
-        assert endpoint.phase == "ready"
-
-
-async def test_the_first_of_two_answers_counts() -> None:
-    """The second must not become the next call's."""
-    async with opened(hostile("answers_twice")) as endpoint:
-        for n in range(5):
-            await say(endpoint, f"call {n}")
-
-
-async def test_an_answer_after_its_cancel_is_dropped() -> None:
+@pytest.mark.anyio
+@pytest.mark.mcp("answer_after_cancel")
+async def test_an_answer_after_its_cancel_is_dropped(mcp_async_client: AsyncMcpClient) -> None:
     """It must not become another call's, nor break the link."""
-    async with opened(hostile("answer_after_cancel")) as endpoint:
-        with anyio.move_on_after(0.05):
-            await endpoint.invoke("echo", {"text": "too late"})
-        await still_adds(endpoint)
+    late = asyncio.create_task(mcp_async_client.call_tool("echo", {"text": "too late"}))
+    assert (await mcp_async_client.call_tool("add", {"a": 1, "b": 1})).structured_content == {"sum": 2}
+    late.cancel()
+    assert (await mcp_async_client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"sum": 5}
 
 
-async def test_an_answer_after_its_deadline_is_dropped() -> None:
+@pytest.mark.mcp("answer_after_cancel")
+def test_an_answer_after_its_deadline_is_dropped(mcp_client: McpClient) -> None:
     """As after a cancel: the server is told, and answers all the same."""
-    async with opened(hostile("answer_after_cancel")) as endpoint:
-        fault = await fault_of(endpoint.call("echo", b'{"text": "too late"}', timeout_s=0.1))
-        assert_fault(fault, "timeout", "call_timeout", "unknown")
-        await still_adds(endpoint)
+    fault = fault_of_echo(mcp_client, "too late", timeout=0.1)
+    assert_fault(fault, "timeout", "call_timeout", "unknown")
+    assert still_adds(mcp_client)
 
 
-async def test_a_server_that_asks_for_sampling_is_refused_and_answers() -> None:
+@pytest.mark.mcp("sampling_request")
+def test_a_server_that_asks_for_sampling_is_refused_and_answers(mcp_client: McpClient) -> None:
     """We promised no such capability; a server that waits for it would hang its caller."""
-    async with opened(hostile("sampling_request")) as endpoint:
-        with anyio.fail_after(BACKSTOP_S):
-            answer = text_of(await endpoint.invoke("echo", {"text": "hello"}))
-        assert '"error"' in answer
-
-
-async def test_a_fault_says_whether_repeating_is_safe() -> None:
-    """Only `not_sent` may be repeated; whoever reads the deliveries must be able to trust them."""
-    async with opened(hostile("half_line", call_timeout_s=SHORT_S)) as endpoint:
-        unsure = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
-    closed = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
-    assert (unsure.delivery, closed.delivery) == (Delivery.UNKNOWN, Delivery.NOT_SENT)
+    assert '"error"' in mcp_client.call_tool("echo", {"text": "hello"}).text

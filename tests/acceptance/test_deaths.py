@@ -80,6 +80,8 @@ async def test_a_server_that_dies_idle_is_noticed_and_explained() -> None:
         assert loss.dossier.uptime_s is not None
         assert loss.dossier.cpu_s is not None
         assert (loss.dossier.peak_rss_bytes or 0) > 1_000_000
+        after = await fault_of(endpoint.invoke("echo", {"text": "again"}))
+        assert_fault(after, "not_connected", "not_connected", "not_sent", "is faulted")
 
 
 async def test_a_server_that_dies_in_a_call_ends_the_call_with_its_dossier() -> None:

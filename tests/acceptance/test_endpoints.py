@@ -1,4 +1,4 @@
-"""What an endpoint does beside calls: the configuration's bounds and filters, meta, eras, our log, mounting."""
+"""What an endpoint does beside calls: attempts to open it, bounds and filters, meta, eras, our log, mounting."""
 
 import logging
 from pathlib import Path
@@ -12,6 +12,7 @@ from support.servers.real_endpoints import (
     UNCONFINED,
     assert_fault,
     fault_of,
+    hostile,
     opened,
     pretend,
     say,
@@ -19,11 +20,14 @@ from support.servers.real_endpoints import (
 )
 from support.waiting import eventually_async
 
-from quarterdeck.interop import BridgeConfig, mount_protocol_bridge
+from quarterdeck.interop import BridgeConfig, create_server_endpoint, mount_protocol_bridge
 from quarterdeck_protocol.configs import ToolFilter
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
+
+SHORT_S = 0.5
+"""What is waited for a server that never answers."""
 
 
 @pytest.fixture(params=["echo", "modern"])
@@ -31,6 +35,51 @@ def era(request: pytest.FixtureRequest) -> str:
     """A server's script, of each era."""
     script: str = request.param
     return script
+
+
+async def test_all_who_wait_for_one_attempt_get_its_one_fault() -> None:
+    """Each would else see another error, or start another process."""
+    endpoint = create_server_endpoint(hostile("never_answers", connect_timeout_s=SHORT_S))
+    faults = []
+
+    async def join() -> None:
+        faults.append(await fault_of(endpoint.open()))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(join)
+    faults.append(await fault_of(endpoint.open()))
+    assert len({id(fault) for fault in faults}) == 1
+    await endpoint.close()
+    assert endpoint.phase == "faulted"
+
+
+async def test_closing_ends_an_attempt_and_tells_who_waited() -> None:
+    """Otherwise a program that stops would wait out the connect timeout of a hanging server."""
+    endpoint = create_server_endpoint(hostile("never_answers"))
+    with anyio.fail_after(BACKSTOP_S):
+        async with anyio.create_task_group() as tasks:
+
+            async def wait() -> None:
+                assert_fault(await fault_of(endpoint.open()), "not_connected", "not_connected", "not_sent")
+
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await endpoint.close()
+    assert endpoint.phase == "closed"
+    assert_fault(await fault_of(endpoint.open()), "not_connected", "not_connected", "not_sent", "is closed")
+
+
+async def test_a_caller_who_gives_up_leaves_the_attempt_to_the_others() -> None:
+    """One cancelled request must not take down everybody's connection."""
+    endpoint = create_server_endpoint(pretend("echo"))
+    with anyio.fail_after(BACKSTOP_S):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await endpoint.open()
+        await endpoint.open()
+    await say(endpoint)
+    await endpoint.close()
 
 
 async def test_a_callers_wish_cannot_outlast_the_configuration(era: str) -> None:

@@ -1,15 +1,16 @@
 """Real servers that take more than they may: each is killed whole, and its dossier names the limit."""
 
+import sys
+from collections.abc import Callable
+
 import psutil
 import pytest
 from support.servers.real_endpoints import SHOWS_SCRIPTS, fault_at_open, opened, pretend, python_config, say
 from support.waiting import eventually_async
 
 from quarterdeck_protocol.faults import FaultKind
-from quarterdeck_protocol.policy import Limits, SandboxPolicy
-
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("neighbour")]
-"""The neighbour keeps the zygote, which would be started for each test."""
+from quarterdeck_protocol.policy import Limits
+from quarterdeck_pytest import ProtocolFault
 
 FILES = "import os, time\nfor n in range(300): open(f\"{os.environ['TMPDIR']}/{n}\", 'w').close()\ntime.sleep(600)"
 CHILDREN = "import os, time\nfor n in range(3):\n    if os.fork() == 0: time.sleep(600)\nwhile True: pass"
@@ -23,17 +24,18 @@ CHILDREN = "import os, time\nfor n in range(3):\n    if os.fork() == 0: time.sle
         ("scratch_inodes", 100, FILES),
     ],
 )
-async def test_a_server_that_passes_a_limit_is_killed_and_the_limit_is_named(
-    limit: str, most: float, program: str
+def test_a_server_that_passes_a_limit_is_killed_and_the_limit_is_named(
+    fault_at_start: Callable[..., ProtocolFault], limit: str, most: float, program: str
 ) -> None:
     """It would fill the machine; or be dead, and nobody would know why."""
-    policy = SandboxPolicy(limits=Limits.model_validate({limit: most}))
-    fault = await fault_at_open(python_config("greedy", program, sandbox=policy))
+    fault = fault_at_start([sys.executable, "-c", program], policy={"limits": {limit: most}})
     assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "limit_hit"), fault.message
     assert fault.dossier is not None
     assert fault.dossier.limit == limit
 
 
+@pytest.mark.anyio
+@pytest.mark.usefixtures("neighbour")  # it keeps the zygote, which would be started for each
 async def test_a_server_that_filled_its_scratch_space_can_be_started_again() -> None:
     """It would be condemned for its last life, before it can do anything about it, for ever."""
     policy = SHOWS_SCRIPTS.model_copy(update={"limits": Limits(scratch_inodes=100)})
@@ -43,6 +45,8 @@ async def test_a_server_that_filled_its_scratch_space_can_be_started_again() -> 
         await say(endpoint)
 
 
+@pytest.mark.anyio
+@pytest.mark.usefixtures("neighbour")
 async def test_an_open_server_is_watched_with_all_that_it_starts_and_its_receipt_is_kept() -> None:
     """`ps` and `inspect` would know less of a real server than of a pretended one."""
     policy = SHOWS_SCRIPTS.model_copy(update={"limits": Limits()})

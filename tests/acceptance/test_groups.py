@@ -107,6 +107,19 @@ def test_clients_see_the_users_words_and_servers_get_the_users_arguments(config:
         for words in (("config", "show", "--all"), ("ledger", "calls"), ("ledger", "show")):
             assert SECRET not in quarterdeck_forked(*words).stdout
 
+        write(config, GROUPS | {"slip": {"servers": ["aa"], "tools": ["a__sya"]}}, **OVERRIDES | {"hide": ["sloww"]})
+        slips = [
+            "a: 'hide' has 'sloww', which fits nothing that it offers: did you mean 'slow'?",
+            "the group 'slip' has 'aa' in its 'servers', which is no server: did you mean 'a'?",
+            "the group 'slip' has 'a__sya' in its 'tools', which fits nothing that is offered: did you mean 'a__say'?",
+        ]
+        eventually(lambda: quarterdeck_json_forked("tools")["notes"] == slips, DEADLINE_S, "what fits nothing")
+        for words in (("config", "check"), ("doctor",)):  # without asking any server
+            assert json.loads(quarterdeck_forked(*words, "--json", "-c", str(config)).stdout)["unmet_names"] == slips
+        unknown = write_document(config.with_name("other.json"), mcpServers={"x": row("echo", hide=["y"])})
+        [said] = json.loads(quarterdeck_forked("config", "check", "--json", "-c", str(unknown)).stdout)["unmet_names"]
+        assert said == "x has not listed anything yet: what is named of it is not compared"
+
         pid = {each["id"]: each["pid"] for each in quarterdeck_json_forked("ps")["servers"]}["a"]
         client.notifications.clear()
         write(config, GROUPS, **OVERRIDES | {"hide": ["say"], "rename": {"echo": "tell"}})

@@ -8,6 +8,7 @@ import msgspec
 from quarterdeck.host.offers.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.running_product import Product
+from quarterdeck.tools.overrides.unmet import Names, unmet_by_groups
 from quarterdeck.trust.judge.held_messages import describe_held
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck.trust.server_state import lists_of
@@ -15,6 +16,7 @@ from quarterdeck_protocol.contract import EndpointPhase, RemoteTool, is_usable_p
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
+from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import Client
 
@@ -120,7 +122,25 @@ async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Ref
         for name, group in product.groups.current.items()
         if not groups or name in groups
     }
-    return ToolList(tools, await view_servers(product, absent), held, product.shown.notes(), by_group)
+    notes = (*product.shown.notes(), *unmet_by_groups(product.groups.current, _offered(product)))
+    return ToolList(tools, await view_servers(product, absent), held, notes, by_group)
+
+
+def _offered(product: Product) -> dict[str, Names | None]:
+    """What clients are shown of each server; None of one that offers nothing, and may yet."""
+    offered: dict[str, Names | None] = dict.fromkeys(product.status())
+    for endpoint in product.shown.endpoints():
+        names = {
+            Listing.TOOLS: [tool.descriptor.name for tool in endpoint.offered()],
+            Listing.PROMPTS: [each.qualified for each in endpoint.offers(Listing.PROMPTS)],
+            Listing.RESOURCES: [
+                each.qualified
+                for listing in (Listing.RESOURCES, Listing.TEMPLATES)
+                for each in endpoint.offers(listing)
+            ],
+        }
+        offered[endpoint.config.id] = names if any(names.values()) else None
+    return offered
 
 
 def _own_name(product: Product, tool: RemoteTool) -> str:

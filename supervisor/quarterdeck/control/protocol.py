@@ -167,7 +167,7 @@ class ToolList(Message, frozen=True, tag="tools"):
         tools: native ones first, then each server's.
         absent: the servers that offer nothing because they are not ready, or could not list their tools.
         held: a line for each server that has tools which wait for approval.
-        notes: a line for each override that cannot be carried out, or has no effect.
+        notes: a line for each override that cannot be carried out, or has no effect, and each glob of a group.
         groups: of each group of the configuration, the names of those of the tools that it has.
     """
 

@@ -15,6 +15,7 @@ from quarterdeck.cli.config_files import files_of
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Group, Option
+from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
 from quarterdeck.common.words import flat, printable, utf8
 
 from .import_config import describe_plain_secrets, import_config
@@ -90,6 +91,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
     findings = check_files(files)
     merged = merge_files(files)
     missing, refused = _unstartable(config or (), merged.servers)
+    unmet = unmet_names(merged)
     secrets = {server: found for server, of in merged.origins.items() if (found := list(literal_secrets(of.row)))}
     is_broken = bool(refused) or any(finding.is_error for finding in findings)
     if json:
@@ -103,6 +105,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
                     "commands_missing": missing,
                     "refused": [each._asdict() for each in refused],
                     "plain_secrets": secrets,
+                    "unmet_names": unmet,
                 }
             )
         )
@@ -117,12 +120,13 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
             print_line(f"warning: {what}", "yellow")
         for server, places in secrets.items():
             print_line(f"warning: {describe_plain_secrets(server, places)}", "yellow")
+        print_unmet_names(unmet)
         for each in refused:
             print_line(f"error: {each.server} would not be started: {each.why}", "red")
             print_line(f"  fix: {each.fix}")
         if not any(found.exists for found in files):
             print_line(NOTHING, stderr=True)
-        elif not (findings or missing or refused or secrets):
+        elif not (findings or missing or refused or secrets or unmet):
             print_line("nothing is wrong", "green", stderr=True)
     if is_broken:
         raise click.exceptions.Exit(ExitCode.USAGE)

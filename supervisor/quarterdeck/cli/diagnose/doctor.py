@@ -10,8 +10,10 @@ import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
+from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
 
 if TYPE_CHECKING:
+    from quarterdeck.config.load.merge import MergedConfig
     from quarterdeck.fleet.worker_session import StartPreview
     from quarterdeck_sandbox import Diagnosis, DiagnosisLine, Machine, SelfTest
 
@@ -39,7 +41,8 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
 
     machine, test = examine()
     diagnosis = diagnose(machine, test)
-    servers = foresee(config, machine)
+    found = read_config(config)
+    servers, unmet = foresee(config, found, machine), unmet_names(found)
     code = max(diagnosis.exit_code, int(any(server.outlook != "starts" for server in servers)))
     if json:
         previews = msgspec.to_builtins(servers)
@@ -49,12 +52,14 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
                 "exit_code": code,
                 **document,
                 "servers": previews,
+                "unmet_names": unmet,
                 "machine": msgspec.to_builtins(machine, order="deterministic"),
             }
         )
     else:
         print_diagnosis(diagnosis)
         print_servers(servers, config or ())
+        print_unmet_names(unmet)
         print_line(verdict(diagnosis.exit_code, servers), ("green", "yellow", "bold red")[code])
     if code:
         raise click.exceptions.Exit(code)
@@ -71,15 +76,20 @@ def examine() -> "tuple[Machine, SelfTest]":
     return machine, anyio.run(lambda: self_test(machine, place=private_homes_folder()))
 
 
-def foresee(config: "list[Path] | None", machine: "Machine") -> "list[StartPreview]":
-    """What would become of each server that is configured, in their order; rows that cannot be used come last."""
+def read_config(config: "list[Path] | None") -> "MergedConfig":
+    """What the files say that are named, or found."""
     from quarterdeck.cli.config_files import files_of
     from quarterdeck.config.load.merge import merge_files
+
+    return merge_files(files_of(config))
+
+
+def foresee(config: "list[Path] | None", found: "MergedConfig", machine: "Machine") -> "list[StartPreview]":
+    """What would become of each server that is configured, in their order; rows that cannot be used come last."""
     from quarterdeck.config.places.trusted_files import trusted_files
     from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start
     from quarterdeck_protocol.configs import StdioServerConfig
 
-    found = merge_files(files_of(config))
     trusted = trusted_files(config or (), found.servers)
     rows = [
         preview_start(server, machine, trusted)

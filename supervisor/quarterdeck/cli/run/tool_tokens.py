@@ -1,6 +1,6 @@
 """What a deck's tools cost a model that is given them all, tool by tool, by server and by group.  Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -51,13 +51,15 @@ def token_report(answer: ToolList) -> TokenReport:
     for tool in answer.tools:
         by_server.setdefault(tool.server or NATIVE, []).append(tool.name)
     total = _cost("all", costs, costs)
+    by_group = _sorted(_cost(group, names, costs) for group, names in answer.groups.items())
+    servers = _sorted(_cost(server, names, costs) for server, names in by_server.items())
     return TokenReport(
         tokenizer=TOKENIZER,
         total=total,
-        servers=_sorted(_cost(server, names, costs) for server, names in by_server.items()),
-        groups=_sorted(_cost(group, names, costs) for group, names in answer.groups.items()),
+        servers=servers,
+        groups=by_group,
         tools=_sorted(_cost(name, (name,), costs) for name in costs),
-        warning=_warning(total),
+        warning=_warning(total, servers, by_group),
     )
 
 
@@ -79,12 +81,20 @@ def _sorted(costs: Iterable[Cost]) -> tuple[Cost, ...]:
     return tuple(sorted(costs, key=lambda cost: (-cost.tokens, cost.name)))
 
 
-def _warning(total: Cost) -> str:
-    if total.tools <= MANY_TOOLS and total.tokens <= MANY_TOKENS:
+def _is_much(cost: Cost) -> bool:
+    return cost.tools > MANY_TOOLS or cost.tokens > MANY_TOKENS
+
+
+def _warning(total: Cost, servers: Sequence[Cost], groups: Sequence[Cost]) -> str:
+    """Why it is much, and what helps: the largest group that is not much, and the dearest server, by their names."""
+    if not _is_much(total):
         return ""
+    fitting = [group for group in groups if group.tools and not _is_much(group)]
+    part = f"serve --group {fitting[0].name} those of that group" if fitting else "serve --group NAME a group of them"
+    dearest = next((server for server in servers if server.name != NATIVE), None)
+    hide = f', and "hide" in the row of {dearest.name} takes out what nobody needs' if dearest is not None else ""
     return (
         f"{counted(total.tools, 'tool')} of {total.tokens:,} tokens: that is much for a model (more "
         f"than {MANY_TOOLS} tools or {MANY_TOKENS:,} tokens): serve --search shows it two tools "
-        "that find and call the others, "
-        'serve --group NAME a part of them, and "hide" in a server\'s row takes out what nobody needs'
+        f"that find and call the others, {part}{hide}"
     )

@@ -19,8 +19,9 @@ from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing, Offered, RawRequest
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
 
-from .published import PublishedTools, publish_offers, publish_tools, without_effect
+from .published import PublishedTools, publish_offers, publish_tools
 from .schemas import ArgumentError, with_arguments
+from .unmet import unmet_by_overrides
 
 MAX_NAME_CHARS: Final = 200
 """Of a name or URI that a client made up, in a message."""
@@ -65,10 +66,11 @@ class OverriddenEndpoint(LiveEndpoint):
             for listing in (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
         )
         tools = [tool.ref.name for tool in self.inner.offered()]
+        own = {Listing.TOOLS: tools, Listing.PROMPTS: prompts, Listing.RESOURCES: [*resources, *templates]}
         refused = self.published().refused.items()
         return [
             *(f"{name!r} is not offered: {why}" for name, why in refused),
-            *without_effect(tools, prompts, [*resources, *templates], self.overrides),
+            *unmet_by_overrides(own, self.overrides),
         ]
 
     def offered(self) -> tuple[RemoteTool, ...]:

@@ -3,17 +3,16 @@
 The one way from approved definitions to published ones; whose door sees which of these is decided above, by name.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.common.patterns import fits_any
 from quarterdeck.config.overrides import ServerOverrides, Words
 from quarterdeck_protocol.contract import RemoteTool
-from quarterdeck_protocol.names import RemoteToolRef, did_you_mean, qualify_tool_name
+from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.schema.portable import portable_schema
 
@@ -118,29 +117,6 @@ def _say(members: dict[str, Raw], name: str, words: Words | None) -> None:
             annotations = msgspec.json.decode(members["annotations"])
             if isinstance(annotations, dict) and annotations.pop("title", None) is not None:
                 members["annotations"] = _encoded(annotations)
-
-
-def without_effect(
-    tools: Collection[str], prompts: Collection[str], uris: Collection[str], overrides: ServerOverrides
-) -> list[str]:
-    """What the overrides say of what the server does not offer, a line each: a slip would leave a tool as it is.
-
-    A glob of URIs may be of resources that nobody lists, and is left to who wrote it.
-    """
-    named = [*tools, *prompts]
-    notes = [
-        f"{key!r} names {name!r}, which it does not offer{did_you_mean(name, known)}"
-        for key, names, known in (
-            ("rename", overrides.rename, named),
-            ("describe", overrides.describe, named),
-            ("arguments", overrides.arguments, tools),
-        )
-        for name in names
-        if name not in known
-    ]
-    offered = [*named, *uris]
-    unmet = (glob for glob in overrides.hide if ":" not in glob and not any(fits_any(each, [glob]) for each in offered))
-    return [*notes, *(f"'hide' has {glob!r}, which fits nothing that it offers" for glob in unmet)]
 
 
 def _encoded(value: object) -> Raw:

@@ -10,6 +10,7 @@ from support.config.places import write_config
 
 from quarterdeck.cli.diagnose import doctor
 from quarterdeck.cli.program import run
+from quarterdeck.config.load.merge import MergedConfig
 from quarterdeck_protocol.policy_values import Property
 from quarterdeck_sandbox.policy.diagnosis import Attack, AttackOutcome, SelfTest
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
@@ -33,8 +34,9 @@ HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.HELD
 def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = HELD) -> None:
     monkeypatch.setattr(doctor, "examine", lambda: (machine, test))
     # The configuration of whoever runs the tests is not looked for.
-    look = doctor.foresee
-    monkeypatch.setattr(doctor, "foresee", lambda config, machine: look(config, machine) if config else [])
+    read = doctor.read_config
+    nothing = MergedConfig((), (), {}, (), frozenset())
+    monkeypatch.setattr(doctor, "read_config", lambda config: read(config) if config else nothing)
 
 
 @pytest.mark.parametrize(

@@ -38,4 +38,18 @@ def test_a_deck_that_is_much_for_a_model_is_warned_of_with_what_helps() -> None:
     assert (few.warning, few.total.tools) == ("", 40)
     for report in (many, dear):
         assert f" of {report.total.tokens:,} tokens: that is much" in report.warning
-        assert all(word in report.warning for word in ("--search", "--group", "hide"))
+        assert all(word in report.warning for word in ("--search", "--group NAME", '"hide" in the row of a'))
+
+
+def test_a_group_that_is_not_much_itself_is_named_as_what_helps() -> None:
+    """Who has groups would be told to make one; or be told of one that is too large as well, or empty."""
+    tools = tuple(view(f"a__{number}") for number in range(90))
+    groups = {
+        "most": tuple(tool.name for tool in tools[:50]),
+        "some": tuple(tool.name for tool in tools[:9]),
+        "few": tuple(tool.name for tool in tools[:2]),
+        "none": (),
+    }
+    assert "serve --group some those of that group" in token_report(ToolList(tools, (), groups=groups)).warning
+    natives = tuple(ToolView(f"n{number}", "", "", msgspec.Raw(b"{}")) for number in range(90))
+    assert "hide" not in token_report(ToolList(natives, ())).warning

@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.overrides import ServerOverrides
-from quarterdeck.tools.overrides.published import publish_offers, publish_tools, without_effect
+from quarterdeck.tools.overrides.published import publish_offers, publish_tools
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.offers import Listing, Offered
@@ -72,23 +71,6 @@ def test_a_tool_that_cannot_be_bound_as_the_user_wants_is_not_shown() -> None:
     published = publish_tools([tool("a"), tool("b")], overrides(arguments={"a": {"repo": 1}}))
     assert [each.ref.name for each in published.tools] == ["b"]
     assert "'repo' cannot be given by you: it is no plain property" in published.refused["a"]
-
-
-@pytest.mark.parametrize(
-    ("said", "note"),
-    [
-        ({"rename": {"creat": "new"}}, "'rename' names 'creat', which it does not offer: did you mean 'create'?"),
-        ({"describe": {"x": "X"}}, "'describe' names 'x', which it does not offer"),
-        ({"arguments": {"plan": {"a": 1}}}, "'arguments' names 'plan', which it does not offer"),
-        ({"hide": ["delet_*"]}, "'hide' has 'delet_*', which fits nothing that it offers"),
-        ({"rename": {"create": "new", "plan": "think"}, "describe": {"plan": "P"}}, ""),
-        ({"arguments": {"create": {"a": 1}}, "hide": ["cre*", "pl?n", "file:///nobody/lists/*", "*notes*"]}, ""),
-    ],
-)
-def test_what_names_nothing_is_said(said: dict[str, Any], note: str) -> None:
-    """A slip would leave a tool to be seen, called and named as its server wants, and nobody know it."""
-    notes = without_effect(["create"], ["plan"], ["db://notes"], overrides(**said))
-    assert notes == ([note] if note else [])
 
 
 def test_what_is_hidden_is_shown_in_no_list() -> None:

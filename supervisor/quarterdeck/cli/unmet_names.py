@@ -1,0 +1,92 @@
+"""What a configuration names of servers that they did not offer when they were last asked: slips, for a person to see.
+
+Nothing is started: what a server listed last is in the ledger.
+"""
+
+from typing import TYPE_CHECKING
+
+from quarterdeck.cli.output import print_line
+from quarterdeck.cli.trust.context import directory
+from quarterdeck.common.words import printable
+
+if TYPE_CHECKING:
+    from quarterdeck.config.load.merge import MergedConfig
+    from quarterdeck.ledger.events.fold import Entry
+    from quarterdeck.tools.overrides.unmet import Names
+
+
+def unmet_names(found: "MergedConfig") -> list[str]:
+    """What overrides and groups name that there is not, and whose names cannot be compared, a line each."""
+    from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
+    from quarterdeck.ledger.events.fold import Book
+    from quarterdeck.ledger.store.reader import LedgerReader
+    from quarterdeck.tools.overrides.unmet import unlisted_servers, unmet_by_groups, unmet_by_overrides
+    from quarterdeck.trust.configured_servers import scope_of_row
+
+    if not (found.groups or any(found.overrides.values())):
+        return []
+    try:
+        with LedgerReader.open(directory()) as reader:
+            book = reader.book
+    except MissingLedgerError:
+        book = Book()
+    except LedgerError as error:
+        return [f"what overrides and groups name is not compared with what servers offer: {error}"]
+    own = {
+        server.id: _listed(book.entry(scope_of_row(found.origins.get(server.id)), server.id))
+        for server in found.servers
+    }
+    lines = [
+        f"{server}: {line}"
+        for server, overrides in found.overrides.items()
+        if (names := own.get(server)) is not None
+        for line in unmet_by_overrides(names, overrides)
+    ]
+    shown = {server: _shown(found, server, names) for server, names in own.items()}
+    shown |= dict.fromkeys(row.id for row in found.broken)
+    unlisted = unlisted_servers(found.groups, found.overrides, shown)
+    return [
+        *lines,
+        *unmet_by_groups(found.groups, shown),
+        *(f"{server} has not listed anything yet: what is named of it is not compared" for server in unlisted),
+    ]
+
+
+def print_unmet_names(lines: list[str]) -> None:
+    """A warning for each."""
+    for line in lines:
+        print_line(f"warning: {printable(line)}", "yellow")
+
+
+def _listed(entry: "Entry") -> "Names | None":
+    """What a server offered when it was last asked, by its own names; None where it never was."""
+    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck_protocol.offers import Listing
+
+    if not (entry.has_listed or entry.has_said):
+        return None
+    names: dict[Listing, list[str]] = {Listing.TOOLS: [], Listing.PROMPTS: [], Listing.RESOURCES: []}
+    lists = {
+        Subject.TOOL: Listing.TOOLS,
+        Subject.PROMPT: Listing.PROMPTS,
+        Subject.RESOURCE: Listing.RESOURCES,
+        Subject.TEMPLATE: Listing.RESOURCES,
+    }
+    for key, item in entry.items.items():
+        if item.seen and (listing := lists.get(key.subject)) is not None:
+            names[listing].append(key.name)
+    return names
+
+
+def _shown(found: "MergedConfig", server: str, own: "Names | None") -> "Names | None":
+    """The same as clients see it."""
+    from quarterdeck.config.overrides import NO_OVERRIDES
+    from quarterdeck_protocol.names import QUALIFIER
+
+    if own is None:
+        return None
+    overrides = found.overrides.get(server, NO_OVERRIDES)
+    return {
+        listing: [f"{server}{QUALIFIER}{overrides.public(name)}" for name in names if not overrides.hides(name)]
+        for listing, names in own.items()
+    }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.trust.context import directory
-from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
     from quarterdeck.config.load.merge import MergedConfig
@@ -55,7 +54,7 @@ def unmet_names(found: "MergedConfig") -> list[str]:
 def print_unmet_names(lines: list[str]) -> None:
     """A warning for each."""
     for line in lines:
-        print_line(f"warning: {printable(line)}", "yellow")
+        print_line(f"warning: {line}", "yellow")
 
 
 def _listed(entry: "Entry") -> "Names | None":

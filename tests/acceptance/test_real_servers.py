@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
-from support.clients.direct_client import open_direct, without_envelope
+from support.clients.direct_client import DEADLINE_S, open_direct, without_envelope
 from support.processes.running import output
-from support.servers.real_endpoints import BACKSTOP_S, opened, stdio_config
 from support.servers.real_servers import install, shared_folder
 
-from quarterdeck.interop import StdioServerConfig
-from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_pytest import McpServer
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 
@@ -66,35 +63,28 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _configure(real: Real, place: Path, tmp_path_factory: pytest.TempPathFactory) -> StdioServerConfig:
+@pytest.mark.anyio
+@pytest.mark.parametrize("real", REAL, ids=lambda real: real.name)
+async def test_definitions_and_results_are_those_of_a_direct_connection(
+    real: Real, place: Path, mcp_server: Callable[..., McpServer], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A tool that works directly, but not through us, or that looks different, is a tool that we broke."""
     basetemp = tmp_path_factory.getbasetemp()
     found = install(real.name, basetemp)
     if found.missing:
         pytest.skip(found.missing)
-    sandbox = SandboxPolicy(read=(str(shared_folder(basetemp)), str(place)))
-    return stdio_config(real.name, [*found.argv, *real.extra(place)], env=ANY_OWNER, sandbox=sandbox)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("real", REAL, ids=lambda real: real.name)
-async def test_definitions_and_results_are_those_of_a_direct_connection(
-    real: Real, place: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """A tool that works directly, but not through us, or that looks different, is a tool that we broke."""
-    config = _configure(real, place, tmp_path_factory)
+    argv = [*found.argv, *real.extra(place)]
+    policy = {"read": [str(shared_folder(basetemp)), str(place)]}
+    server = mcp_server(argv, policy=policy, env=ANY_OWNER, timeout=DEADLINE_S)
     arguments = real.arguments(place)
-    async with opened(config) as endpoint:
-        with anyio.fail_after(BACKSTOP_S):
-            tools = await endpoint.list_tools()
-            result = await endpoint.invoke(real.tool, arguments)
-            env = {"HOME": str(place), **ANY_OWNER}
-            async with open_direct(config.command, config.args, env) as direct:
-                expected_tools = await direct.list_tools()
-                expected = without_envelope(await direct.call(real.tool, arguments))
-                assert endpoint.status().era == real.era == direct.version
+    ours = await server.async_client().list_tools()
+    result = await server.async_client().call_tool(real.tool, arguments)
+    async with open_direct(argv[0], argv[1:], {"HOME": str(place), **ANY_OWNER}) as direct:
+        expected_tools = await direct.list_tools()
+        expected = without_envelope(await direct.call(real.tool, arguments))
+        assert server.status.era == real.era == direct.version
     # A server may list more to a client that can be asked, as ours can; the direct one cannot.
     names = {tool["name"] for tool in expected_tools}
-    ours = [json.loads(tool.descriptor.definition or b"") for tool in tools]
     assert [tool for tool in ours if tool["name"] in names] == expected_tools
     assert len(ours) == len(names) or real.name == "everything"
     assert json.loads(result.body) == expected

@@ -141,6 +141,10 @@ class OfferSource(Protocol):
         """Start a request; see `ToolSource.begin`."""
         ...
 
+    def server_of(self, request: RawRequest) -> str:
+        """The id of the server that `begin` would ask; empty where it finds nobody."""
+        ...
+
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """Hear of changes of the resource in `params`, `{"uri": …}`, until `unsubscribe` or `leave`; counted."""
         ...

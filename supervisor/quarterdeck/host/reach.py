@@ -92,12 +92,22 @@ class Reach(msgspec.Struct, frozen=True):
         passed: Passed | None,
         deliver: Deliver,
     ) -> PendingCall | None:
-        is_call = request.method == "tools/call"
-        if self.logins is None or not is_call or answerer is None or not may_open(answerer.capabilities):
+        if (
+            self.logins is None
+            or answerer is None
+            or not may_open(request.method, answerer, is_modern=request.is_modern)
+        ):
             return self._begin_once(request, on_progress, answerer, passed, deliver)
         begin = partial(self._begin_once, request, on_progress, answerer, passed)
-        server = self.box.own(request.name).partition(QUALIFIER)[0]
-        return LoginCall(begin, deliver, server, answerer, self.logins).start()
+        return LoginCall(begin, deliver, self._server_of(request), answerer, self.logins, self.client.key).start()
+
+    def _server_of(self, request: WireRequest) -> str:
+        """Whose a request is; empty where nobody is found."""
+        if request.method == "tools/call":
+            return self.box.own(request.name).partition(QUALIFIER)[0]
+        if self.offers is None:
+            return ""
+        return self.offers.server_of(RawRequest(request.method, request.arguments, client=self.client))
 
     def _begin_once(
         self,

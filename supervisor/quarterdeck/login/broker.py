@@ -10,6 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
 ID_BYTES: Final = 16
 """Of chance in the id by which a client knows a login."""
+
+DECLINED_S: Final = 600.0
+"""For so long a client that declined is not asked again: an agent would have its person asked at each of its calls."""
+
+MAX_DECLINED: Final = 256
+"""Of those that are kept in mind; the one that declined first is forgotten."""
 
 DONE: Final = ""
 """How a login ended that came about."""
@@ -97,6 +104,7 @@ class LoginBroker:
         *,
         store: LoginStore | None = None,
         make_http: "Callable[[RemoteServerConfig], GuardedHttp] | None" = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """Nobody logs in yet.
 
@@ -105,12 +113,27 @@ class LoginBroker:
             start: starts a server with its new login, and waits until it is there or has failed; bounded by its maker.
             store: where logins are kept; by default those of the state directory.
             make_http: makes what asks the authorization server of a row; by default the network.
+            clock: seconds.
         """
         self._find = find
         self._start = start
         self._store = store
         self._make_http = make_http or guarded_http
+        self._clock = clock
         self._open: dict[str, OpenLogin] = {}
+        self._declined: dict[tuple[str, str], float] = {}
+
+    def may_ask(self, server: str, client: str) -> bool:
+        """Whether a client may be asked to have its person log in at a server: it has not just declined."""
+        at = self._declined.get((server, client))
+        return at is None or self._clock() - at >= DECLINED_S
+
+    def declined(self, server: str, client: str) -> None:
+        """A client has declined, or its person has."""
+        self._declined.pop((server, client), None)
+        if len(self._declined) >= MAX_DECLINED:
+            del self._declined[next(iter(self._declined))]
+        self._declined[server, client] = self._clock()
 
     @asynccontextmanager
     async def joined(self, server: str) -> AsyncIterator[OpenLogin | None]:
@@ -185,6 +208,7 @@ class LoginBroker:
                 await http.converse(revoke(grant))
             return "it gives more than what was approved"
         await carried_through(lambda: asyncio.to_thread(_keep, store, place.name, grant))
+        self._declined = {key: at for key, at in self._declined.items() if key[0] != login.server}
         await self._start(login.server)
         return DONE
 

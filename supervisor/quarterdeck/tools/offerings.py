@@ -82,6 +82,11 @@ class Offerings(OfferSource):
             return self._tasks.begin(own, key, endpoint, deliver)
         return endpoint.forward(own, deliver)
 
+    def server_of(self, request: RawRequest) -> str:
+        """See `OfferSource`."""
+        found = self._route(request)
+        return "" if isinstance(found, ProtocolFault) else found[0].config.id
+
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `OfferSource`."""
         found = self._route(request)

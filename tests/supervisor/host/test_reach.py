@@ -1,7 +1,8 @@
 """Where a client's requests begin, and with what: the same whatever carried them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck.host.raw_calls import Resumption, WireRequest
 from quarterdeck.host.reach import Reach
 from quarterdeck.tools.offerings import Offerings
-from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import (
@@ -281,3 +282,39 @@ async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_ca
     await until(lambda: len(ends) == 2)
     assert isinstance(ends[1], WireResult)
     assert ("structuredContent" in json.loads(ends[1].body)) == has_schema
+
+
+class Logins:
+    """Where a person could log in, if this were not a test."""
+
+    def __init__(self) -> None:
+        self.joins: list[str] = []
+
+    def may_ask(self, *_: str) -> bool:
+        """See `LoginBroker`."""
+        return True
+
+    @asynccontextmanager
+    async def joined(self, server: str) -> AsyncIterator[None]:
+        """See `LoginBroker`."""
+        self.joins.append(server)
+        yield None
+
+
+@pytest.mark.parametrize(
+    ("method", "is_asked"), [("prompts/get", True), ("tools/call", True), ("completion/complete", True), ("x/y", False)]
+)
+async def test_whatever_a_client_asks_of_a_server_may_bring_about_a_login(method: str, *, is_asked: bool) -> None:
+    """A person who reads or is given a prompt would be told of a command where a tool's caller is asked."""
+    fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "it requires login again", "auth_needed")
+    server, person, logins = OfferServer("fs", prompts=("plan",), fault=fault), Person(), Logins()
+    person.capabilities = b'{"elicitation":{"url":{}}}'
+    reach = Reach(Box(fault), Offerings(OfferFleet(server)), ADA, person, logins=logins)  # type: ignore[arg-type]
+    ends: list[CallEnd] = []
+    wish = request(method, is_modern=False)
+    if method == "completion/complete":
+        params = {"ref": {"type": "ref/prompt", "name": "fs__plan"}, "argument": {"name": "a", "value": ""}}
+        wish = msgspec.structs.replace(wish, arguments=msgspec.json.encode(params))
+    reach.begin(wish, None, ends.append)
+    await until(lambda: len(ends) == 1)
+    assert logins.joins == (["fs"] if is_asked else [])

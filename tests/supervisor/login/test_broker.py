@@ -9,7 +9,7 @@ from supervisor.config.secrets.keyrings import MemoryKeyring
 from support.waiting import PATIENCE_S
 
 from quarterdeck.config.secrets.os_keyring import NoKeyringError
-from quarterdeck.login.broker import DONE, LoginBroker, LoginPlace, OpenLogin
+from quarterdeck.login.broker import DECLINED_S, DONE, MAX_DECLINED, LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.store import LoginStore
 from quarterdeck.login.terms import Terms
 
@@ -31,11 +31,13 @@ class Stage:
         self.approved: Terms | None = TERMS
         self.judged: list[Terms] = []
         self.started: list[str] = []
+        self.now = 0.0
         self.broker = LoginBroker(
             self.find,
             self.start,
             store=self.store,
             make_http=lambda _: PlayedHttp(self.played),  # type: ignore[arg-type, return-value]
+            clock=lambda: self.now,
         )
 
     def find(self, server: str) -> LoginPlace | None:
@@ -200,3 +202,31 @@ async def test_a_server_without_a_person_is_none_of_it(stage: Stage) -> None:
     """A machine's secret needs no browser."""
     async with stage.broker.joined("near") as login:
         assert login is None
+
+
+async def test_who_declined_is_asked_again_after_a_while_or_a_login(stage: Stage) -> None:
+    """Each call of an agent would ask its person again; or nobody would ever be asked again."""
+    for client in ("a", "b"):
+        stage.broker.declined("far", client)
+    stage.broker.declined("near", "a")
+    assert not stage.broker.may_ask("far", "a")
+    assert stage.broker.may_ask("far", "c")
+    stage.now = DECLINED_S
+    assert stage.broker.may_ask("far", "a")
+    stage.broker.declined("far", "a")
+    async with stage.broker.joined("far") as login:
+        assert login is not None
+        await come_back(login)
+        with anyio.fail_after(PATIENCE_S):
+            assert await login.ended == DONE
+    assert stage.broker.may_ask("far", "a")
+    stage.now = 0.0
+    assert not stage.broker.may_ask("near", "a")
+
+
+async def test_only_so_many_refusals_are_kept_in_mind(stage: Stage) -> None:
+    """Sessions that come and go would fill our memory."""
+    for number in range(MAX_DECLINED + 1):
+        stage.broker.declined("far", str(number))
+    assert stage.broker.may_ask("far", "0")
+    assert not stage.broker.may_ask("far", "1")

@@ -54,6 +54,9 @@ def test_of_two_servers_with_one_uri_the_second_is_told_apart_and_each_can_be_re
     assert _publics(offerings, Listing.RESOURCES) == ["x:1", "quarterdeck+two:x:1", "x:2"]
     _end(offerings, "resources/read", {"uri": "x:1"})
     _end(offerings, "resources/read", {"uri": "quarterdeck+two:x:1"})
+    wishes = {"x:1": "one", "quarterdeck+two:x:1": "two", "x:3": ""}
+    for uri, server in wishes.items():
+        assert offerings.server_of(RawRequest("resources/read", msgspec.json.encode({"uri": uri}))) == server
     assert (_params(first), _params(second)) == ({"uri": "x:1"}, {"uri": "x:1"})
 
 

@@ -1,8 +1,8 @@
-"""Calls whose server wants a login: their client is asked to have its person log in, and then they are made once more.
+"""Requests whose server wants a login: their client is asked to have its person log in, and then they are made again.
 
 By URL elicitation, as all else that a client is asked: by a request of ours, or by `input_required`.  Only clients of
 this machine are: the browser comes back to 127.0.0.1.  All others, and who declines, have the fault, which says what
-to do.
+to do; who declines is not asked again for a while.
 """
 
 import asyncio
@@ -40,18 +40,31 @@ class Notifies(Protocol):
         ...
 
 
-def may_open(capabilities: bytes) -> bool:
-    """Whether a client of these capabilities may take URLs to open, told without reading them: each call asks."""
-    return b'"url"' in capabilities
+MODERN: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+"""The requests whose result may ask for more (2026-07-28, "Multi Round-Trip Requests")."""
+
+OLDER: Final = MODERN | {"completion/complete"}
+"""Those during which a client of an older era may be asked."""
+
+
+def may_open(method: str, answerer: Answerer, *, is_modern: bool) -> bool:
+    """Whether a client may be given a URL to open during a request, told without reading what it can: each asks."""
+    return method in (MODERN if is_modern else OLDER) and b'"url"' in answerer.capabilities
 
 
 class LoginCall:
     """One call, and the login that it may need; a `PendingCall`."""
 
-    __slots__ = ("_answerer", "_asking", "_begin", "_deliver", "_logins", "_running", "_server")
+    __slots__ = ("_answerer", "_asking", "_begin", "_client", "_deliver", "_logins", "_running", "_server")
 
     def __init__(
-        self, begin: BeginCall, deliver: Deliver, server: str, answerer: Answerer, logins: "LoginBroker"
+        self,
+        begin: BeginCall,
+        deliver: Deliver,
+        server: str,
+        answerer: Answerer,
+        logins: "LoginBroker",
+        client: str = "",
     ) -> None:
         """Nothing is begun yet.
 
@@ -61,12 +74,14 @@ class LoginCall:
             server: whose call it is.
             answerer: asks the client.
             logins: where people log in.
+            client: the key of the client, which tells it apart.
         """
         self._begin = begin
         self._deliver = deliver
         self._server = server
         self._answerer = answerer
         self._logins = logins
+        self._client = client
         self._running: PendingCall | None = None
         self._asking: asyncio.Task[None] | None = None
 
@@ -83,7 +98,8 @@ class LoginCall:
 
     def _first_end(self, end: CallEnd) -> None:
         wants = isinstance(end, ProtocolFault) and end.code == "auth_needed" and end.delivery is Delivery.NOT_SENT
-        if isinstance(end, ProtocolFault) and wants and refusal(self._answerer.capabilities, _PROBE) is None:
+        can_be_asked = wants and refusal(self._answerer.capabilities, _PROBE) is None
+        if isinstance(end, ProtocolFault) and can_be_asked and self._logins.may_ask(self._server, self._client):
             self._running = None
             self._asking = asyncio.get_running_loop().create_task(
                 self._ask(end), name=f"{self._server}: asks to log in"
@@ -115,6 +131,7 @@ class LoginCall:
         try:
             await asyncio.wait((answered, login.ended), return_when=asyncio.FIRST_COMPLETED)
             if not login.ended.done() and not _is_accepted(answered.result()):
+                self._logins.declined(self._server, self._client)
                 return fault
             await asyncio.wait((login.ended,))
         finally:

@@ -160,6 +160,10 @@ class AllowedOffers(OfferSource):
         """See `OfferSource`."""
         self._source.unsubscribe(client, uri)
 
+    def server_of(self, request: RawRequest) -> str:
+        """See `OfferSource`."""
+        return self._source.server_of(request)
+
     def task_support(self, client: Client, tool: str = "") -> TaskSupport:
         """See `OfferSource`."""
         return self._source.task_support(client, tool)

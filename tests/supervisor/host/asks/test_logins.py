@@ -10,7 +10,7 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S
 
-from quarterdeck.host.asks.logins import LoginCall
+from quarterdeck.host.asks.logins import LoginCall, may_open
 from quarterdeck.login.broker import OpenLogin
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.questions import Question, QuestionEnd
@@ -78,15 +78,24 @@ class Stage:
         self.end: asyncio.Future[CallEnd] = loop.create_future()
         self.how: asyncio.Future[str] = loop.create_future()
         self.waiting = 0
+        self.refusals: list[tuple[str, str]] = []
         self.left = asyncio.Event()
         self._can_log_in = can_log_in
-        self.call = LoginCall(self.begin, self.end.set_result, "far", self.client, self)  # type: ignore[arg-type]
+        self.call = LoginCall(self.begin, self.end.set_result, "far", self.client, self, "client-1")  # type: ignore[arg-type]
 
     def begin(self, deliver: Deliver) -> PendingCall | None:
         """The call, which ends soon."""
         self.begun += 1
         asyncio.get_running_loop().call_soon(deliver, self.ends.pop(0))
         return Running()
+
+    def may_ask(self, server: str, client: str) -> bool:
+        """See `LoginBroker`."""
+        return (server, client) not in self.refusals
+
+    def declined(self, server: str, client: str) -> None:
+        """See `LoginBroker`."""
+        self.refusals.append((server, client))
 
     @asynccontextmanager
     async def joined(self, server: str) -> AsyncIterator[OpenLogin | None]:
@@ -153,6 +162,35 @@ async def test_whoever_declines_has_the_words_of_before(answer: QuestionEnd) -> 
     stage.client.answer(answer)
     assert await stage.ended() is fault
     assert (stage.waiting, stage.begun, stage.client.told) == (0, 1, [])
+    assert stage.refusals == [("far", "client-1")]
+
+
+async def test_a_client_that_has_just_declined_is_not_asked() -> None:
+    """An agent would have its person asked at each of its calls."""
+    fault = wants_login()
+    stage = Stage(fault)
+    stage.declined("far", "client-1")
+    stage.call.start()
+    assert await stage.ended() is fault
+    assert not stage.client.asked.done()
+
+
+@pytest.mark.parametrize(
+    ("method", "modern", "older"),
+    [
+        ("tools/call", True, True),
+        ("resources/read", True, True),
+        ("prompts/get", True, True),
+        ("completion/complete", False, True),
+        ("tools/list", False, False),
+        ("tasks/get", False, False),
+    ],
+)
+async def test_a_request_asks_where_the_protocol_lets_it(method: str, *, modern: bool, older: bool) -> None:
+    """A client would get a result that this request cannot have; or a person who reads would not be asked."""
+    for is_modern, may in ((True, modern), (False, older)):
+        assert may_open(method, Client(), is_modern=is_modern) is may
+        assert not may_open(method, Client(b'{"elicitation":{}}'), is_modern=is_modern)
 
 
 async def test_a_login_that_fails_says_why_and_what_to_do() -> None:

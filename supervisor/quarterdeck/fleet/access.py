@@ -18,6 +18,9 @@ AGAIN_S: Final = 30.0
 """Until a renewal that failed is tried again; also how long a renewed token must have been good for, if it is refused,
 to be renewed once more: a server that refuses every token would have its issuer asked without end."""
 
+LOCKED_S: Final = 300.0
+"""Until a keyring that did not answer is asked again: it may ask its user for a password each time."""
+
 LEAST_S: Final = 10.0
 """Between two renewals: an issuer whose tokens end at once would be asked without end."""
 
@@ -119,7 +122,7 @@ class AccessKeeper:
                 continue
             renewed = await self._asked(self._access.renew(token.value if is_owed else ""))
             if not isinstance(renewed, AccessToken):
-                renew_at = _moment(AGAIN_S)
+                renew_at = _moment(LOCKED_S if renewed == "keyring_unusable" else AGAIN_S)
                 if is_owed and renewed != "login_failed":  # that may pass
                     self._give("")
                     is_owed = False

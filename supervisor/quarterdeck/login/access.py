@@ -31,6 +31,9 @@ Admits = Callable[[Terms], Awaitable[bool]]
 Wants = Callable[[Terms, tuple[str, ...]], Awaitable[None]]
 """Has a person look at these terms with more scopes, which the server wants."""
 
+KEEP_AGAIN_S: Final = 300.0
+"""Until a renewed login that could not be kept is tried to be: a keyring may ask its user for a password each time."""
+
 _log = logging.getLogger("quarterdeck.login")
 
 
@@ -100,14 +103,19 @@ class LoginAccess:
         return self._token(grant) if grant.tokens.access != present else None
 
     def _token(self, grant: Grant) -> AccessToken:
-        return AccessToken(grant.tokens.access, grant.tokens.renew_in_s(self._clock()))
+        renew_in_s = grant.tokens.renew_in_s(self._clock())
+        if grant is self._unsaved and grant.tokens.refresh:
+            renew_in_s = min(KEEP_AGAIN_S, KEEP_AGAIN_S if renew_in_s is None else renew_in_s)
+        return AccessToken(grant.tokens.access, renew_in_s)
 
     async def _renewed(self, refused: str) -> Grant:
         async with self._locked():
             grant = await self._load()
             if grant is not None and grant.tokens.access != refused and grant.tokens.renew_in_s(self._clock()) != 0.0:
                 await self._check(grant.terms)
-                return grant  # somebody else was quicker
+                if grant is self._unsaved:
+                    await self._keep(grant)
+                return grant  # else somebody else was quicker
             try:
                 renewed = await self._asked(grant)
             except UnavailableError as error:
@@ -144,7 +152,11 @@ class LoginAccess:
         try:
             grant = await asyncio.to_thread(self._store.load, self._name)
         except LoginStoreError as error:
-            raise self._fault("keyring_unusable", f"its login cannot be read: {error}", error) from error
+            if self._unsaved is None:
+                raise self._fault("keyring_unusable", f"its login cannot be read: {error}", error) from error
+            grant = self._unsaved
+        if grant is None and self._config.auth.needs_person:
+            self._unsaved = None  # a person has logged out since
         if self._unsaved is not None and (grant is None or grant.tokens.given_at < self._unsaved.tokens.given_at):
             grant = self._unsaved
         login = self._config.auth
@@ -153,13 +165,15 @@ class LoginAccess:
         return grant if set(login.scopes) <= set(grant.terms.scopes) else None
 
     async def _keep(self, grant: Grant) -> None:
-        """Keep what was renewed; where that cannot be, for as long as this process lives."""
+        """Keep what was renewed; where that cannot be, for as long as this process lives: it is tried again."""
         self._unsaved = None
         try:
             await asyncio.to_thread(self._store.save, self._name, grant)
         except LoginStoreError as error:
             self._unsaved = grant
-            _log.warning("%s: its login is renewed, and is not kept: %s", self._config.id, error)
+            # What a machine's secret got is got again.
+            what = "its login is renewed, and not kept (%s): it ends with this process, unless that can keep it before"
+            _log.log(logging.WARNING if grant.tokens.refresh else logging.INFO, f"%s: {what}", self._config.id, error)
 
     async def _check(self, terms: Terms) -> None:
         if not await self._admits(terms):

@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S
 
 from quarterdeck.config.secrets.os_keyring import KeyringError
 from quarterdeck.fleet.access import AccessToken
-from quarterdeck.login.access import LoginAccess, is_own_word
+from quarterdeck.login.access import KEEP_AGAIN_S, LoginAccess, is_own_word
 from quarterdeck.login.http_messages import HttpAnswer
 from quarterdeck.login.store import LoginStore
 from quarterdeck.login.terms import Client, Grant, Terms, Tokens
@@ -202,19 +202,54 @@ async def test_a_locked_keyring_is_told_as_one(stage: Stage) -> None:
     assert "unlock it" in str(fault)
 
 
-async def test_a_renewal_that_cannot_be_kept_holds_for_this_process(stage: Stage) -> None:
-    """A keyring that locks itself at night would end the login: the refresh token before is used up."""
+async def unsaved(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> LoginAccess:
+    """An access whose login was just renewed by a keyring that locked itself meanwhile."""
     stage.store.save(NAME, grant_of())
     access = stage.access()
-    real, stage.store.save = stage.store.save, lambda *_, **__: stage.ring.get(NAME)  # type: ignore[assignment, method-assign, return-value]
-    stage.store.save = _refusing  # type: ignore[method-assign, assignment]
     stage.now = 100.0
-    assert (await access.renew("at-0")).value == "at-1"
-    stage.played.tokens |= {"access_token": "at-2"}
-    stage.store.save = real  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.store, "save", _refusing)
+        assert await access.renew("at-0") == AccessToken("at-1", KEEP_AGAIN_S)
+    assert stage.kept.tokens.refresh == "rt-0"
+    stage.played.requests.clear()
+    return access
+
+
+async def test_a_renewal_that_cannot_be_kept_is_told_and_kept_as_soon_as_it_can_be(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The refresh token before is used up: the login would end with this process, and nobody know why."""
+    access = await unsaved(stage, monkeypatch)
+    assert "renewed, and not kept (locked)" in caplog.text
+    assert await access.renew() == AccessToken("at-1", 3540.0)
+    assert stage.played.requests == [], "it is good: only its keeping is tried again"
+    assert stage.kept.tokens.refresh == "rt-1"
+
+
+async def test_a_renewal_that_cannot_be_kept_holds_for_this_process(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keyring that locks itself at night would end the login."""
+    access = await unsaved(stage, monkeypatch)
+    stage.ring.refusal = KeyringError("it refused (Locked): unlock it")
+    assert await access.open() == AccessToken("at-1", KEEP_AGAIN_S)
+    stage.played.tokens |= {"access_token": "at-2", "refresh_token": "rt-2"}
     assert (await access.renew("at-1")).value == "at-2"
     assert stage.played.form["refresh_token"] == "rt-1"
-    assert stage.kept.tokens.access == "at-2"
+    stage.ring.refusal = None
+    await access.renew()
+    assert stage.kept.tokens.refresh == "rt-2"
+
+
+async def test_what_was_not_kept_does_not_come_back_after_a_logout(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person would be logged in again by a process that knew nothing of it."""
+    access = await unsaved(stage, monkeypatch)
+    stage.store.remove(NAME)
+    assert await access.open() is None
+    assert (await fault_of(access, "at-1")).code == "auth_needed"
+    assert stage.store.load(NAME) is None
 
 
 def _refusing(*_: object, **__: object) -> None:

@@ -328,6 +328,22 @@ def test_a_server_with_a_certificate_of_ones_own_authority_is_logged_in_at(tmp_p
         assert [each["name"] for each in shown["tools"]] == TOOLS, shown
 
 
+def test_an_issuer_that_registers_nobody_learns_who_we_are_from_a_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A company that publishes one could not log in where nobody is registered; the issuer fetches and checks it."""
+    files = make_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", files.cert)  # for the browser: of us nothing looks at it
+    with running_http_server("--tls", files.cert, files.key, "--documents", name="protected") as url:
+        auth = {"client_metadata_url": f"{origin_of(url)}/client.json"}
+        for row, code in (({}, 4), ({"auth": auth}, 0)):
+            config = write_config(tmp_path / "mcp.json", far={"url": url, "ca_file": files.cert, **row})
+            ended = quarterdeck_forked("login", "-c", str(config), "far", "--yes", "--file")
+            assert ended.returncode == code, ended.stderr
+        assert [each["name"] for each in quarterdeck_json_forked("tools", "-c", str(config))["tools"]] == TOOLS
+        assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
+
+
 def test_a_wrong_secret_says_so(url: str, tmp_path: Path) -> None:
     """A user would look for a person who could log in."""
     auth = MACHINE | {"client_secret": "another"}

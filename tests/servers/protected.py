@@ -4,6 +4,7 @@
     /.well-known/oauth-protected-resource/mcp     RFC 9728
     /.well-known/oauth-authorization-server       RFC 8414
     /register /authorize /token /revoke           RFC 7591, 6749, 7636, 8707, 9207, 7009
+    /client.json                                  with --documents: the client-id document of whoever logs in
     /tests/tokens                                 what was given and asked for, as JSON, for the test alone
     /tests/revoke                                 have the server refuse the tokens that it has given so far
     /tests/end                                    the same, and none of them can be renewed
@@ -15,12 +16,16 @@ code is of no use without its verifier.  Prints where it listens, as `http_serve
 import argparse
 import base64
 import hashlib
+import json
 import secrets
+import ssl
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+import anyio.to_thread
 from http_server import STREAMABLE_PATH, application, call_tool, legacy_only, list_tools, listen_and_serve
 from mcp.server.lowlevel import Server
 from starlette.applications import Starlette
@@ -79,8 +84,10 @@ def refusal(error: str) -> JSONResponse:
 class Endpoints:
     """The authorization server's endpoints, at `origin`."""
 
-    def __init__(self, issuer: Issuer) -> None:
+    def __init__(self, issuer: Issuer, authority: str | None = None) -> None:
+        """With an authority it takes client-id documents, fetched by its certificates, and registers nobody."""
         self.issuer = issuer
+        self.authority = authority
 
     async def resource(self, request: Request) -> Response:
         """See RFC 9728, 3.2."""
@@ -107,19 +114,41 @@ class Endpoints:
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": ["client_secret_basic", "none"],
                 "authorization_response_iss_parameter_supported": True,
+                "client_id_metadata_document_supported": self.authority is not None,
             }
         )
 
     async def register(self, request: Request) -> Response:
         """See RFC 7591, 3.2.1."""
         wish = await request.json()
+        if self.authority is not None:
+            return refusal("access_denied")
         return JSONResponse({**wish, "client_id": f"client-{secrets.token_hex(8)}"}, status_code=201)
+
+    async def client(self, request: Request) -> Response:
+        """A client-id document, which in the field is on the client's own site."""
+        url = f"{origin_of(request)}{request.url.path}"
+        return JSONResponse({"client_id": url, "client_name": "Ours", "redirect_uris": ["http://127.0.0.1/callback"]})
+
+    async def _is_known(self, asked: Mapping[str, str]) -> bool:
+        """Whether the document of a client allows where it is to be sent back to, at any port (RFC 8252 7.3)."""
+
+        def fetch() -> Any:
+            context = ssl.create_default_context(cafile=self.authority)
+            with urllib.request.urlopen(asked["client_id"], timeout=10, context=context) as document:
+                return json.load(document)
+
+        found, back = await anyio.to_thread.run_sync(fetch), urlsplit(asked["redirect_uri"])
+        allowed = f"{back.scheme}://{back.hostname}{back.path}" in found["redirect_uris"]
+        return bool(found["client_id"] == asked["client_id"] and allowed)
 
     async def authorize(self, request: Request) -> Response:
         """Log whoever comes in, and send them back."""
         asked = dict(request.query_params)
         if asked.get("code_challenge_method") != "S256" or not asked.get("resource"):
             return refusal("invalid_request")
+        if self.authority is not None and not await self._is_known(asked):
+            return refusal("invalid_client")
         code = f"code-{secrets.token_hex(16)}"
         self.issuer.codes[code] = asked
         back = {"code": code, "state": asked.get("state", ""), "iss": origin_of(request)}
@@ -231,6 +260,7 @@ def main() -> None:
     parser.add_argument("--life", type=int, default=3600, help="of an access token, seconds")
     parser.add_argument("--scopes", default="read", help="that the server wants")
     parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="speak https by these files")
+    parser.add_argument("--documents", action="store_true", help="take client-id documents, and register nobody")
     parser.add_argument("--legacy", action="store_true", help="speak the legacy era alone")
     options = parser.parse_args()
     issuer = Issuer(options.life, tuple(options.scopes.split()))
@@ -238,13 +268,14 @@ def main() -> None:
     if options.legacy:
         server.middleware.append(legacy_only)
     mcp = application(server, "streamable")
-    endpoints, guarded = Endpoints(issuer), Guard(mcp, issuer)
+    endpoints, guarded = Endpoints(issuer, options.tls[0] if options.documents else None), Guard(mcp, issuer)
     login = Starlette(
         routes=[
             Route("/.well-known/oauth-protected-resource/mcp", endpoints.resource),
             Route("/.well-known/oauth-authorization-server", endpoints.metadata),
             Route("/register", endpoints.register, methods=["POST"]),
             Route("/authorize", endpoints.authorize),
+            Route("/client.json", endpoints.client),
             Route("/token", endpoints.token, methods=["POST"]),
             Route("/revoke", endpoints.revoke, methods=["POST"]),
             Route("/tests/tokens", endpoints.told),

@@ -30,7 +30,7 @@ from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecord
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.login.access import Admits, LoginAccess, is_own_word
-from quarterdeck.login.broker import LoginPlace
+from quarterdeck.login.broker import LoginPlace, OpenLogin
 from quarterdeck.login.store import login_name
 from quarterdeck.running_product import Product
 from quarterdeck.trust.approvals import Approvals
@@ -51,11 +51,13 @@ class Shared(msgspec.Struct, frozen=True):
         recorder: of the state directory's ledger.
         servers: those that more than one has.
         common: what is decided and recorded once.
+        logins: those under way, by the names that they are kept under.
     """
 
     recorder: LedgerWriter
     servers: SharedServers = msgspec.field(default_factory=SharedServers)
     common: CommonRecord = msgspec.field(default_factory=CommonRecord)
+    logins: dict[str, OpenLogin] = {}
 
 
 @asynccontextmanager
@@ -173,6 +175,7 @@ async def open_quarterdeck(
             common=common,
             sessions=sessions,
             find_login=find_login,
+            logins=shared.logins if shared is not None else None,
         )
         stack.push_async_callback(carried_through, product.logins.close)
         if product.decks is not None:

@@ -26,7 +26,7 @@ from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.offers.groups import LiveGroups
-from quarterdeck.login.broker import LoginBroker, LoginPlace
+from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.terms import LOGIN
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.tools.offerings import Offerings
@@ -92,6 +92,7 @@ class Product:
         common: CommonRecord | None = None,
         sessions: SessionServers | None = None,
         find_login: Callable[[str], LoginPlace | None] = lambda _: None,
+        logins: dict[str, OpenLogin] | None = None,
     ) -> None:
         self._take(settings)
         self._common = common or CommonRecord()
@@ -113,7 +114,7 @@ class Product:
         self.results: Final = KeptResults(settings.max_result_tokens)
         self.box: Final = LiveBox(self.shown)
         self.decks: Final = self._make_decks()
-        self.logins: Final = LoginBroker(find_login, self._start_logged_in)
+        self.logins: Final = LoginBroker(find_login, self._start_logged_in, under_way=logins)
         self.announce_url: Final = announce
 
     def _take(self, settings: Settings) -> None:

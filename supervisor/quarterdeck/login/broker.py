@@ -1,6 +1,7 @@
 """Logins that calls bring about: their clients send a person to the authorization server, on terms approved before.
 
-One login for each server at a time; every call that wants it waits for the same one, and it ends with the last of them.
+One for each kept login at a time, whichever decks have its server: every call that wants it waits for the same one, and
+it ends with the last of them.
 Nobody approves anything by it: where no terms are approved, or others are wanted, a person has to use the command.
 """
 
@@ -9,6 +10,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -68,6 +70,8 @@ class OpenLogin:
         issuer: the origin of who gives the access.
         url: where a person logs in.
         ended: how it ended: `DONE`, or why it did not come about.
+        waiting: how many calls wait for it.
+        starts: of each deck whose calls have waited for it, what starts its server.
     """
 
     def __init__(self, server: str) -> None:
@@ -77,6 +81,7 @@ class OpenLogin:
         self.url = ""
         self.ended: asyncio.Task[str]
         self.waiting = 0
+        self.starts: Final[dict[LoginBroker, Callable[[], Awaitable[None]]]] = {}
         self._is_shown = asyncio.Event()
 
     async def is_shown(self) -> bool:
@@ -105,6 +110,7 @@ class LoginBroker:
         store: LoginStore | None = None,
         make_http: "Callable[[RemoteServerConfig], GuardedHttp] | None" = None,
         clock: Callable[[], float] = monotonic,
+        under_way: dict[str, OpenLogin] | None = None,
     ) -> None:
         """Nobody logs in yet.
 
@@ -114,13 +120,14 @@ class LoginBroker:
             store: where logins are kept; by default those of the state directory.
             make_http: makes what asks the authorization server of a row; by default the network.
             clock: seconds.
+            under_way: the logins of all decks of this process, by name; None for a deck that is alone.
         """
         self._find = find
         self._start = start
         self._store = store
         self._make_http = make_http or guarded_http
         self._clock = clock
-        self._open: dict[str, OpenLogin] = {}
+        self._open: Final = under_way if under_way is not None else {}
         self._declined: dict[tuple[str, str], float] = {}
 
     def may_ask(self, server: str, client: str) -> bool:
@@ -141,27 +148,30 @@ class LoginBroker:
 
         It ends with the block of the last that waits for it.
         """
-        login = self._open.get(server)
+        place = self._find(server)
+        if place is None:
+            yield None
+            return
+        login = self._open.get(place.name)
         if login is None or login.ended.done():
-            if (place := self._find(server)) is None:
-                yield None
-                return
-            login = self._open[server] = OpenLogin(server)
+            login = self._open[place.name] = OpenLogin(server)
             login.ended = asyncio.create_task(self._ended(login, place), name=f"{server}: login")
+        login.starts[self] = partial(self._start, server)
         login.waiting += 1
         try:
             yield login if await login.is_shown() else None
         finally:
             login.waiting -= 1
             if not login.waiting:
-                if self._open.get(server) is login:
-                    del self._open[server]
+                if self._open.get(place.name) is login:
+                    del self._open[place.name]
                 await cancelled(login.ended)  # its listener is closed, whatever happens
 
     async def close(self) -> None:
-        """End all of them."""
-        if logins := [each.ended for each in self._open.values()]:
-            await cancelled(*logins)
+        """End all that no other deck waits for."""
+        ours = [each for each in self._open.values() if each.starts.pop(self, None) is not None]
+        if ended := [each.ended for each in ours if not each.starts]:
+            await cancelled(*ended)
 
     async def _ended(self, login: OpenLogin, place: LoginPlace) -> str:
         try:
@@ -209,7 +219,7 @@ class LoginBroker:
             return "it gives more than what was approved"
         await carried_through(lambda: asyncio.to_thread(_keep, store, place.name, grant))
         self._declined = {key: at for key, at in self._declined.items() if key[0] != login.server}
-        await self._start(login.server)
+        await asyncio.gather(*(start() for start in login.starts.values()))
         return DONE
 
 

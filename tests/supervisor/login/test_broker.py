@@ -24,7 +24,7 @@ NAME = "login-1"
 class Stage:
     """One server, its issuer, its keyring, what is approved, and who is started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, under_way: dict[str, OpenLogin] | None = None) -> None:
         self.played = PlayedIssuer()
         self.ring = MemoryKeyring()
         self.store = LoginStore(folder / "logins", lambda: self.ring)
@@ -38,6 +38,7 @@ class Stage:
             store=self.store,
             make_http=lambda _: PlayedHttp(self.played),  # type: ignore[arg-type, return-value]
             clock=lambda: self.now,
+            under_way=under_way,
         )
 
     def find(self, server: str) -> LoginPlace | None:
@@ -230,3 +231,32 @@ async def test_only_so_many_refusals_are_kept_in_mind(stage: Stage) -> None:
         stage.broker.declined("far", str(number))
     assert stage.broker.may_ask("far", "0")
     assert not stage.broker.may_ask("far", "1")
+
+
+async def test_decks_with_one_login_are_asked_to_make_it_once(tmp_path: Path) -> None:
+    """A person with two projects would log in twice, in two windows, at one server; each deck starts its own."""
+    under_way: dict[str, OpenLogin] = {}
+    one, other = Stage(tmp_path, under_way), Stage(tmp_path, under_way)
+    other.ring = one.ring
+    async with one.broker.joined("far") as first, other.broker.joined("far") as second:
+        assert second is first
+        assert first is not None
+        await come_back(first)
+        with anyio.fail_after(PATIENCE_S):
+            assert await first.ended == DONE
+    assert (one.started, other.started) == (["far"], ["far"])
+    assert not under_way
+
+
+async def test_a_deck_that_ends_leaves_a_login_to_those_that_wait_for_it(tmp_path: Path) -> None:
+    """A window that closes would end the login that another one waits for."""
+    under_way: dict[str, OpenLogin] = {}
+    one, other = Stage(tmp_path, under_way), Stage(tmp_path, under_way)
+    other.ring = one.ring
+    async with one.broker.joined("far") as login, other.broker.joined("far"):
+        assert login is not None
+        await one.broker.close()
+        await come_back(login)
+        with anyio.fail_after(PATIENCE_S):
+            assert await login.ended == DONE
+        assert (one.started, other.started) == ([], ["far"])

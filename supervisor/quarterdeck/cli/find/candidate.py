@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+import shlex
 import shutil
 import sys
 import warnings
@@ -83,10 +84,13 @@ def from_words(words: Sequence[str], said: Said) -> Candidate | None:
     if URL.match(words[-1]) and len(words) <= 2:
         server = _id(said.server or (words[0] if len(words) == 2 else _name_of_host(words[-1])))
         return _remote(server, words[-1], said)
+    from quarterdeck.trust.package_request import runner_of
+
     if said.headers:
         raise UsageError("--header is for remote servers", "leave it out, or give a URL")
-    if words[1].startswith("-"):
-        raise UsageError("a command needs a name before it", "quarterdeck add NAME -- COMMAND …")
+    is_nameless = runner_of(words[0], words[1:]) is not None and shutil.which(words[1]) is None
+    if words[1].startswith("-") or (is_nameless and not os.path.exists(words[1])):
+        raise UsageError("a command needs a name before it", f"quarterdeck add NAME -- {shlex.join(words)}")
     command, *args = [_absolute(word) for word in words[1:]]
     row = with_wish({"command": command, "args": args}, said.wish)
     return Candidate(_id(said.server or words[0]), row, paths=(command, *args))

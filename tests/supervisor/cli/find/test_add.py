@@ -89,7 +89,7 @@ def test_a_url_is_added_under_the_name_of_its_host(
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("--", "npx", "-y", "x"), 2, "quarterdeck add NAME -- COMMAND"),
+        (("--", "npx", "-y", "x"), 2, "quarterdeck add NAME -- npx -y x"),
         (("x", "--", "no-such-program"), 4, "no-such-program is not on"),
         (("x", "--header", "A=b", "--", "npx", "y"), 2, "--header is for remote"),
         (("x", "--set", "A=b", "--", "npx", "y"), 2, "--set, --as and --registry are for"),
@@ -98,6 +98,8 @@ def test_a_url_is_added_under_the_name_of_its_host(
         (("https://",), 2, "names no host"),
         (("nothing", "--registry", "none.json"), 6, "there is no file"),
         (("nothing",), 3, "has no server 'nothing'"),
+        (("--", "uvx", "mcp-time", "--utc"), 2, "quarterdeck add NAME -- uvx mcp-time --utc"),
+        (("npx", "--", "nothing-here"), 2, "quarterdeck add NAME -- npx nothing-here"),
     ],
 )
 def test_what_cannot_be_added_is_said_with_what_to_do(

@@ -270,12 +270,11 @@ def params_without_envelope(params: bytes) -> bytes:
     Raises:
         BodyError: they, or their `_meta`, are no JSON object.
     """
-    if ENVELOPE_PREFIX.encode() not in params:
-        return params
+    # Decoded, not searched: what writes `\/` for a slash, as PHP does, has the same keys.
     members = check_object(params, max_bytes=len(params))
-    if "_meta" not in members:
+    meta = members.pop("_meta", _NULL)
+    if meta == _NULL or (kept := without_envelope(bytes(meta))) == bytes(meta):
         return params
-    kept = without_envelope(bytes(members.pop("_meta")))
     return msgspec.json.encode({**members, "_meta": Raw(kept)} if kept else members)
 
 

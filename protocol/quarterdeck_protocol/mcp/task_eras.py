@@ -15,7 +15,7 @@ from msgspec import Raw
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 
 from .jsonrpc import INTERNAL_ERROR, BodyError
-from .tasks import EXTENSION, RELATED
+from .tasks import EXTENSION, RELATED, RELATED_WORD
 
 MISSING_CAPABILITY: Final = -32021
 """The error of 2026-07-28 for what a client would have to be able to do."""
@@ -204,7 +204,7 @@ def unrelated(body: bytes) -> bytes:
     Raises:
         BodyError: it cannot be read.
     """
-    if RELATED.encode() not in body:
+    if RELATED_WORD not in body:
         return body
     members = _read(body)
     meta = {key: value for key, value in _read(bytes(members.get("_meta", b"{}"))).items() if key != RELATED}

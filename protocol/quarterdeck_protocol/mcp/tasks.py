@@ -21,6 +21,9 @@ EXTENSION: Final = f"{ENVELOPE_PREFIX}tasks"
 RELATED: Final = f"{ENVELOPE_PREFIX}related-task"
 """`_meta` key of 2025-11-25: which task a message belongs to."""
 
+RELATED_WORD: Final = b"related-task"
+"""By which that key is looked for in a message's bytes: its slash may be written as `\\/`, as PHP does."""
+
 CREATED: Final = "task"
 """The `resultType` of a call that has become a task."""
 
@@ -238,7 +241,7 @@ def task_created(body: bytes, *, is_modern: bool) -> str | None:
 
 def task_of_question(params: bytes) -> str:
     """The task that a server asks for, which its question's `_meta` names; empty for none."""
-    if _RELATED not in params:
+    if RELATED_WORD not in params:
         return ""
     try:
         return _asking.decode(params).meta.related.taskId
@@ -275,7 +278,7 @@ def related_to(body: bytes, task: str) -> bytes:
     Raises:
         BodyError: it cannot be read.
     """
-    if _RELATED not in body:
+    if RELATED_WORD not in body:
         return body
     try:
         members = _object.decode(body)
@@ -316,8 +319,7 @@ _created: Final = _asked
 _asking: Final = msgspec.json.Decoder(_Asking)
 _able: Final = msgspec.json.Decoder(_Able)
 _object: Final = msgspec.json.Decoder(dict[str, Raw])
-_EXTENSION: Final = EXTENSION.encode()
-_RELATED: Final = RELATED.encode()
+_EXTENSION: Final = b"tasks"  # the slash of a key may be written as `\/`
 _TASK: Final = b'"task"'
 _NONE: Final = Raw()
 _NULL: Final = Raw(b"null")

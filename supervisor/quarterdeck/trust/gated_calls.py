@@ -20,9 +20,6 @@ from .judge.questions import judge_input_required
 from .judge.requests import Wish
 from .questions import JudgedAnswerer
 
-_QUESTIONS: Final = b"inputRequests"
-"""The member of a result that asks its caller, and of a task's state that does."""
-
 T = TypeVar("T", RawCall, RawRequest)
 
 _INPUT_REQUIRED: Final = "input_required"
@@ -193,8 +190,7 @@ class GatedRequest(GatedCall):
 
     def tell(self, end: CallEnd) -> None:
         """See `GatedCall`; a task's state may hold questions."""
-        is_state = isinstance(end, WireResult) and self._request.method == "tasks/get"
-        if is_state and isinstance(end, WireResult) and _QUESTIONS in end.body:
+        if isinstance(end, WireResult) and self._request.method == "tasks/get":
             end = self._asking(end)
         super().tell(end)
 

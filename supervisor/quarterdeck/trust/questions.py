@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from quarterdeck_protocol.configs import AskMode
-from quarterdeck_protocol.mcp.tasks import EXTENSION
+from quarterdeck_protocol.mcp.tasks import takes_tasks
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 
 from .judge.questions import Declined, judge_question, judged_capabilities
@@ -40,7 +40,7 @@ class JudgedAnswerer(Answerer):
     def capabilities(self) -> bytes:
         """See `Answerer`; nothing that could be asked for a server that may not ask."""
         capabilities = self._answerer.capabilities
-        if EXTENSION.encode() in capabilities:
+        if takes_tasks(capabilities):
             return judged_capabilities(capabilities, self._mode, has_tasks=self._has_tasks())
         return NOTHING_CAN_BE_ASKED if self._mode is AskMode.DENY else capabilities
 

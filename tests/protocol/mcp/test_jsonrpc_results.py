@@ -222,7 +222,9 @@ def test_a_tasks_keys_are_for_the_other_end() -> None:
     [
         (b'{"a": 1}', b'{"a": 1}'),
         (b'{"_meta":{"own":1}}', b'{"_meta":{"own":1}}'),
+        (b'{"_meta":null}', b'{"_meta":null}'),
         (b'{"text":"io.modelcontextprotocol/"}', b'{"text":"io.modelcontextprotocol/"}'),
+        (rb'{"_meta":{"io.modelcontextprotocol\/subscriptionId":1,"own":1}}', b'{"_meta":{"own":1}}'),
         (b'{"a":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":1}}', b'{"a":1.0}'),
         (
             b'{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"own":1}}',

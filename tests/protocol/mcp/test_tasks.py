@@ -73,6 +73,7 @@ def test_clients_of_each_era_are_told_exactly_what_servers_have() -> None:
 def test_a_client_that_takes_tasks_says_so(capabilities: object, takes: bool) -> None:
     """A client would get a task for a result that knows none."""
     assert takes_tasks(json.dumps(capabilities).encode()) is takes
+    assert takes_tasks(json.dumps(capabilities).encode().replace(b"/", rb"\/")) is takes
     assert not takes_tasks(b'{"' + EXTENSION.encode())
 
 
@@ -100,6 +101,7 @@ def test_which_task_a_message_is_of() -> None:
     assert task_named(b'{"taskId":"1"}') == "1"
     assert task_named(b"") == ""
     assert task_of_question(b'{"_meta":{"%s":{"taskId":"1"}}}' % RELATED.encode()) == "1"
+    assert task_of_question(rb'{"_meta":{"io.modelcontextprotocol\/related-task":{"taskId":"1"}}}') == "1"
     assert task_of_question(b'{"_meta":{"%s":1}}' % RELATED.encode()) == ""
     assert task_of_question(b'{"message":"x"}') == ""
 
@@ -128,6 +130,7 @@ def test_a_message_names_the_task_that_it_is_of() -> None:
     key = RELATED.encode()
     assert related_to(body % (key, b"1"), "2") == body % (key, b"2")
     assert related_to(body % (key, b"1"), "1") == body % (key, b"1")
+    assert related_to(body % (key.replace(b"/", rb"\/"), b"1"), "2") == body % (key, b"2")
     assert related_to(b'{"content":[]}', "1") == b'{"content":[]}'
     with pytest.raises(BodyError):
         related_to(b'{"_meta":{"%s":7}}' % key, "1")

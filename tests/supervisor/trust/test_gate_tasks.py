@@ -160,7 +160,9 @@ async def test_what_a_task_asks_is_judged_like_any_question() -> None:
 
         def state(self) -> WireResult:
             state = {"taskId": "1", "status": "input_required", "inputRequests": {"q": self.asks}}
-            return WireResult(json.dumps(state).encode(), "2026-07-28")
+            # The member's name as a server may write it that has something to hide.
+            body = json.dumps(state).replace("inputRequests", r"input\u0052equests").encode()
+            return WireResult(body, "2026-07-28")
 
         def forward(self, request: RawRequest, deliver: Any) -> Any:
             pending = super().forward(request, lambda _: None)

@@ -3,7 +3,7 @@
 Source: the 2026-07-28 specification, "Multi Round-Trip Requests" (SEP-2322).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -12,6 +12,8 @@ from msgspec import Raw
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object, params_without_envelope
 from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.questions import CAPABILITY_OF, Question
+
+from .asks import MAX_ASKED_BYTES
 
 INPUT_REQUIRED: Final = "input_required"
 """The type of a result that asks."""
@@ -68,9 +70,18 @@ def read_round(server: str, members: Mapping[str, Raw]) -> Round:
         raise RoundError("its questions cannot be read") from None
     if not entries and not state:
         raise RoundError("it asks nothing")
-    if len(entries) > MAX_QUESTIONS:
-        raise RoundError(f"it asks {len(entries):,} questions at once")
-    return Round(tuple(_question(server, key, entry) for key, entry in entries.items()), state)
+    questions = tuple(_question(server, key, entry) for key, entry in entries.items())
+    if why := too_much(questions):
+        raise RoundError(why)
+    return Round(questions, state)
+
+
+def too_much(questions: Collection[Question]) -> str:
+    """Why nobody is asked these questions of one round; empty when they may be."""
+    if len(questions) > MAX_QUESTIONS:
+        return f"it asks {len(questions):,} questions at once"
+    size = sum(len(question.params) for question in questions)
+    return f"its questions have {size:,} bytes" if size > MAX_ASKED_BYTES else ""
 
 
 def _question(server: str, key: str, entry: _Entry) -> Question:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.fleet.core.rounds import too_much
 from quarterdeck.trust.diff.values import quoted
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -58,16 +59,20 @@ def judge_input_required(server: str, body: bytes, mode: AskMode) -> bytes | Pro
     try:
         members = _members.decode(body)
         requests = _requests.decode(members.get("inputRequests", b"{}"))
+        questions = [
+            Question(server, _text.decode(request.get("method", b'""')), bytes(request.get("params", b"{}")), key)
+            for key, request in requests.items()
+        ]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _held(server, "it asked for more in a form that cannot be read")
+    if why := too_much(questions):
+        return _held(server, f"{server} asks back, and {why}")
     judged: dict[str, dict[str, Raw]] = {}
-    for key, request in requests.items():
-        params = bytes(request.get("params", b"{}"))
-        question = Question(server, msgspec.json.decode(request.get("method", b'""'), type=str), params, key)
+    for question in questions:
         found = judge_question(question, mode)
         if isinstance(found, Declined):
             return _held(server, found.warning or f"what it asked for reaches nobody: {found.end.message}")
-        judged[key] = {**request, "params": Raw(found.params)}
+        judged[question.key] = {**requests[question.key], "params": Raw(found.params)}
     return msgspec.json.encode({**members, "inputRequests": judged}) if judged else body
 
 
@@ -94,6 +99,7 @@ class _Elicitation(msgspec.Struct):
     requestedSchema: dict[str, object] = {}  # noqa: N815 - the wire's name
 
 
+_text: Final = msgspec.json.Decoder(str)
 _members: Final = msgspec.json.Decoder(dict[str, Raw])
 _requests: Final = msgspec.json.Decoder(dict[str, dict[str, Raw]])
 _elicitation: Final = msgspec.json.Decoder(_Elicitation)

@@ -18,7 +18,7 @@ FORM = {"method": "elicitation/create", "params": {"message": "Who?", "requested
 
 def members(result: Any) -> dict[str, Raw]:
     """A result's members, as they are read from its bytes."""
-    return check_object(json.dumps(result).encode(), max_bytes=10_000_000)
+    return check_object(json.dumps(result).encode(), max_bytes=100_000_000)
 
 
 def test_each_question_has_the_servers_own_name_and_words() -> None:
@@ -62,6 +62,7 @@ def test_a_hop_s_envelope_is_not_shown_to_the_one_that_is_asked() -> None:
         ({"inputRequests": {"k": {"method": "tools/call"}}}, "nobody can answer"),
         ({"inputRequests": {"k": {**FORM, "params": []}}}, "cannot be passed on"),
         ({"inputRequests": {str(n): FORM for n in range(MAX_QUESTIONS + 1)}}, "17 questions"),
+        ({"inputRequests": {str(n): {**FORM, "params": {"x": "x" * 7_000_000}} for n in range(5)}}, "35,000,045 bytes"),
         ({"requestState": 7}, "cannot be read"),
         ({"requestState": "x" * MAX_STATE_BYTES}, "bytes"),
     ],

@@ -28,6 +28,11 @@ def fails_with(said: bytes | None) -> Callable[[HttpAsked], Awaitable[bytes | No
     return play
 
 
+def streamed(data: bytes) -> bytes:
+    """An answer that is an event."""
+    return answer(200, b"event: message\r\ndata: %b\r\n\r\n" % data, content_type="text/event-stream")
+
+
 PAGE = b"<html><title>Bad gateway</title><p>nginx</html>"
 
 EVENT_BOMB = gzip.compress(b"data: " + bytes(2_000_000))
@@ -90,6 +95,14 @@ FAILURES = [
         "bad_output",
         Delivery.ANSWERED,
         id="brotli",
+    ),
+    pytest.param(streamed(b"{"), "bad_output", Delivery.ANSWERED, id="broken-event"),
+    pytest.param(streamed(b'"%b"' % bytes(1_100_000)), "result_too_large", Delivery.ANSWERED, id="large-event"),
+    pytest.param(
+        answer(200, b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}' % (b"[" * 1_000), content_type="application/json"),
+        "bad_output",
+        Delivery.ANSWERED,
+        id="broken-json",
     ),
 ]
 

@@ -28,6 +28,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, ServerCard
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, SplitResult, checked_value, split_result
 from quarterdeck_protocol.mcp.relay import METHODS
+from quarterdeck_protocol.mcp.relay.connection import NO_MESSAGE
 from quarterdeck_protocol.mcp.relay.events import bad_output, refusal
 from quarterdeck_protocol.mcp.relay.paging import MAX_CURSOR_CHARS, MAX_ITEMS, MAX_LIST_BYTES, MAX_PAGES, noun
 from quarterdeck_protocol.mcp.relay.task_tokens import TaskTokens
@@ -42,6 +43,12 @@ from .session import Session, as_json, send, tell
 
 LOCAL_ERRORS: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
 """Codes that the SDK makes up here; a server that sends them says nothing we can tell apart."""
+
+UNREADABLE: Final = "Failed to parse"
+"""How the SDK begins the error that it puts in the place of an answer which is no message."""
+
+EXCEEDED: Final = "Server-sent event exceeded"
+"""What stands in that of one which is too large for a stream."""
 
 PING_S: Final = 5.0
 """How long a server that broke off may take to say that it is there."""
@@ -244,9 +251,14 @@ def _unsendable(what: str, error: Exception) -> FaultRecord:
 
 def fault_of_error(error: MCPError) -> FaultRecord:
     """What the SDK's one error means: the server refused, or there is no server any more."""
+    if error.error.code == types.CONNECTION_CLOSED and EXCEEDED in error.error.message:
+        message = "its answer is larger than max_result_bytes"
+        return FaultRecord(FaultKind.TOOL_ERROR, message, code="result_too_large", delivery=Delivery.ANSWERED)
     if error.error.code in LOCAL_ERRORS:
         message = f"the connection broke before the answer: {error.error.message}"
         return FaultRecord(FaultKind.TOOL_ERROR, message, code="server_lost", delivery=Delivery.UNKNOWN)
+    if error.error.code == types.PARSE_ERROR and error.error.message.startswith(UNREADABLE):
+        return bad_output(NO_MESSAGE)
     try:
         data = b"" if error.error.data is None else checked_value(as_json(error.error.data))
     except (ValueError, RecursionError):

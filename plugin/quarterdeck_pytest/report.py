@@ -3,7 +3,7 @@
 The sections belong to the report's text, so that the terminal, JUnit's XML and xdist's controller all have them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -40,9 +40,9 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "exited": "look at the end of its stderr; --mcp-keep keeps its whole log",
         "exited_at_handshake": "look at the end of its stderr; if it lacks a file: its row names that by its whole "
         'path, or has a "cwd", and policy= of the marker mcp, or the row\'s sandbox, has it read: {"read": ["FOLDER"]}',
-        "input_required": ANSWERS,
         "handshake_failed": "look at the end of its stderr; quarterdeck check -- COMMAND says what is wrong with it",
         "handshake_timeout": f"is it an MCP server, with the arguments that it needs? If it is slow: {LONGER}",
+        "input_required": ANSWERS,
         "keyring_unusable": "unlock the keyring, or have its row name a token in headers",
         "limit_hit": 'raise that limit by policy= of the marker mcp: {"limits": {…}}',
         "list_timeout": LONGER,
@@ -51,6 +51,7 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "reply_error": "correct the arguments as the server's message says: list_tools has the tool's schema",
         "sandbox_refused": "change policy= of the marker mcp, or what the machine gives: quarterdeck doctor says what "
         'that is; "trusted" runs it unconfined',
+        "scope_needed": "have its row name in headers a token with that scope",
         "spawn_failed": "run the command by hand",
         "unknown_tool": "list_tools has the names of its tools",
     }
@@ -66,7 +67,7 @@ def add_sections(report: Any, servers: "Sequence[McpServer]", error: BaseExcepti
     if error is not None and type(error).__name__ == "ProtocolFault":
         is_told = any(server.id == getattr(error, "server", None) for server in used)
         unanswered = [kind for story in stories if not isinstance(story, str) for kind in story.unanswered]
-        sections.append(("MCP fault", "\n".join(_fault_lines(error, unanswered, with_stderr=not is_told))))
+        sections.append(("MCP fault", _text(_fault_lines(error, unanswered, with_stderr=not is_told))))
     for server, story in zip(used, stories, strict=True):
         sections.append((f"MCP server {server.id}", story if isinstance(story, str) else render(story, error)))
     for name, text in sections:
@@ -86,7 +87,14 @@ def _story_of(server: "McpServer") -> "Story | str":
 
 def render(story: "Story", told: BaseException | None = None) -> str:
     """What is known of a server, as text; a fault that was told already is not told again."""
-    return "\n".join(_lines(story, told))
+    return _text(_lines(story, told))
+
+
+def _text(lines: Iterable[str]) -> str:
+    """The lines, in which no server writes to the terminal itself."""
+    from quarterdeck.common.words import printable
+
+    return printable("\n".join(lines))
 
 
 def _lines(story: "Story", told: BaseException | None) -> Iterator[str]:

@@ -98,6 +98,16 @@ def test_a_line_that_is_written_again_and_again_is_shown_once() -> None:
     ]
 
 
+def test_no_server_writes_to_the_terminal_by_a_report() -> None:
+    """It would retitle the window, hide what failed, or turn a line around."""
+    report = Report()
+    add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, "\x1b]0;owned\x07", code="reply_error"))
+    text = render(Story(Explanation(ServerView("echo", "ready"), ("<- \u202egnorw",), "\x1b[2Jstderr\n")))
+    assert [each for each in report.sections[0][1] + text if not each.isprintable()] == ["\n"] * 5
+    assert "\\x1b[2Jstderr" in text
+    assert "<- \\u202egnorw" in text
+
+
 def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> None:
     """Whoever types it is told of other servers, or of none."""
     # It has no approvals and no tokens.

@@ -14,6 +14,7 @@ import msgspec
 import psutil
 
 from quarterdeck.common.watchers import wait_until
+from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.interop import ServerEndpointImpl, ServerFleetImpl, create_server_endpoint
@@ -194,13 +195,13 @@ class Instance:
         )
 
     def record(self, fault: ProtocolFault) -> FaultRecord:
-        """A fault as it crosses, without secrets."""
+        """A fault as it crosses, without secrets, and with nothing in its message that orders a terminal about."""
         clean = self._redactor.clean_text
         found = record_of(fault)
         if (dossier := found.dossier) is not None:
             hints = tuple(map(clean, dossier.hints))
             dossier = replace(dossier, stderr_tail=clean(dossier.stderr_tail), hints=hints)
-        return replace(found, message=clean(found.message), dossier=dossier)
+        return replace(found, message=printable(clean(found.message)), dossier=dossier)
 
     def compare(self, lock: Path) -> list[tuple[str, str]]:
         """How what the servers offer differs from a lock: the server, and a text.  Blocking: a file is read.

@@ -124,3 +124,11 @@ def test_pings_pass_nothing_on_and_keep_nothing() -> None:
     assert (events.messages, events.idle_bytes) == (0, 10_000 * len(ping))
     assert events.feed(b":" + b"x" * 10_000_000) == b""
     assert sum(len(each) for each in vars(events).values() if isinstance(each, bytes)) < 100
+
+
+def test_a_result_of_many_lines_is_no_idle_talk() -> None:
+    """It would be read as slowly as comments are."""
+    events = EventFilter(1_000_000)
+    events.feed(b"".join(b"data: %d\n" % number for number in range(10_000)) + b"\n")
+    assert events.messages == 1
+    assert 0 < events.idle_bytes <= 10_010

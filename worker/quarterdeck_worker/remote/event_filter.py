@@ -34,7 +34,7 @@ class EventFilter:
         retry_s: the pause that the server asked for last, before its stream is opened again; 0 without one.
         messages: whole events with data.
         oversized: events whose data exceeded the bound; nothing of them is passed on as a message.
-        idle_bytes: what came beside data that was passed on.
+        idle_bytes: what came beside data that was passed on; of that, an event's first line alone counts its name.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -116,7 +116,10 @@ class EventFilter:
     def _take_data(self, value: bytes, out: list[bytes]) -> None:
         if not value or self._is_too_large:
             return
-        self._size += len(value) + (LINE_BYTES if self._has_data and not self._is_data else 0)
+        self._size += len(value)
+        if self._has_data and not self._is_data:
+            self._size += LINE_BYTES
+            self.idle_bytes -= len(b"data:\n")  # a result may have many lines
         if self._size > self._max_bytes:
             self.oversized += 1
             self._discard(out)

@@ -9,6 +9,7 @@ tool_questions.tsv.  Tokens are what `quarterdeck tools --tokens` says.
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from quarterdeck.host.offers.content import Content
 from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.offers.publish import Catalog
 from quarterdeck.host.search.tool_search import DEFAULT_LIMIT, MAX_LIMIT
+from quarterdeck.host.search.words import words_of_question
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, as_source
 
 QUESTIONS: Final = Path(__file__).with_name("tool_questions.tsv")
@@ -175,6 +177,20 @@ def measure_groups(tools: tuple[ToolDescriptor, ...]) -> list[MeasuredGroup]:
     return found
 
 
+def stuffed(place: str) -> tuple[ToolDescriptor, ...]:
+    """A server whose tools are made to be found by every question: the questions' words, the commonest first."""
+    counted = Counter(word for question in questions() for word in words_of_question(question.text))
+    words = [word for word, _ in counted.most_common()]
+    tools = []
+    for number in range(20):
+        own = f"tool_{number}" if place != "name" else "_".join((*words[:200], str(number)))
+        said = " ".join(words)
+        tool = {"name": own, "inputSchema": {"type": "object"}, place: own if place == "name" else said}
+        described = said if place == "description" else ""
+        tools.append(ToolDescriptor(f"stuffed__{own}", described, {}, json.dumps(tool).encode()))
+    return tuple(tools)
+
+
 def _cost(tools: Sequence[ToolDescriptor]) -> int:
     return sum(tokens_of_tool(shown) for shown in Catalog().publish(tools, VERSION))
 
@@ -189,6 +205,9 @@ def main() -> None:
             f"{found.answer:,} an answer; {found.first} / {found.fifth} / {found.twentieth}"
         )
         print(f"  not among 5: {'; '.join(found.missed)}")
+    for place in ("name", "title", "description"):
+        found = asyncio.run(measure((*stuffed(place), *tools_of(DECK))))
+        print(f"beside a server that has every question's words in each {place}: {found.fifth} among {DEFAULT_LIMIT}")
     print(f"groups of the first deck, of {_cost(tools_of(DECK)):,} tokens: tools, tokens, tokens with --search")
     for group in measure_groups(tools_of(DECK)):
         print(f"  {group.name}: {group.tools}, {group.tokens:,}, {group.searched}")

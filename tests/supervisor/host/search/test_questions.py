@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bench.tool_search import DECK, GROUPS, measure, measure_groups, questions, tools_of
+from bench.tool_search import DECK, GROUPS, measure, measure_groups, questions, stuffed, tools_of
 
 
 def test_the_questions_name_tools_that_there_are() -> None:
@@ -18,6 +18,12 @@ def test_most_questions_are_answered_among_the_first_five() -> None:
     found = asyncio.run(measure(tools_of(DECK)))
     assert (found.servers, found.fifth >= 85, found.twentieth >= 95) == (17, True, True)
     assert found.after < found.before / 100
+
+
+def test_a_server_that_is_made_to_be_found_by_every_question_crowds_nobody_out() -> None:
+    """One server could keep every other's tools from models by its words alone."""
+    found = asyncio.run(measure((*stuffed("description"), *tools_of(DECK))))
+    assert (found.servers, found.fifth >= 70) == (18, True)
 
 
 def test_groups_spare_what_the_documentation_says() -> None:

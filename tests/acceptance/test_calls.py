@@ -157,7 +157,7 @@ def test_a_changed_list_is_fetched_anew(own: McpServer) -> None:
 
 @pytest.mark.mcp("modern", scope="run", timeout=PATIENT_S)
 def test_a_question_to_the_user_is_a_fault_that_says_so(mcp_client: McpClient) -> None:
-    """Nobody here can answer it, and the server was told so before it asked; whoever called must learn what is missing."""
+    """The server was told that nobody can answer it; whoever called must learn what is missing."""
     with pytest.raises(ProtocolFault) as raised:
         mcp_client.call_tool("input_required")
     assert_fault(raised.value, "tool_error", "input_required", "answered", "asks back")

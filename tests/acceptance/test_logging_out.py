@@ -14,7 +14,7 @@ from support.clients.raw_client import PeerClosedError, RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone
-from support.serves.daemons import doors, shown_status
+from support.serves.daemons import door, doors, shown_status
 from support.serves.native_serves import make_project, native
 from support.waiting import eventually
 
@@ -61,7 +61,7 @@ def send(processes: list[psutil.Process], *numbers: signal.Signals) -> None:
 def check_next_login(config: Path) -> None:
     """The state is whole, and a new window is served."""
     assert quarterdeck_json_forked("ledger", "verify")["intact"]
-    with RawStdioClient(command("serve", "-c", str(config), *PATIENT), deadline_s=DEADLINE_S) as client:
+    with door(config) as client:
         client.initialize()
         assert client.call("s__echo", text="back")["content"][0]["text"] == "back"
 
@@ -110,8 +110,7 @@ def test_a_door_that_was_told_to_end_starts_no_daemon_when_its_own_is_killed(con
         below = [process.pid for process in daemon.children(recursive=True)]
         os.kill(daemon.pid, signal.SIGSTOP)
         client.process.terminate()
-        door = psutil.Process(client.process.pid)
-        eventually(lambda: not _is_pending(door.pid, signal.SIGTERM), DEADLINE_S)
+        eventually(lambda: not _is_pending(client.process.pid, signal.SIGTERM), DEADLINE_S)
         daemon.kill()
         assert client.process.wait(DEADLINE_S) == 0
         assert_gone([daemon.pid, *below], DEADLINE_S)

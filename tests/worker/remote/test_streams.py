@@ -13,9 +13,10 @@ from support.waiting import PATIENCE_S, eventually_async
 from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.link.frames import Call, ListChanged
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
 from quarterdeck_worker.remote import client, streams
 from quarterdeck_worker.remote.bodies import bound
-from quarterdeck_worker.remote.client import PatientClient
+from quarterdeck_worker.remote.client import MAX_UNASKED_BYTES, PatientClient
 from quarterdeck_worker.remote.recorder import StatusRecorder
 from quarterdeck_worker.remote.reopening import ANSWERING, MAX_RETRY_S, MAX_TRIES, STANDING
 from quarterdeck_worker.remote.streams import IDLE_BYTES, IDLE_BYTES_PER_S, Timing
@@ -91,7 +92,10 @@ class Server:
 
 
 def client_of(
-    server: Callable[[httpx2.Request], httpx2.Response], time: Time, recorder: StatusRecorder | None = None
+    server: Callable[[httpx2.Request], httpx2.Response],
+    time: Time,
+    recorder: StatusRecorder | None = None,
+    max_bytes: int = 1_000,
 ) -> PatientClient:
     """A client of it."""
 
@@ -103,7 +107,7 @@ def client_of(
     hooks = {"response": [unpack]}
     transport = httpx2.MockTransport(server)
     return PatientClient(
-        "http://h.example", recorder, 1_000, timing=time.timing, transport=transport, event_hooks=hooks
+        "http://h.example", recorder, max_bytes, timing=time.timing, transport=transport, event_hooks=hooks
     )
 
 
@@ -214,6 +218,17 @@ async def test_a_stream_that_says_nothing_is_read_slowly_and_passes_nothing_on()
     time, server = Time(), Server(b": ping\n\n" * (3 * IDLE_BYTES // 8), httpx2.Response(405))
     assert await read_standing(client_of(server, time)) == b""
     assert sum(time.pauses) >= IDLE_BYTES / IDLE_BYTES_PER_S
+
+
+async def test_a_message_that_nobody_asked_for_has_a_bound_of_its_own() -> None:
+    """A line without an end would take as much memory as the largest result."""
+    time = Time()
+    question = b"data: " + b"x" * MAX_ASK_BYTES + b"\n\n"
+    server = Server(question + b"data: " + b"y" * MAX_UNASKED_BYTES + b"y\n\n", httpx2.Response(405))
+    passed = await read_standing(client_of(server, time, max_bytes=64 * 1024 * 1024))
+    assert passed.startswith(question)
+    assert len(passed) <= 2 * MAX_UNASKED_BYTES
+    assert passed.endswith(b"\nevent: unknown\n\n")
 
 
 async def test_an_event_beyond_the_bound_is_dropped_and_the_stream_goes_on() -> None:

@@ -15,6 +15,7 @@ from mcp.shared._httpx_utils import next_request_within_origin
 
 from quarterdeck_protocol.backoff import Pace
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
+from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins
 
@@ -27,6 +28,9 @@ from .streams import EventBody, LastingBody, Timing
 
 MAX_PAGE_BYTES: Final = 16_384
 """Of a web page, to see what it is."""
+
+MAX_UNASKED_BYTES: Final = MAX_ASK_BYTES + 65_536
+"""Of one message on the stream on which a server speaks unasked: no result comes there, and no larger question."""
 
 NOTE_S: Final = 30.0
 """For a notification, and the end of a session, until it is taken: the SDK sends nothing else meanwhile."""
@@ -94,7 +98,8 @@ class PatientClient(httpx2.AsyncClient):
             return httpx2.Response(405, request=request)
 
         door = _StandingDoor(self, self._at, self._recorder, request)
-        body = LastingBody(None, self._max_bytes, Lifetime(), door, self._timing)
+        max_bytes = min(self._max_bytes, MAX_UNASKED_BYTES)
+        body = LastingBody(None, max_bytes, Lifetime(), door, self._timing)
         return httpx2.Response(200, headers={"content-type": EVENT_STREAM}, stream=body, request=request)
 
     async def reopen(self, request: httpx2.Request, last_id: bytes) -> httpx2.Response:

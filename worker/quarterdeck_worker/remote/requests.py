@@ -47,9 +47,6 @@ LOCAL_ERRORS: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT}
 UNREADABLE: Final = "Failed to parse"
 """How the SDK begins the error that it puts in the place of an answer which is no message."""
 
-EXCEEDED: Final = "Server-sent event exceeded"
-"""What stands in that of one which is too large for a stream."""
-
 PING_S: Final = 5.0
 """How long a server that broke off may take to say that it is there."""
 
@@ -251,9 +248,6 @@ def _unsendable(what: str, error: Exception) -> FaultRecord:
 
 def fault_of_error(error: MCPError) -> FaultRecord:
     """What the SDK's one error means: the server refused, or there is no server any more."""
-    if error.error.code == types.CONNECTION_CLOSED and EXCEEDED in error.error.message:
-        message = "its answer is larger than max_result_bytes"
-        return FaultRecord(FaultKind.TOOL_ERROR, message, code="result_too_large", delivery=Delivery.ANSWERED)
     if error.error.code in LOCAL_ERRORS:
         message = f"the connection broke before the answer: {error.error.message}"
         return FaultRecord(FaultKind.TOOL_ERROR, message, code="server_lost", delivery=Delivery.UNKNOWN)

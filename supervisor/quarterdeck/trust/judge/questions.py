@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.fleet.core.rounds import too_much
+from quarterdeck.fleet.core.rounds import INPUT_REQUIRED, too_much
 from quarterdeck.trust.diff.values import quoted
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -64,14 +64,15 @@ def judge_input_required(server: str, body: bytes, mode: AskMode) -> bytes | Pro
             for key, request in requests.items()
         ]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _held(server, "it asked for more in a form that cannot be read")
+        return _fault(server, f"{server} asks back, and its questions cannot be read", INPUT_REQUIRED)
     if why := too_much(questions):
-        return _held(server, f"{server} asks back, and {why}")
+        return _fault(server, f"{server} asks back, and {why}", INPUT_REQUIRED)
     judged: dict[str, dict[str, Raw]] = {}
     for question in questions:
         found = judge_question(question, mode)
         if isinstance(found, Declined):
-            return _held(server, found.warning or f"what it asked for reaches nobody: {found.end.message}")
+            why = found.warning or f"what it asked for reaches nobody: {found.end.message}"
+            return _fault(server, why, "question_held")
         judged[question.key] = {**requests[question.key], "params": Raw(found.params)}
     return msgspec.json.encode({**members, "inputRequests": judged}) if judged else body
 
@@ -202,7 +203,7 @@ def _refused(code: int, message: str) -> Declined:
     return Declined(QuestionEnd(code=code, message=message))
 
 
-def _held(server: str, why: str) -> ProtocolFault:
-    fault = ProtocolFault(FaultKind.TOOL_ERROR, why, code="question_held", delivery=Delivery.ANSWERED)
+def _fault(server: str, why: str, code: str) -> ProtocolFault:
+    fault = ProtocolFault(FaultKind.TOOL_ERROR, why, code=code, delivery=Delivery.ANSWERED)
     fault.server = server
     return fault

@@ -38,7 +38,7 @@ def print_report(report: "Report", *, in_full: bool) -> None:
             outcome for state in (State.PASSED, State.UNTRIED) for outcome in report.outcomes if outcome.state is state
         ]
         print_table(
-            ("CHECK", "STATE", "WHAT IT IS ABOUT"),
+            ("CHECK", "STATE", "EXPECTED"),
             [[Cell(each.check.id), Cell(each.state, STYLES[each.state]), Cell(each.check.claim)] for each in rest],
         )
         print_line()
@@ -68,7 +68,8 @@ def _figures(report: "Report") -> Iterator[str]:
 
 def _print_finding(outcome: "Outcome", *, in_full: bool) -> None:
     check = outcome.check
-    print_paragraph(f"{check.id}: {check.claim}", "bold", lead=Cell(f"{check.severity:9}", STYLES[check.severity]))
+    lead = Cell(f"{check.severity:9}", STYLES[check.severity])
+    print_paragraph(f"{check.id}: expected: {check.claim}", "bold", lead=lead)
     shown = outcome.findings if in_full else outcome.findings[:SHOWN]
     for finding in shown:
         told = f"{finding.place}: {finding.problem}" if finding.place else finding.problem

@@ -11,6 +11,8 @@ HEADERS: Final = ("SERVER", "WHAT", "RULE", "PLACE", "NOW", "EXCERPT")
 
 def scan_history(context: TrustContext, *, json: bool) -> None:
     """Scan every document that was ever seen, once; print what is found, and whether it is offered, held or blocked."""
+    from quarterdeck.ledger.events.fold import ServerKey
+    from quarterdeck.ledger.events.history import labels_of
     from quarterdeck.trust.judge.overview import State
     from quarterdeck.trust.judge.scans import scan_recorded
 
@@ -41,9 +43,10 @@ def scan_history(context: TrustContext, *, json: bool) -> None:
         for server in context.servers
         for matter in (*server.waiting, *server.of(State.BLOCKED))
     }
+    labels = labels_of(ServerKey(each.scope, each.server) for each in found)
     rows = [
         [
-            Cell(each.server),
+            Cell(labels[ServerKey(each.scope, each.server)]),
             Cell(each.key.name or each.key.subject.value, "cyan"),
             Cell(each.finding.rule, "red"),
             Cell(each.finding.place or "the whole"),

@@ -93,13 +93,18 @@ def print_servers(
         trust: how far the configuration trusts a server.
         diff: the command that shows what is held.
     """
+    from quarterdeck.ledger.events.fold import ServerKey
+    from quarterdeck.ledger.events.history import labels_of
+
+    labels = labels_of(ServerKey(each.scope, each.server) for each in servers)
     rows: list[list[Cell]] = []
     for server in servers:
+        label = labels[ServerKey(server.scope, server.server)]
         wanted = [each for each in server.matters if everything or _is_notable(each)]
         shown = wanted if everything or len(wanted) <= MAX_ROWS else sorted(wanted, key=_urgency)[: MAX_ROWS - 1]
-        rows += [_row(server, matter) for matter in shown]
+        rows += [_row(label, matter) for matter in shown]
         if len(shown) < len(wanted):
-            rows.append(_rest(server, Counter(each.state.value for each in wanted if each not in shown)))
+            rows.append(_rest(label, Counter(each.state.value for each in wanted if each not in shown)))
     if rows:
         print_table(HEADERS, rows)
         print_line()
@@ -250,9 +255,9 @@ def _origin(server: "ServerMatters") -> str:
     return flat(server.scope) + (f", {flat(server.package)}" if server.package else "")
 
 
-def _row(server: "ServerMatters", matter: "Matter") -> list[Cell]:
+def _row(label: str, matter: "Matter") -> list[Cell]:
     return [
-        Cell(flat(server.server)),
+        Cell(flat(label)),
         Cell(describe_key(matter.key), "cyan"),
         Cell(matter.state.value, STATE_STYLES[matter.state]),
         Cell(matter.by.value if matter.by is not None else "-"),
@@ -261,10 +266,10 @@ def _row(server: "ServerMatters", matter: "Matter") -> list[Cell]:
     ]
 
 
-def _rest(server: "ServerMatters", states: "Counter[str]") -> list[Cell]:
+def _rest(label: str, states: "Counter[str]") -> list[Cell]:
     told = ", ".join(f"{count:,} {state}" for state, count in states.items())
     return [
-        Cell(flat(server.server)),
+        Cell(flat(label)),
         Cell(f"… {states.total():,} more", "cyan"),
         *[Cell("-")] * 3,
         Cell(f"{told}: --all shows them", "dim"),

@@ -80,6 +80,13 @@ def test_a_screen_has_room_for_what_matters_of_each_server(capsys: pytest.Captur
     assert len(rows) == 203
 
 
+def test_two_servers_of_one_id_are_shown_with_their_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would see one server approved and not approved, and not know which row is meant."""
+    other = ServerMatters("/project/mcp.json", "fs", (tool("a"),))
+    rows, _ = shown(capsys, server(tool("a")), other, server(tool("b"), name="git"))
+    assert [" ".join(row[:2]) for row in rows] == [f"fs ({SCOPE})", "fs (/project/mcp.json)", "git b"]
+
+
 def test_as_many_rows_as_fit_are_all_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """A user would have to ask again for a single line."""
     rows, _ = shown(capsys, server(*(tool(f"t{number}") for number in range(MAX_ROWS))))

@@ -197,8 +197,8 @@ class Pool:
         match asked.config:
             case None:
                 raise McpTestError(
-                    "there is no configuration that names servers: write mcp.json beside pyproject.toml, name one with "
-                    "--mcp-config, or override the fixture mcp_config"
+                    f"there is no mcp.json or .mcp.json in pytest's root directory, {asked.root}: write one there, "
+                    "name one with --mcp-config, or override the fixture mcp_config"
                 )
             case Mapping():
                 text = json.dumps(asked.config, default=str)

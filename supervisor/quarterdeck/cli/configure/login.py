@@ -161,7 +161,8 @@ def _remote(context: TrustContext, server: str) -> "tuple[ServerMatters, RemoteS
         [row] = [each for each in context.settings.broken if each.id == server]
         raise UsageError(row.message, "correct its row; quarterdeck config show says where it is")
     if isinstance(config, StdioServerConfig):
-        raise UsageError(f"{server} is a process of this machine: it has no login", "see its documentation")
+        said = f"{server} is a process of this machine: it has no login"
+        raise UsageError(said, "give its credentials in env of its row")
     if config.brings_credentials:
         raise UsageError(
             f"the row of {server} has a header Authorization, which is sent in place of a login",

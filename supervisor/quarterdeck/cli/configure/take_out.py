@@ -69,8 +69,8 @@ def take_out_of_files(
         path = printable(str(location.path))
         if not (is_wanted or asks):
             if is_shown:
-                what = "it starts them itself, unconfined: --take-out takes them out of its file"
-                print_line(f"{path} still has {', '.join(names)}: {what}", "dim", stderr=True)
+                told = f"{location.client.title} still starts {', '.join(names)} itself, unconfined"
+                print_line(f"{told}; --take-out removes them from {path}", "dim", stderr=True)
             continue
         # Read now: another location may be in the same file.
         with as_command_error(LinkError, remedy="take them out by hand: what starts them there does so unconfined"):

@@ -102,7 +102,7 @@ def _print_configured(source: Source, *, json: bool) -> None:
     files = "".join(f" -c {shlex.quote(str(path))}" for path in source.config)
     names = printable(", ".join(settings.ids))
     print_line(f"No serve is running; configured: {len(settings.ids)} ({names}).")
-    print_line(f"Start one with `quarterdeck serve{files}`.")
+    print_line(f"A client that starts `quarterdeck serve{files}` starts them; `quarterdeck status` shows the daemon.")
     for row in settings.broken:
         print_line(f"{printable(row.id)} cannot be started: {printable(row.message)}", "yellow")
 

@@ -159,7 +159,7 @@ def test_ps_without_a_serve_starts_nothing_and_says_what_is_configured(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "No serve is running; configured: 2 (a, half).",
-        "Start one with `quarterdeck serve -c mcp.json`.",
+        "A client that starts `quarterdeck serve -c mcp.json` starts them; `quarterdeck status` shows the daemon.",
     ]
     assert "NOT_SET_QD" in lines[2]
     assert run(["ps", "-c", "mcp.json", "--json"]) == 0

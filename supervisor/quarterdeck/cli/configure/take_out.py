@@ -70,7 +70,7 @@ def take_out_of_files(
         if not (is_wanted or asks):
             if is_shown:
                 told = f"{location.client.title} still starts {', '.join(names)} itself, unconfined"
-                print_line(f"{told}; --take-out removes them from {path}", "dim", stderr=True)
+                print_line(f"{told}; --take-out removes that from {path}", "dim", stderr=True)
             continue
         # Read now: another location may be in the same file.
         with as_command_error(LinkError, remedy="take them out by hand: what starts them there does so unconfined"):

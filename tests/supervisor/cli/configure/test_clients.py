@@ -221,7 +221,7 @@ def test_the_servers_of_a_client_are_ours_afterwards(home: Path, run: Run, capsy
     assert "web: headers.Authorization" in err
     assert "quarterdeck secret set" in err
     assert "quarterdeck is left out: it is quarterdeck itself" in err
-    assert f"itself, unconfined; --take-out removes them from {home}/.cursor/mcp.json" in err
+    assert f"itself, unconfined; --take-out removes that from {home}/.cursor/mcp.json" in err
     loaded = load_config_file(ours(home), {"HOME": str(home)})
     assert [server.id for server in loaded.servers] == ["gh", "web"]
     assert loaded.broken == ()

@@ -1,4 +1,4 @@
-"""A deck that fits: doors that see one group of it, and tools as the user has clients see them, by real processes."""
+"""Groups: doors that see one group of it, and tools as the user has clients see them, by real processes."""
 
 import json
 from collections.abc import Iterator

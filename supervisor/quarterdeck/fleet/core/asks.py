@@ -3,10 +3,13 @@
 Such a question names no request.  It can only be of a client that has one under way, and where several have, nobody
 can tell whose.  Of programs that share a token, those that were asked and have not answered are left out: their
 requests wait for that answer, for minutes where a program is gone, and every question of the others would be in doubt.
+
+Of several requests of one client a question may be of each that was under way when it was asked: it ends with the last
+of them.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -47,12 +50,32 @@ class UnderWay(Struct, frozen=True):
     part: str = ""
 
 
+class Ended(Struct, frozen=True):
+    """What the end of a request does to the questions that were put to it.
+
+    Attributes:
+        moved: to which request each is put now that may be of another one.
+        ended: those that can be of no other.
+    """
+
+    moved: dict[int, int] = {}
+    ended: tuple[int, ...] = ()
+
+
+class _Open(Struct):
+    """A question without an answer: the request that it is put to, and those that it may be of, that one too."""
+
+    request_id: int
+    may_be_of: set[int]
+    size_bytes: int
+
+
 class Asks:
     """The questions of one server that have no answer yet, and how many each request has had."""
 
     def __init__(self) -> None:
         """None is open."""
-        self._of: dict[int, int] = {}
+        self._questions: dict[int, _Open] = {}
         self._open: Counter[int] = Counter()
         self._asked: Counter[int] = Counter()
         self._asked_bytes: Counter[int] = Counter()
@@ -78,32 +101,47 @@ class Asks:
         able = [each.request_id for each in requests if method in each.askable]
         if not able:
             return Refused.UNABLE
+        whose = self._place(able, size_bytes)
+        if not isinstance(whose, Refused):
+            self._questions[ask_id] = _Open(whose, set(able), size_bytes)
+        return whose
+
+    def end(self, ask_id: int) -> bool:
+        """A question needs no answer any more; whether it did."""
+        question = self._questions.pop(ask_id, None)
+        if question is None:
+            return False
+        self._open[question.request_id] -= 1
+        return True
+
+    def forget(self, request_id: int) -> Ended:
+        """A request has ended; what becomes of its questions that are open."""
+        moved, ended = {}, []
+        for ask_id, question in self._questions.items():
+            question.may_be_of.discard(request_id)
+            if question.request_id != request_id:
+                continue
+            others = sorted(question.may_be_of)
+            whose = self._place(others, question.size_bytes) if others else Refused.NOBODY
+            if isinstance(whose, Refused):
+                ended.append(ask_id)
+            else:
+                moved[ask_id] = question.request_id = whose
+        for ask_id in ended:
+            del self._questions[ask_id]
+        for counts in (self._asked, self._open, self._asked_bytes):
+            counts.pop(request_id, None)
+        return Ended(moved, tuple(ended))
+
+    def _place(self, able: Sequence[int], size_bytes: int) -> int | Refused:
+        """The one of these requests that a question is put to, which is counted."""
         # The one that has waited longest without a question is the likeliest to ask one.
         request_id = min(able, key=lambda each: self._open[each])
         if self._open[request_id] >= MAX_OPEN or self._asked[request_id] >= MAX_ASKED:
             return Refused.TOO_MANY
         if self._asked_bytes[request_id] + size_bytes > MAX_ASKED_BYTES:
             return Refused.TOO_LARGE
-        self._of[ask_id] = request_id
         self._open[request_id] += 1
         self._asked[request_id] += 1
         self._asked_bytes[request_id] += size_bytes
         return request_id
-
-    def end(self, ask_id: int) -> bool:
-        """A question needs no answer any more; whether it did."""
-        request_id = self._of.pop(ask_id, None)
-        if request_id is None:
-            return False
-        self._open[request_id] -= 1
-        return True
-
-    def forget(self, request_id: int) -> list[int]:
-        """A request has ended; its questions that are open, which end with it."""
-        if request_id not in self._asked:
-            return []
-        ended = [ask_id for ask_id, whose in self._of.items() if whose == request_id]
-        for ask_id in ended:
-            del self._of[ask_id]
-        del self._asked[request_id], self._open[request_id], self._asked_bytes[request_id]
-        return ended

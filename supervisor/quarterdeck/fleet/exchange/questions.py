@@ -69,6 +69,7 @@ class OpenQuestions:
         self._server = server
         self.on_conflict: Callable[[], None] = _nothing
         self._asks = Asks()
+        self._questions: dict[int, Question] = {}
         self._withdraw: dict[int, Withdraw] = {}
         self.any_asked = False
 
@@ -83,32 +84,44 @@ class OpenQuestions:
             handle.post(AskAnswer(ask_id, code, whose.value))
             return
         self.any_asked = True
-        answerer = askers[whose].answerer
-        assert answerer is not None
-        question = Question(self._server, method, params)
-        self._withdraw[ask_id] = _put(answerer, question, partial(self._answered, handle, ask_id))
+        self._questions[ask_id] = Question(self._server, method, params)
+        self._put(handle, ask_id, askers[whose])
+
+    def _put(self, handle: WorkerHandle, ask_id: int, asker: Asker) -> None:
+        assert asker.answerer is not None
+        question = self._questions[ask_id]
+        self._withdraw[ask_id] = _put(asker.answerer, question, partial(self._answered, handle, ask_id))
 
     def end(self, ask_id: int) -> None:
         """The server needs no answer any more."""
         if self._asks.end(ask_id):
-            self._withdraw.pop(ask_id, _nothing)()
+            self._withdraw.pop(ask_id)()
+            del self._questions[ask_id]
 
     def request_ended(self, handle: WorkerHandle, request_id: int) -> None:
-        """A request has ended, and what was asked during it with it."""
-        for ask_id in self._asks.forget(request_id):
-            self._withdraw.pop(ask_id, _nothing)()
+        """A request has ended, and with it what was asked during it, unless that may be of another one."""
+        ended = self._asks.forget(request_id)
+        for ask_id in ended.ended:
+            self._withdraw.pop(ask_id)()
+            del self._questions[ask_id]
             handle.post(AskAnswer(ask_id, CONFLICT, "the request that this was asked for has ended"))
+        if ended.moved:
+            askers = dict(handle.under_way())
+            for ask_id, whose in ended.moved.items():
+                self._withdraw.pop(ask_id)()
+                self._put(handle, ask_id, askers[whose])
 
     def withdraw_all(self) -> None:
         """The server is gone."""
         withdrawn, self._withdraw = self._withdraw, {}
         self._asks = Asks()
+        self._questions = {}
         for each in withdrawn.values():
             each()
 
     def _answered(self, handle: WorkerHandle, ask_id: int, end: QuestionEnd) -> None:
         if self._asks.end(ask_id):
-            self._withdraw.pop(ask_id, None)
+            del self._withdraw[ask_id], self._questions[ask_id]
             if not handle.post(AskAnswer(ask_id, end.code, end.message), end.data if end.code else end.result):
                 # No frame can carry it: the number and the text of an error are whatever a client wrote.
                 handle.post(AskAnswer(ask_id, CONFLICT, "the client's answer cannot be passed on"))
@@ -136,7 +149,7 @@ def _under_way(askers: dict[int, Asker]) -> Iterator[UnderWay]:
 
 
 def _nothing() -> None:
-    """There is nothing to withdraw."""
+    """Nobody is to be told."""
 
 
 def _put(answerer: Answerer, question: Question, answer: Callable[[QuestionEnd], None]) -> Withdraw:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_ASKED_BYTES, MAX_OPEN, Asks, Refused, UnderWay
+from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_ASKED_BYTES, MAX_OPEN, Asks, Ended, Refused, UnderWay
 
 ROOTS = "roots/list"
 ALL = frozenset({ROOTS, "elicitation/create"})
@@ -67,7 +67,7 @@ def test_a_request_is_asked_so_much_at_once_and_so_much_in_its_life() -> None:
         whose.append(asks.begin(ask_id, ROOTS, [of(1)]))
         asks.end(ask_id)
     assert whose == [1] * (MAX_ASKED - MAX_OPEN) + [Refused.TOO_MANY] * MAX_OPEN
-    assert asks.forget(1) == []
+    assert asks.forget(1) == Ended()
     assert asks.begin(900, ROOTS, [of(1)]) == 1
 
 
@@ -91,28 +91,56 @@ def test_questions_end_once_and_with_their_request() -> None:
         asks.begin(ask_id, ROOTS, [of(7)])
     assert asks.end(2)
     assert not asks.end(2)
-    assert asks.forget(7) == [1, 3]
+    assert asks.forget(7) == Ended(ended=(1, 3))
     assert not asks.end(1)
-    assert asks.forget(7) == []
+    assert asks.forget(7) == Ended()
+
+
+def test_a_question_ends_with_the_last_request_that_it_may_be_of() -> None:
+    """Of two calls of one client that ask, the one that is done would end the other's question."""
+    asks = Asks()
+    assert asks.begin(1, ROOTS, [of(1), of(2), of(3, askable=frozenset())]) == 1
+    assert asks.forget(1) == Ended(moved={1: 2})
+    # A request that came later cannot have asked it.
+    assert asks.begin(2, ROOTS, [of(2), of(4)]) == 4
+    assert asks.forget(2) == Ended(ended=(1,))
+    assert not asks.end(1)
+    assert asks.end(2)
+
+
+def test_a_question_moves_to_no_request_that_has_had_as_many_as_one_may() -> None:
+    """A server could ask without end, by a new call for each hundred questions."""
+    asks = Asks()
+    for ask_id in range(MAX_OPEN):
+        assert asks.begin(ask_id, ROOTS, [of(2)]) == 2
+    assert asks.begin(90, ROOTS, [of(1), of(2)]) == 1
+    assert asks.forget(1) == Ended(ended=(90,))
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(["begin", "end", "forget"]), st.integers(0, 20), st.integers(0, 3)), max_size=60)
 )
 def test_what_is_open_is_bounded_and_ends_exactly_once(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever a server does, each question is open at most once, and none without its request."""
-    asks, used, is_open = Asks(), set[int](), dict[int, int]()
+    """Whatever a server does, each question is open at most once, and put to a request that it may be of."""
+    asks, used, alive = Asks(), set[int](), {0, 1, 2, 3}
+    is_open, may_be_of = dict[int, int](), dict[int, set[int]]()
     for what, ask_id, request_id in steps:
         match what:
-            case "begin" if ask_id not in used:
+            case "begin" if ask_id not in used and (able := {each for each in alive if each <= request_id}):
                 used.add(ask_id)
-                if asks.begin(ask_id, ROOTS, [of(request_id)]) == request_id:
-                    is_open[ask_id] = request_id
+                whose = asks.begin(ask_id, ROOTS, [of(each) for each in sorted(able)])
+                if not isinstance(whose, Refused):
+                    is_open[ask_id], may_be_of[ask_id] = whose, able
+                    assert whose in able
             case "end":
                 assert asks.end(ask_id) == (is_open.pop(ask_id, None) is not None)
             case "forget":
-                ended = sorted(asks.forget(request_id))
-                assert ended == sorted(key for key, whose in is_open.items() if whose == request_id)
-                for key in ended:
+                alive.discard(request_id)
+                result = asks.forget(request_id)
+                assert {*result.moved, *result.ended} == {key for key, whose in is_open.items() if whose == request_id}
+                assert all(whose in may_be_of[key] & alive for key, whose in result.moved.items())
+                assert all(may_be_of[key] & alive == set() for key in result.ended if len(is_open) <= MAX_OPEN)
+                is_open.update(result.moved)
+                for key in result.ended:
                     del is_open[key]
         assert all(list(is_open.values()).count(whose) <= MAX_OPEN for whose in is_open.values())

@@ -168,6 +168,26 @@ async def test_a_question_ends_with_what_it_belongs_to(end: str) -> None:
         assert played.worker.told.empty()
 
 
+async def test_a_question_outlives_a_call_that_may_not_be_its_own() -> None:
+    """Of two calls at once the one that asks nothing would end the other's question, and that would fail."""
+    async with ready() as played:
+        quick, slow = Answering(), Answering()
+        _, done = await calls(played, quick)
+        await calls(played, slow)
+        played.worker.says(Asked(1, "roots/list"), b"{}")
+        await turns()
+        assert (len(quick.asked), slow.asked) == (1, [])
+        played.worker.answer(done, b"{}")
+        await turns()
+        assert quick.withdrawn == quick.asked
+        assert slow.asked == quick.asked
+        slow.answer(0, b'{"roots":[]}')
+        assert await played.worker.next_told() == (AskAnswer(1), b'{"roots":[]}')
+        quick.answer(0)
+        await turns()
+        assert played.worker.told.empty()
+
+
 async def test_a_client_whose_asking_fails_is_one_that_cannot_be_asked(caplog: pytest.LogCaptureFixture) -> None:
     """A bug of the host's would end the worker's link."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         RunningProviderHost as RunningProviderHost,
         create_provider_host as create_provider_host,
     )
-    from quarterdeck.tools.bridge import (
+    from quarterdeck.bridge.tool_box import (
         MountedProtocolBridge as MountedProtocolBridge,
         mount_protocol_bridge as mount_protocol_bridge,
     )

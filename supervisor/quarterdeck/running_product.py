@@ -14,6 +14,9 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from quarterdeck.bridge.offerings import Offerings
+from quarterdeck.bridge.overrides.fleet import OverriddenFleet
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.common.watchers import wait_until
 from quarterdeck.config.load.file import BrokenRow
@@ -28,9 +31,6 @@ from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.terms import LOGIN
-from quarterdeck.tools.bridge import LiveBox
-from quarterdeck.tools.offerings import Offerings
-from quarterdeck.tools.overrides.fleet import OverriddenFleet
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure

@@ -14,9 +14,9 @@ from typing import Final
 from support.config.places import row, short_folder, write_config
 
 from quarterdeck.app import open_quarterdeck
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.config.settings import Settings
 from quarterdeck.interop import QUALIFIER
-from quarterdeck.tools.bridge import LiveBox
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 from .finding import Finding, Target

@@ -11,9 +11,9 @@ from support.clients.raw_client import LEGACY_VERSION
 from support.processes.programs import server_argv
 from support.servers.real_endpoints import pretend
 
+from quarterdeck.bridge.tool_box import LiveBox, mount_protocol_bridge
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerEndpointImpl
-from quarterdeck.tools.bridge import LiveBox, mount_protocol_bridge
 from quarterdeck_protocol.tools import CallEnd, CancelToken, RawCall, ToolCall, WireResult
 
 from .rounds import Call

@@ -9,17 +9,17 @@ from quarterdeck.cli.output import print_line
 from quarterdeck.cli.trust.context import directory
 
 if TYPE_CHECKING:
+    from quarterdeck.bridge.overrides.unmet import Names
     from quarterdeck.config.load.merge import MergedConfig
     from quarterdeck.ledger.events.fold import Entry
-    from quarterdeck.tools.overrides.unmet import Names
 
 
 def unmet_names(found: "MergedConfig") -> list[str]:
     """What overrides and groups name that there is not, and whose names cannot be compared, a line each."""
+    from quarterdeck.bridge.overrides.unmet import unlisted_servers, unmet_by_groups, unmet_by_overrides
     from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
     from quarterdeck.ledger.events.fold import Book
     from quarterdeck.ledger.store.reader import LedgerReader
-    from quarterdeck.tools.overrides.unmet import unlisted_servers, unmet_by_groups, unmet_by_overrides
     from quarterdeck.trust.configured_servers import scope_of_row
 
     if not (found.groups or any(found.overrides.values())):

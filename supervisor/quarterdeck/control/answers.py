@@ -5,10 +5,10 @@ from typing import Final, assert_never
 
 import msgspec
 
+from quarterdeck.bridge.overrides.unmet import Names, unmet_by_groups
 from quarterdeck.host.offers.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.running_product import Product
-from quarterdeck.tools.overrides.unmet import Names, unmet_by_groups
 from quarterdeck.trust.judge.held_messages import describe_held
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck.trust.server_state import lists_of

@@ -15,10 +15,10 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 from support.waiting import PATIENCE_S
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.offers.decks import Decks
 from quarterdeck.host.provider import create_provider_host
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 pytestmark = pytest.mark.anyio

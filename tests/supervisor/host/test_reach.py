@@ -12,11 +12,11 @@ from support.tools.task_clients import older_server
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.asks.parked import Parking, ParkingAnswerer
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck.host.raw_calls import Resumption, WireRequest
 from quarterdeck.host.reach import Reach
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
 from quarterdeck_protocol.questions import Question, QuestionEnd

@@ -11,12 +11,12 @@ from support.tools.offer_fleet import OfferFleet
 from support.tools.tool_boxes import LiveBox
 from support.waiting import PATIENCE_S, turns
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import sdk_requests as module
 from quarterdeck.host.asks.sessions import SessionAnswerer
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import Resumption
 from quarterdeck.host.sdk_requests import caller, is_modern, json_bytes, log_lines_told, reach_of, teller, wire_request
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LogLine
 from quarterdeck_protocol.tools import Client, ProgressNote
 

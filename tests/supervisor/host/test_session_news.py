@@ -11,10 +11,10 @@ import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import turns, until
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import session_news
 from quarterdeck.host.offers.stream_bus import StreamBus
 from quarterdeck.host.session_news import MAX_WAITING_EACH, MAX_WAITING_EACH_BYTES, SessionNews
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import Listing, LogLine
 from quarterdeck_protocol.tools import Client
 

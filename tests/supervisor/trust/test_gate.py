@@ -3,8 +3,8 @@
 import pytest
 from support.trust.approvals import FILE, ToldEndpoint, bench, row, stdio, tool_key
 
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault

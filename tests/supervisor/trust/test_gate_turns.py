@@ -10,9 +10,9 @@ from support.fleet.memory_fleet import call_result
 from support.trust.approvals import Bench, ToldEndpoint, bench, stdio
 from support.waiting import turns
 
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.fleet.core import turns as turns_module
 from quarterdeck.fleet.core.turns import WIDTH
-from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.gate import GatedEndpoint
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck_protocol.contract import EndpointPhase

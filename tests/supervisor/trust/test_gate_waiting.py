@@ -9,7 +9,7 @@ from support.fleet.memory_fleet import call_result
 from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck.tools.bridge import LiveBox
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.trust import gate as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase

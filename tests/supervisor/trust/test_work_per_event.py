@@ -10,9 +10,9 @@ from support.fleet.memory_fleet import FakeEndpoint
 from support.trust.approvals import Bench, ToldEndpoint, bench, row, stdio
 from support.waiting import turns
 
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.host.offers.sources import RenamedSource
-from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust import list_review, list_scanner
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.gate import GatedEndpoint

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from quarterdeck.tools.offerings import Offerings
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.task_eras import MISSING_CAPABILITY
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport, taking_tasks

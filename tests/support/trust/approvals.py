@@ -15,12 +15,12 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.common.watchers import Told
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
-from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import Surroundings, row_of
 from quarterdeck.trust.gated_fleet import GatedFleet

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.tools.uri_routes import split_prefixed
+from quarterdeck.bridge.uri_routes import split_prefixed
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, OfferSource, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client

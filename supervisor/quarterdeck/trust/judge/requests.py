@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.bridge.uri_routes import fits
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
-from quarterdeck.tools.uri_routes import fits
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing, RawRequest

@@ -13,11 +13,11 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, hold
 from support.waiting import eventually_async
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import mcp_server
 from quarterdeck.host.http import serve
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LogLine
 from quarterdeck_protocol.questions import Question
 

@@ -13,7 +13,7 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 from support.waiting import eventually_async, until
 
-from quarterdeck.tools.offerings import Offerings
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck_protocol.offers import LogLine, ResourceUpdated
 from quarterdeck_protocol.questions import Question
 

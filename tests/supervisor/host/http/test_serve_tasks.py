@@ -13,7 +13,7 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.task_clients import newer_server, newer_state, older_server, older_state
 from support.tools.tool_boxes import LiveBox
 
-from quarterdeck.tools.offerings import Offerings
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import EXTENSION, PROGRESS, RELATED, TaskProgress, TaskSupport
 from quarterdeck_protocol.offers import ServerNote

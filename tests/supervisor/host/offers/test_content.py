@@ -9,10 +9,10 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 from support.waiting import turns, until
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.offers import content as module
 from quarterdeck.host.offers.content import Content, KnownTools
 from quarterdeck.login.broker import LoginBroker
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor

@@ -4,12 +4,12 @@ import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.config.groups import Group
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.offers.groups import AllowedOffers, LiveGroups
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import Client
 

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
 from quarterdeck.host.offers.offer_news import LogStreams, concerns
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 

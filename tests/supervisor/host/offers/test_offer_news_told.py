@@ -9,9 +9,9 @@ import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import until
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.offers import offer_news as module
 from quarterdeck.host.offers.offer_news import OfferNews, concerns, notification_of
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 

@@ -4,10 +4,10 @@ import pytest
 from mcp.server.subscriptions import ResourceUpdated, ServerEvent, ToolsListChanged
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.offers.stream_bus import StreamBus
 from quarterdeck.host.session_news import subscribed
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.tools import Client
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from support.tools.offer_fleet import OfferFleet
 from support.tools.tool_boxes import LiveBox
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS, EarlyReply, FirstLine, answer_to
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 
 from .host_pipes import served

@@ -11,8 +11,8 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.relay.paging import MAX_ITEMS

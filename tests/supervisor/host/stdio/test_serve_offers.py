@@ -11,9 +11,9 @@ from support.clients.mcp_clients import ENVELOPE, LEGACY
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.provider import create_provider_host
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.offers import Listing, LogLine, ResourceUpdated, ServerNote
 from quarterdeck_protocol.questions import Question

@@ -14,10 +14,10 @@ from support.tools.task_clients import newer_server, newer_state, older_server
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
+from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
-from quarterdeck.tools.offerings import Offerings
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 
 from .test_serve_offers import client_of

@@ -2,9 +2,9 @@
 
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 
+from quarterdeck.bridge.overrides.fleet import OverriddenFleet
+from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.config.overrides import ServerOverrides
-from quarterdeck.tools.bridge import LiveBox
-from quarterdeck.tools.overrides.fleet import OverriddenFleet
 
 
 def said(**keys: object) -> ServerOverrides:

@@ -9,8 +9,8 @@ from support.fleet.answers import Answering
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import turns
 
-from quarterdeck.tools.offerings import Offerings
-from quarterdeck.tools.tasks.page import PAGE
+from quarterdeck.bridge.offerings import Offerings
+from quarterdeck.bridge.tasks.page import PAGE
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, RELATED, TaskSupport
 from quarterdeck_protocol.offers import News, RawRequest, ServerNote

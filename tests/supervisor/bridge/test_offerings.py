@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
+from quarterdeck.bridge.offerings import MAX_URI_CHARS, Offerings
 from quarterdeck.common.tool_names import NameBudget
-from quarterdeck.tools.offerings import MAX_URI_CHARS, Offerings
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import TaskSupport
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated

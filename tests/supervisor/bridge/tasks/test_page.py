@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from support.waiting import turns
 
-from quarterdeck.tools.tasks.page import MAX_TASK_BYTES, TaskPage
-from quarterdeck.tools.tasks.routes import TaskRoute
+from quarterdeck.bridge.tasks.page import MAX_TASK_BYTES, TaskPage
+from quarterdeck.bridge.tasks.routes import TaskRoute
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 

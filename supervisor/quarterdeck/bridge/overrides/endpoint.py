@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.bridge.uri_routes import fits
 from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.fleet.workers.requests import arguments_json, is_of_prompt, refuse
-from quarterdeck.tools.uri_routes import fits
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, LiveEndpoint, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

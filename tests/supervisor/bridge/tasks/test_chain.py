@@ -4,7 +4,7 @@ import pytest
 from support.tools.offer_fleet import OfferServer
 from support.waiting import turns
 
-from quarterdeck.tools.tasks.chain import LOOKS_A_SECOND, Chain, Pace
+from quarterdeck.bridge.tasks.chain import LOOKS_A_SECOND, Chain, Pace
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.offers import RawRequest

@@ -13,6 +13,9 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from quarterdeck.tools.results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.runner import guarded, unknown_name_text
+from quarterdeck.tools.spec import coerce_input
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, RemoteCallResult, RemoteTool, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
@@ -27,10 +30,6 @@ from quarterdeck_protocol.tools import (
     ToolOutcome,
     ToolSource,
 )
-
-from .results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
-from .runner import guarded, unknown_name_text
-from .spec import coerce_input
 
 INLINE_DECODE_BYTES: Final = 256 * 1024
 """A larger result is decoded in a thread: it would hold up other calls for milliseconds."""

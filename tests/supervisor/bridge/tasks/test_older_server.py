@@ -7,8 +7,8 @@ import pytest
 from support.tools.task_clients import NEW, TIMES, TaskClient, ended, older_server, older_state, refusing
 from support.waiting import turns
 
-from quarterdeck.tools.tasks import older_server as module
-from quarterdeck.tools.tasks.older_server import MAX_WAITS_EACH
+from quarterdeck.bridge.tasks import older_server as module
+from quarterdeck.bridge.tasks.older_server import MAX_WAITS_EACH
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import RELATED
 from quarterdeck_protocol.offers import ServerNote

@@ -2,8 +2,8 @@
 
 import pytest
 
-from quarterdeck.tools.tasks import routes as module
-from quarterdeck.tools.tasks.routes import MAX_EACH, TaskRoutes
+from quarterdeck.bridge.tasks import routes as module
+from quarterdeck.bridge.tasks.routes import MAX_EACH, TaskRoutes
 
 
 def test_a_task_keeps_its_servers_id() -> None:

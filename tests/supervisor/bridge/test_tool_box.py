@@ -10,8 +10,8 @@ import pytest
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet, call_result
 from support.tools.allowances import OnlyReads
 
-from quarterdeck.tools import bridge
-from quarterdeck.tools.bridge import LiveBox, fault_text, mount_protocol_bridge, project_answer
+from quarterdeck.bridge import tool_box
+from quarterdeck.bridge.tool_box import LiveBox, fault_text, mount_protocol_bridge, project_answer
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import EndpointPhase
@@ -148,7 +148,7 @@ async def test_the_servers_result_goes_along_whole() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("size", [10, bridge.INLINE_DECODE_BYTES + 1])
+@pytest.mark.parametrize("size", [10, tool_box.INLINE_DECODE_BYTES + 1])
 async def test_a_result_of_any_size_is_projected(size: int) -> None:
     """Results above the threshold are decoded in a thread and must come out the same."""
 

@@ -19,7 +19,7 @@ from support.tools.task_clients import (
 )
 from support.waiting import turns
 
-from quarterdeck.tools.tasks import held_call
+from quarterdeck.bridge.tasks import held_call
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp import task_eras
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, PROGRESS, RELATED, TaskProgress, takes_tasks

@@ -3,8 +3,8 @@
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
+from quarterdeck.bridge.merged_lists import MergedLists
 from quarterdeck.common.tool_names import NameBudget
-from quarterdeck.tools.merged_lists import MergedLists
 from quarterdeck_protocol.offers import Listing
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from support.fleet.answers import Answering
 
-from quarterdeck.tools.tasks.taking import Taking
+from quarterdeck.bridge.tasks.taking import Taking
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.questions import Question
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from quarterdeck.tools.tasks import progress
-from quarterdeck.tools.tasks.progress import MAX_TOKEN_BYTES, ProgressTokens
+from quarterdeck.bridge.tasks import progress
+from quarterdeck.bridge.tasks.progress import MAX_TOKEN_BYTES, ProgressTokens
 from quarterdeck_protocol.mcp.tasks import PROGRESS, RELATED, TaskProgress
 from quarterdeck_protocol.offers import RawRequest, ServerNote
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult

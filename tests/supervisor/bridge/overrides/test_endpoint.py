@@ -8,9 +8,9 @@ import pytest
 from support.fleet.memory_fleet import FakeEndpoint
 from support.tools.allowances import OnlyReads
 
+from quarterdeck.bridge.overrides.endpoint import OverriddenEndpoint
 from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.fleet.workers.requests import ended
-from quarterdeck.tools.overrides.endpoint import OverriddenEndpoint
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import Listing, RawRequest

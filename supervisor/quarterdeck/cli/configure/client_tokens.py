@@ -64,7 +64,7 @@ def create(
         Option(
             "--profile",
             metavar="read-only|workspace|all",
-            help="Of the native tools that are served no others.",
+            help="Only the native tools of this profile.",
             show_default=False,
         ),
     ] = None,
@@ -82,7 +82,7 @@ def create(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Make a token for one client over HTTP, and print it, this once."""
+    """Make a token for one client over HTTP, and print it once."""
     from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
     from quarterdeck.host.http.grants import (
         Grant,

@@ -36,7 +36,7 @@ def login(
     source: Named,
     server: ServerName,
     no_browser: Annotated[
-        bool, Option("--no-browser", help="Only print the URL, for a browser elsewhere; paste where it ends up.")
+        bool, Option("--no-browser", help="Print the URL for a browser elsewhere; paste the URL that it ends at.")
     ] = False,
     scope: Annotated[
         list[str] | None,
@@ -53,7 +53,8 @@ def login(
 ) -> None:
     """Log in at a remote server (OAuth 2.1): look at who gives the access and to what, then agree in the browser.
 
-    A running serve starts the server at once.  One that needs no person, by its row, is approved here the same way.
+    A running serve starts the server at once.  One whose row has a client secret is approved here without a
+    browser.
     """
     from quarterdeck.cli.process import run
     from quarterdeck.login.http_messages import LoginError

@@ -156,7 +156,9 @@ def _show(shown: "list[Leftover]", measures: "list[DiskUse]") -> None:
             Cell(str(each.kind), "dim"),
             Cell(each.name),
             Cell(
-                each.used_by or WHATS.get(each.kind) or RECORDS.get(each.name, "a record"),
+                f"in use: {each.used_by}"
+                if each.used_by
+                else WHATS.get(each.kind) or RECORDS.get(each.name, "a record"),
                 "yellow" if each.used_by else "dim",
             ),
             Cell(str(each.path)),

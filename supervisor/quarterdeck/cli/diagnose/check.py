@@ -73,10 +73,15 @@ def check(
     no_calls: Annotated[bool, Option("--no-calls", help="Call no tool, get no prompt, read no resource.")] = False,
     ignore: Annotated[
         list[str] | None,
-        Option("--ignore", metavar="CHECK", help="Have what this check finds count for nothing.", show_default=False),
+        Option("--ignore", metavar="CHECK", help="Ignore the findings of this check.", show_default=False),
     ] = None,
     fail_on: Annotated[
-        FailOn, Option("--fail-on", metavar="SEVERITY", help="Exit with 1 from here on: error, warning, note, never.")
+        FailOn,
+        Option(
+            "--fail-on",
+            metavar="SEVERITY",
+            help="Exit with 1 for findings this severe or worse: error, warning, note, never.",
+        ),
     ] = FailOn.ERROR,
     junit: Annotated[
         Path | None, Option("--junit", metavar="FILE", help="Write JUnit XML there too.", show_default=False)
@@ -91,9 +96,10 @@ def check(
     """Try a server: greetings, lists, schemas, every tool with made-up arguments, wrong requests, odd bytes, endings.
 
     It runs confined, in throwaway directories, without a network unless --network says otherwise; only a package
-    runner such as npx is given one, once, to fetch its package. What it touched is held against what its tools say.
+    runner such as npx is given one, once, to fetch its package. What its tools touched is compared
+    with their annotations.
 
-    Of a configured remote server, which nobody confines, only tools are called that say that they only read.
+    A configured remote server is not confined: only tools with readOnlyHint are called.
 
     Exit codes: 0 nothing found that is as bad as --fail-on, 1 something is, 4 it cannot be started.
     """

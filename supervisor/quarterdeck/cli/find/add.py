@@ -100,8 +100,8 @@ def add(
 ) -> None:
     """Add a server: try it once in a throwaway sandbox, show what it sees and lists, write its row and approve both.
 
-    The version of its package is pinned. Nothing is kept before the question is answered with yes. With --yes a server
-    in which the scan finds something is refused, unless --accept-findings says that somebody has read it.
+    The version of its package is pinned. Nothing is kept unless you answer yes. With --yes a server with findings of
+    the scan is refused, unless --accept-findings is given.
     """
     said = Said(wish, _pairs("--header", header), _pairs("--set", set_), id_ or "")
     candidate = from_words(words, said)

@@ -46,7 +46,7 @@ def upgrade(
     """Try another version of a server's package, show what changes of what it lists, then pin and approve it at once.
 
     It is tried once in a throwaway sandbox. With no for an answer nothing changes; with --yes a version in which the
-    scan finds something new is refused, unless --accept-findings says that somebody has read it.
+    scan finds something new is refused, unless --accept-findings is given.
     """
     from quarterdeck.config.secrets.store import SecretStore
     from quarterdeck.registry.pins import pinned

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .trial import Trial
 
 AcceptFindings = Annotated[
-    bool, Option("--accept-findings", help="With --yes: whatever the scan finds; you have read it.")
+    bool, Option("--accept-findings", help="With --yes: go on despite the findings of the scan.")
 ]
 
 MAX_TOOLS: Final = 40

@@ -77,7 +77,7 @@ def test_linking_offers_to_take_out_what_was_imported_before(
     """Who imported first and links later would have every tool twice; who imported nothing would lose servers."""
     path = write(home / ".codex" / "config.toml", CODEX + '[mcp_servers.other]\ncommand = "y"\n')
     assert run("config", "import", "codex", "--server", "docs") == 0
-    assert "--take-out takes them out" in capsys.readouterr().err
+    assert "--take-out removes that" in capsys.readouterr().err
     asked = answer(monkeypatch, is_yes=True)
     assert run("link", "codex") == 0
     assert "it also starts other itself" in capsys.readouterr().err

@@ -157,9 +157,10 @@ def shared_out(
         if places[server] == most:
             spare.append((rank, tool))
             continue
+        # Also for one that cannot be shown: a server with many of those would use up all looks.
+        places[server] += 1
         forms_left -= 1
         if (form := form_of(tool)) is not None:
-            places[server] += 1
             taken.append((rank, form))
     made = ((rank, form_of(tool)) for rank, tool in spare[:forms_left])
     more = islice(((rank, form) for rank, form in made if form is not None), limit - len(taken))

@@ -118,6 +118,17 @@ def test_what_cannot_be_shown_takes_no_place_and_little_time(least: int, expecte
     assert len(looked_at) <= 6
 
 
+def test_a_server_whose_tools_cannot_be_shown_keeps_no_others_out_of_an_answer() -> None:
+    """Searches would find nothing while one server is there whose best-fitting definitions no client takes."""
+    tools = [ToolDescriptor(f"{server}__{number}", "", {}) for server in ("evil", "a") for number in range(100)]
+
+    def form(tool: ToolDescriptor) -> dict[str, object] | None:
+        return {"name": tool.name} if tool.name.startswith("a") else None
+
+    found = shared_out(tools, 5, lambda tool: tool.name.partition("__")[0], form)
+    assert [tool["name"] for tool in found] == [f"a__{number}" for number in range(4)]
+
+
 async def test_what_is_taken_away_during_a_search_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model would be shown a definition that was held meanwhile, or hidden."""
     box, ranked = box_of("a__mail", "b__mail"), ToolIndex.ranked

@@ -29,6 +29,9 @@ LOCK_S: Final = 60.0
 """How long another process may take to renew a login: two requests, and a keyring that asks for its password."""
 
 
+_REMEDY: Final = "log in again, with `quarterdeck login --file`"
+
+
 class LoginStoreError(Exception):
     """A login cannot be read or kept; the message says why and what to do."""
 
@@ -123,7 +126,7 @@ class LoginStore:
             os.close(lock)
 
     def _secrets(self) -> SecretStore:
-        return SecretStore(self._directory, self._make_keyring())
+        return SecretStore(self._directory, self._make_keyring(), called="the login", remedy=_REMEDY)
 
 
 def login_name(scope: str, server: str, url: str) -> str:

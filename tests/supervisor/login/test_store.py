@@ -70,12 +70,27 @@ def test_where_a_login_is_says_what_the_next_one_needs(store: LoginStore, ring: 
 
 
 def test_a_locked_keyring_says_so(store: LoginStore, ring: MemoryKeyring) -> None:
-    """A login would seem to be gone, and a person log in again."""
+    """A login would seem to be gone, and a person log in again; or look for a secret of a name that they never gave."""
     store.save(NAME, GRANT)
     ring.refusal = KeyringError("it refused (Locked): unlock it")
-    for use in (lambda: store.load(NAME), lambda: store.save(NAME, GRANT), lambda: store.check(NAME, in_file=False)):
-        with pytest.raises(LoginStoreError, match="unlock it"):
+    for use in (
+        lambda: store.load(NAME),
+        lambda: store.save(NAME, GRANT),
+        lambda: store.check(NAME, in_file=False),
+        lambda: store.remove(NAME),
+    ):
+        with pytest.raises(LoginStoreError, match="unlock it") as caught:
             use()
+        assert "secret" not in str(caught.value)
+        assert NAME not in str(caught.value)
+
+
+def test_a_login_in_a_keyring_that_is_not_there_is_made_again_in_a_file(store: LoginStore, ring: MemoryKeyring) -> None:
+    """A person would be told to store a secret that they do not have."""
+    store.save(NAME, GRANT)
+    ring.refusal = NoKeyringError("no system keyring is available")
+    with pytest.raises(LoginStoreError, match=r"the login is in the keyring, and no .* available: log in again, with"):
+        store.load(NAME)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"url": 1}', "\ud800"])

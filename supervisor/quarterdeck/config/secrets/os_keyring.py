@@ -98,9 +98,7 @@ class OsKeyring:
             case {"outcome": "done"}:
                 return dict(answer)
             case {"outcome": "no_keyring"}:
-                raise NoKeyringError(
-                    "no system keyring is available: store the secret in a file, with `quarterdeck secret set --file`"
-                )
+                raise NoKeyringError("no system keyring is available")
             case {"outcome": "failed", "why": str(why)}:
                 raise KeyringError(f"it refused ({why}): unlock it")
             case _:

@@ -26,6 +26,8 @@ from .os_keyring import KeyringError, NoKeyringError, OsKeyring
 MAX_SECRET_BYTES: Final = 64 * 1024
 """As of a secret file; the kernel takes no more than 128 KiB as one variable."""
 
+REMEDY: Final = "store the secret in a file, with `quarterdeck secret set --file`"
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
@@ -67,8 +69,18 @@ class StoredSecret(msgspec.Struct, frozen=True):
 class SecretStore:
     """The secrets below one directory, and those in the keyring that it speaks of."""
 
-    def __init__(self, directory: Path | None = None, keyring: Keyring | None = None) -> None:
-        """A store in `directory`, by default that of the state directory, beside `keyring`, by default the system's."""
+    def __init__(
+        self, directory: Path | None = None, keyring: Keyring | None = None, *, called: str = "", remedy: str = REMEDY
+    ) -> None:
+        """A store with what there is.
+
+        Args:
+            directory: where its files are; by default that of the state directory.
+            keyring: by default the system's.
+            called: how messages call a secret of it; by default a secret, by its name.
+            remedy: what they tell who has a secret in a keyring that is not there.
+        """
+        self._called, self._remedy = called, remedy
         self._directory = directory or state_dir() / "secrets"
         self._keyring: Keyring = keyring or OsKeyring()
 
@@ -84,11 +96,13 @@ class SecretStore:
             try:
                 return read_text(self._path(name, place), MAX_SECRET_BYTES, private=True).text
             except TextFileError as error:
-                raise SecretError(f"the secret {name!r}: {self._path(name, place)} {error}") from error
+                raise SecretError(f"{self._told(name)}: {self._path(name, place)} {error}") from error
         try:
             value = self._keyring.get(name)
+        except NoKeyringError as error:
+            raise SecretError(f"{self._told(name)} is in the keyring, and {error}: {self._remedy}") from error
         except KeyringError as error:
-            raise SecretError(f"the secret {name!r} is in the keyring, and {error}") from error
+            raise SecretError(f"{self._told(name)} is in the keyring, and {error}") from error
         if value is None:
             raise MissingSecretError(f"the secret {name!r} is gone from the keyring: quarterdeck secret set {name}")
         return value
@@ -117,7 +131,9 @@ class SecretStore:
                 if needs_keyring:
                     raise SecretError("no system keyring is available, and a file was not asked for: --file") from error
             except KeyringError as error:
-                raise SecretError(f"{error}, or keep the secret in a file of yours with --file") from error
+                raise SecretError(
+                    f"{error}, or keep {self._called or 'the secret'} in a file of yours with --file"
+                ) from error
         self._write(self._path(name, place), value if place is SecretStorage.FILE else "")
         if before is SecretStorage.FILE and place is SecretStorage.KEYRING:
             self._forget(name, SecretStorage.FILE)  # it would be found first
@@ -175,6 +191,9 @@ class SecretStore:
             )
         return place
 
+    def _told(self, name: str) -> str:
+        return self._called or f"the secret {name!r}"
+
     def _path(self, name: str, place: SecretStorage) -> Path:
         return self._directory / f"{name}.{place}"
 
@@ -190,7 +209,7 @@ class SecretStore:
             make_private_dir(self._directory)
             replace_file(path, text.encode())
         except (OSError, UnsafePathError) as error:
-            raise SecretError(f"the secret cannot be kept: {plain_words(error)}") from error
+            raise SecretError(f"{self._called or 'the secret'} cannot be kept: {plain_words(error)}") from error
 
     def _forget(self, name: str, place: SecretStorage) -> None:
         try:
@@ -199,9 +218,9 @@ class SecretStore:
                     self._keyring.remove(name)
             self._path(name, place).unlink(missing_ok=True)
         except KeyringError as error:
-            raise SecretError(f"the secret {name!r} stays in the keyring: {plain_words(error)}") from error
+            raise SecretError(f"{self._told(name)} stays in the keyring: {plain_words(error)}") from error
         except OSError as error:
-            raise SecretError(f"the secret {name!r} cannot be removed: {plain_words(error)}") from error
+            raise SecretError(f"{self._told(name)} cannot be removed: {plain_words(error)}") from error
 
 
 def check_name(name: str) -> None:

@@ -166,11 +166,11 @@ class LoginAccess:
 
     async def _keep(self, grant: Grant) -> None:
         """Keep what was renewed; where that cannot be, for as long as this process lives: it is tried again."""
-        self._unsaved = None
+        self._unsaved = grant  # also while it is being kept, which may take until a person has typed a password
         try:
             await asyncio.to_thread(self._store.save, self._name, grant)
+            self._unsaved = None
         except LoginStoreError as error:
-            self._unsaved = grant
             # What a machine's secret got is got again.
             what = "its login is renewed, and not kept (%s): it ends with this process, unless that can keep it before"
             _log.log(logging.WARNING if grant.tokens.refresh else logging.INFO, f"%s: {what}", self._config.id, error)

@@ -1,6 +1,7 @@
 """Access by a login: on approved terms alone, renewed by one at a time, and lost by nobody's outage."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import anyio
@@ -239,6 +240,31 @@ async def test_a_renewal_that_cannot_be_kept_holds_for_this_process(
     stage.ring.refusal = None
     await access.renew()
     assert stage.kept.tokens.refresh == "rt-2"
+
+
+async def test_a_renewed_login_is_used_while_a_keyring_takes_its_time_to_keep_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that starts meanwhile would be told that its keyring cannot be used, or get the token of before."""
+    stage.store.save(NAME, grant_of())
+    access, asked, typed = stage.access(), asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def save(*_: object, **__: object) -> None:
+        loop.call_soon_threadsafe(asked.set)
+        assert typed.wait(PATIENCE_S)
+
+    monkeypatch.setattr(stage.store, "save", save)
+    stage.now = 100.0
+    renewing = asyncio.create_task(access.renew("at-0"))
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await asked.wait()
+        stage.ring.refusal = KeyringError("it waits for its password")
+        token = await access.open()
+    finally:
+        typed.set()
+    assert (token and token.value, (await renewing).value) == ("at-1", "at-1")
 
 
 async def test_what_was_not_kept_does_not_come_back_after_a_logout(

@@ -219,7 +219,10 @@ class LoginBroker:
             return "it gives more than what was approved"
         await carried_through(lambda: asyncio.to_thread(_keep, store, place.name, grant))
         self._declined = {key: at for key, at in self._declined.items() if key[0] != login.server}
-        await asyncio.gather(*(start() for start in login.starts.values()))
+        started: set[LoginBroker] = set()
+        while late := login.starts.keys() - started:  # a deck may come while another's server starts
+            started |= late
+            await asyncio.gather(*(login.starts[each]() for each in late))
         return DONE
 
 

@@ -32,6 +32,8 @@ class Stage:
         self.judged: list[Terms] = []
         self.started: list[str] = []
         self.now = 0.0
+        self.starting, self.going_on = asyncio.Event(), asyncio.Event()
+        self.going_on.set()
         self.broker = LoginBroker(
             self.find,
             self.start,
@@ -57,6 +59,8 @@ class Stage:
     async def start(self, server: str) -> None:
         """Only with a login that is kept."""
         assert self.store.load(NAME) is not None
+        self.starting.set()
+        await self.going_on.wait()
         self.started.append(server)
 
 
@@ -260,3 +264,21 @@ async def test_a_deck_that_ends_leaves_a_login_to_those_that_wait_for_it(tmp_pat
         with anyio.fail_after(PATIENCE_S):
             assert await login.ended == DONE
         assert (one.started, other.started) == ([], ["far"])
+
+
+async def test_a_deck_that_comes_while_another_starts_its_server_has_its_own_started(tmp_path: Path) -> None:
+    """Its call would be made again with the token of before, and want the login that there is."""
+    under_way: dict[str, OpenLogin] = {}
+    one, other = Stage(tmp_path, under_way), Stage(tmp_path, under_way)
+    other.ring = one.ring
+    one.going_on.clear()
+    async with one.broker.joined("far") as login:
+        assert login is not None
+        await come_back(login)
+        with anyio.fail_after(PATIENCE_S):
+            await one.starting.wait()
+            async with other.broker.joined("far") as same:
+                one.going_on.set()
+                assert same is login
+                assert await login.ended == DONE
+    assert (one.started, other.started) == (["far"], ["far"])

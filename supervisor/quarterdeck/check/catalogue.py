@@ -173,7 +173,7 @@ CHECKS: Final = (
     Check(
         "schema-portable",
         NOTE,
-        "The schema can be simplified for every provider without losing a constraint",
+        "No property is lost when the schema is simplified for every provider",
         "use fewer recursive references, unions and conditions",
     ),
     Check("annotations-agree", WARNING, "A tool's annotations do not contradict each other", "remove one", TOOLS),

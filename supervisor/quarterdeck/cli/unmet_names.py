@@ -3,6 +3,7 @@
 Nothing is started: what a server listed last is in the ledger.
 """
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from quarterdeck.cli.output import print_line
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def unmet_names(found: "MergedConfig") -> list[str]:
     """What overrides and groups name that there is not, and whose names cannot be compared, a line each."""
-    from quarterdeck.bridge.overrides.unmet import unlisted_servers, unmet_by_groups, unmet_by_overrides
+    from quarterdeck.bridge.overrides.unmet import public_names, unlisted_servers, unmet_by_groups, unmet_by_overrides
+    from quarterdeck.config.overrides import NO_OVERRIDES
     from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
     from quarterdeck.ledger.events.fold import Book
     from quarterdeck.ledger.store.reader import LedgerReader
@@ -41,12 +43,17 @@ def unmet_names(found: "MergedConfig") -> list[str]:
         if (names := own.get(server)) is not None
         for line in unmet_by_overrides(names, overrides)
     ]
-    shown = {server: _shown(found, server, names) for server, names in own.items()}
-    shown |= dict.fromkeys(row.id for row in found.broken)
+    shown: dict[str, Names | None] = dict.fromkeys([*own, *(row.id for row in found.broken)])
+    hidden: list[str] = []
+    for server, names in own.items():
+        if names is not None:
+            overrides = found.overrides.get(server, NO_OVERRIDES)
+            shown[server] = public_names(server, names, overrides)
+            hidden += chain.from_iterable(public_names(server, names, overrides, are_hidden=True).values())
     unlisted = unlisted_servers(found.groups, found.overrides, shown)
     return [
         *lines,
-        *unmet_by_groups(found.groups, shown),
+        *unmet_by_groups(found.groups, shown, hidden),
         *(f"{server} has not listed anything yet: what is named of it is not compared" for server in unlisted),
     ]
 
@@ -75,17 +82,3 @@ def _listed(entry: "Entry") -> "Names | None":
         if item.seen and (listing := lists.get(key.subject)) is not None:
             names[listing].append(key.name)
     return names
-
-
-def _shown(found: "MergedConfig", server: str, own: "Names | None") -> "Names | None":
-    """The same as clients see it."""
-    from quarterdeck.config.overrides import NO_OVERRIDES
-    from quarterdeck_protocol.names import QUALIFIER
-
-    if own is None:
-        return None
-    overrides = found.overrides.get(server, NO_OVERRIDES)
-    return {
-        listing: [f"{server}{QUALIFIER}{overrides.public(name)}" for name in names if not overrides.hides(name)]
-        for listing, names in own.items()
-    }

@@ -122,7 +122,8 @@ async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Ref
         for name, group in product.groups.current.items()
         if not groups or name in groups
     }
-    notes = (*product.shown.notes(), *unmet_by_groups(product.groups.current, _offered(product)))
+    unmet = unmet_by_groups(product.groups.current, _offered(product), product.shown.hidden())
+    notes = (*product.shown.notes(), *unmet)
     return ToolList(tools, await view_servers(product, absent), held, notes, by_group)
 
 

@@ -21,7 +21,7 @@ from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
 
 from .published import PublishedTools, publish_offers, publish_tools
 from .schemas import ArgumentError, with_arguments
-from .unmet import unmet_by_overrides
+from .unmet import Names, public_names, unmet_by_overrides
 
 MAX_NAME_CHARS: Final = 200
 """Of a name or URI that a client made up, in a message."""
@@ -61,17 +61,25 @@ class OverriddenEndpoint(LiveEndpoint):
 
     def notes(self) -> list[str]:
         """What of the overrides cannot be carried out, or has no effect, a line each."""
+        refused = self.published().refused.items()
+        return [
+            *(f"{name!r} is not offered: {why}" for name, why in refused),
+            *unmet_by_overrides(self._own(), self.overrides),
+        ]
+
+    def hidden(self) -> list[str]:
+        """What is not shown of what the server offers, by the names that clients would know."""
+        hidden = public_names(self.config.id, self._own(), self.overrides, are_hidden=True)
+        return [name for names in hidden.values() for name in names]
+
+    def _own(self) -> Names:
+        """What the server offers, by its own names."""
         prompts, resources, templates = (
             [each.key for each in self.inner.offers(listing)]
             for listing in (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
         )
         tools = [tool.ref.name for tool in self.inner.offered()]
-        own = {Listing.TOOLS: tools, Listing.PROMPTS: prompts, Listing.RESOURCES: [*resources, *templates]}
-        refused = self.published().refused.items()
-        return [
-            *(f"{name!r} is not offered: {why}" for name, why in refused),
-            *unmet_by_overrides(own, self.overrides),
-        ]
+        return {Listing.TOOLS: tools, Listing.PROMPTS: prompts, Listing.RESOURCES: [*resources, *templates]}
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """See `LiveEndpoint`."""

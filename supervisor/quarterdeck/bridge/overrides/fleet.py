@@ -48,6 +48,15 @@ class OverriddenFleet(LiveFleet):
                 found += [f"{endpoint.config.id}: {note}" for note in endpoint.notes()]
         return tuple(found)
 
+    def hidden(self) -> tuple[str, ...]:
+        """What the overrides hide of what servers offer, by the names that clients would know."""
+        return tuple(
+            name
+            for endpoint in self.endpoints()
+            if isinstance(endpoint, OverriddenEndpoint)
+            for name in endpoint.hidden()
+        )
+
     def endpoint(self, server: str) -> LiveEndpoint | None:
         """See `LiveFleet`."""
         inner = self._fleet.endpoint(server)

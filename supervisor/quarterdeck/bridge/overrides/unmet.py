@@ -42,18 +42,29 @@ def unmet_by_overrides(own: Names, overrides: ServerOverrides) -> list[str]:
     ]
 
 
-def unmet_by_groups(groups: Groups, offered: Mapping[str, Names | None]) -> list[str]:
+def public_names(server: str, own: Names, overrides: ServerOverrides, *, are_hidden: bool = False) -> Names:
+    """What a server offers, by the names that clients know: what they are shown of it, or what is hidden from them."""
+    return {
+        listing: [
+            f"{server}{QUALIFIER}{overrides.public(name)}" for name in names if overrides.hides(name) is are_hidden
+        ]
+        for listing, names in own.items()
+    }
+
+
+def unmet_by_groups(groups: Groups, offered: Mapping[str, Names | None], hidden: Collection[str] = ()) -> list[str]:
     """What groups have in them that there is not, a line each.
 
     Args:
         groups: by their names.
         offered: by server, what clients are shown of it, with its server's id before each name; None where that is
             not known.
+        hidden: what overrides hide of it, by the same names; a group that hides it once more is no slip.
     """
     return [
         f"the group {name!r} has {glob!r} in its {key!r}, which {why}"
         for name, group in groups.items()
-        for key, glob, why in _unmet_by(group, offered)
+        for key, glob, why in _unmet_by(group, offered, hidden)
     ]
 
 
@@ -78,7 +89,9 @@ _LISTS: Final[Mapping[str, tuple[Listing, ...]]] = {
 """Keys of a group whose globs are of names, and in which lists these are."""
 
 
-def _unmet_by(group: Group, offered: Mapping[str, Names | None]) -> Iterator[tuple[str, str, str]]:
+def _unmet_by(
+    group: Group, offered: Mapping[str, Names | None], hidden: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
     for glob in group.servers:
         if not any(fits_any(server, [glob]) for server in offered):
             yield "servers", glob, f"is no server{did_you_mean(glob.strip('*'), offered)}"
@@ -88,10 +101,11 @@ def _unmet_by(group: Group, offered: Mapping[str, Names | None]) -> Iterator[tup
             name for names in offered.values() if names for listing in listings for name in names.get(listing, ())
         ]
         known = [*listed, *(NATIVE_NAMES if Listing.TOOLS in listings else ())]
+        met = [*known, *hidden] if key == "hide" else known
         for glob in getattr(group, key):
             # Nobody lists every URI.
             unknown = list(offered) if ":" in glob else unlisted
-            if any(fits_any(name, [glob]) for name in known) or _may_be_of([glob], unknown):
+            if any(fits_any(name, [glob]) for name in met) or _may_be_of([glob], unknown):
                 continue
             server, is_servers, _ = glob.partition(QUALIFIER)
             if is_servers and not any(fits_any(each, [server]) for each in offered):

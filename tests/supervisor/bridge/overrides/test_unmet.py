@@ -4,7 +4,13 @@ from typing import Any, Final
 
 import pytest
 
-from quarterdeck.bridge.overrides.unmet import Names, unlisted_servers, unmet_by_groups, unmet_by_overrides
+from quarterdeck.bridge.overrides.unmet import (
+    Names,
+    public_names,
+    unlisted_servers,
+    unmet_by_groups,
+    unmet_by_overrides,
+)
 from quarterdeck.config.groups import Group
 from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck_protocol.offers import Listing
@@ -62,6 +68,23 @@ def test_what_a_group_has_that_there_is_not_is_said(said: dict[str, Any], note: 
     """A model would be shown less than was meant, or what was to be left out, and nobody know it."""
     notes = unmet_by_groups({"g": Group.model_validate(said)}, OFFERED)
     assert notes == ([f"the group 'g' has {note}"] if note else [])
+
+
+def test_a_group_may_hide_what_its_server_hides_anyhow_and_may_not_show_it() -> None:
+    """A user who hides a tool twice would be told of a slip, and one whose group lacks what a row hides of none."""
+    overrides = ServerOverrides.model_validate({"hide": ["create", "db:*"], "rename": {"create": "new"}})
+    assert public_names("s", OWN, overrides) == {
+        Listing.TOOLS: [],
+        Listing.PROMPTS: ["s__plan"],
+        Listing.RESOURCES: [],
+    }
+    hidden = public_names("s", OWN, overrides, are_hidden=True)
+    assert hidden == {Listing.TOOLS: ["s__new"], Listing.PROMPTS: [], Listing.RESOURCES: ["s__db://notes"]}
+    offered, names = {"s": public_names("s", OWN, overrides)}, [name for each in hidden.values() for name in each]
+    assert unmet_by_groups({"g": Group(servers=("s",), hide=("s__n*",))}, offered, names) == []
+    assert unmet_by_groups({"g": Group(tools=("s__n*",))}, offered, names) == [
+        "the group 'g' has 's__n*' in its 'tools', which fits nothing that is offered"
+    ]
 
 
 def test_a_server_that_has_listed_nothing_is_named_where_something_is_said_of_it() -> None:

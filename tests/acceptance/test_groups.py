@@ -107,8 +107,8 @@ def test_clients_see_the_users_words_and_servers_get_the_users_arguments(config:
         for words in (("config", "show", "--all"), ("ledger", "calls"), ("ledger", "show")):
             assert SECRET not in quarterdeck_forked(*words).stdout
 
-        slip = {"servers": ["aa"], "tools": ["a__sya"], "hide": ["a__ping_pong"]}
-        write(config, GROUPS | {"slip": slip}, **OVERRIDES | {"hide": ["sloww", "ping_pong"]})
+        slip = {"servers": ["aa"], "tools": ["a__sya"], "hide": ["a__big"]}
+        write(config, GROUPS | {"slip": slip}, **OVERRIDES | {"hide": ["sloww", "big"]})
         slips = [
             "a: 'hide' has 'sloww', which fits nothing that it offers: did you mean 'slow'?",
             "the group 'slip' has 'aa' in its 'servers', which is no server: did you mean 'a'?",

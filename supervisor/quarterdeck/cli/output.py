@@ -53,7 +53,7 @@ def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
             "confirmation needed, and there is no terminal to ask on: nothing was changed",
             "look at what is shown, then add --yes",
         )
-    return click.confirm(question, err=True)
+    return click.confirm(printable(question), err=True)
 
 
 def print_json(value: object) -> None:

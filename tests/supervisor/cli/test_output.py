@@ -11,6 +11,7 @@ from support.processes.running import loaded_by
 from quarterdeck.cli.diagnose.check_view import print_report
 from quarterdeck.cli.output import (
     Cell,
+    is_confirmed,
     print_json,
     print_line,
     print_paragraph,
@@ -236,3 +237,11 @@ def test_json_is_one_line_and_raw_parts_stay_whole(capsys: pytest.CaptureFixture
     assert out.count("\n") == 1
     assert '{"a": 1.0}' in out
     assert json.loads(out) == {"result": {"a": 1.0}, "text": "é\x7f"}
+
+
+def test_a_question_cannot_write_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with a server's name in it could show another question than the one that is answered."""
+    terminal, typed = terminal_for(monkeypatch), Terminal("y\n")
+    monkeypatch.setattr("sys.stdin", typed)
+    assert is_confirmed(f"take {HOSTILE} out of it?")
+    assert f"take {SAFE} out of it?" in terminal.getvalue()

@@ -15,7 +15,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
-from quarterdeck.common.words import printable, utf8
+from quarterdeck.common.words import utf8
 from quarterdeck.config.clients.known_clients import CLIENTS
 
 from .link_http import HTTP_URL, ClientTokens, end_token, found_url, tokens_shown
@@ -112,9 +112,7 @@ def link(
         tokens.make()
         plans = _plan(plan_all)
     if is_temporary(command) and not http:
-        print_line(
-            f"{printable(command[0])} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True
-        )
+        print_line(f"{command[0]} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True)
     imported = _imported_before([plan.location for plan in plans if plan.beside], config or [user_file()])
     taken_out = dict.fromkeys(server.name for server in imported)
     replaced = tokens_shown(locations, name) if tokens is None and not dry_run else []
@@ -162,7 +160,7 @@ def _tell_tokens(plans: "Sequence[LinkPlan]", tokens: ClientTokens) -> None:
         ended_by = f"quarterdeck token revoke {tokens.name_of(plan.location)}"
         print_line(f"{plan.location.client.title} has a token of its own, which ends with `{ended_by}`", stderr=True)
         if plan.file.status is not None and plan.file.status.st_mode & 0o077:
-            path = printable(str(plan.location.path))
+            path = str(plan.location.path)
             print_line(f"{path} holds the token now, and others can read it: chmod 600 {path}", "yellow", stderr=True)
 
 
@@ -332,9 +330,9 @@ def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run:
         print_line(f"{done}{as_it_was(backup)}")
         print_line(f"restart {plan.location.client.title} to apply it", "dim")
     if plan.others:
-        others = ", ".join(repr(printable(each)) for each in plan.others)
+        others = ", ".join(repr(each) for each in plan.others)
         print_line(f"it starts quarterdeck as {others} too: unlink those that you do not need", "yellow", stderr=True)
     if theirs := [each for each in plan.beside if each not in known]:
-        beside, client = printable(", ".join(theirs)), plan.location.client
+        beside, client = ", ".join(theirs), plan.location.client
         how = f"take them over with quarterdeck config import {client.name} --take-out"
         print_line(f"it also starts {beside} itself, unconfined: {how}", "dim", stderr=True)

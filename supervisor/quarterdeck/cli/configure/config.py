@@ -16,7 +16,7 @@ from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
-from quarterdeck.common.words import flat, printable, utf8
+from quarterdeck.common.words import flat, utf8
 
 from .import_config import describe_plain_secrets, import_config
 
@@ -181,9 +181,7 @@ def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
         [
             Cell(each.key),
             Cell(text(each.value)),
-            Cell(
-                printable(each.pointer) if file and each.source == file else _source(each.source, each.pointer), "dim"
-            ),
+            Cell(each.pointer if file and each.source == file else _source(each.source, each.pointer), "dim"),
         ]
         for each in values
     ]
@@ -207,7 +205,7 @@ def _plain(value: object) -> object:
 
 
 def _source(file: str, pointer: str) -> str:
-    return flat(file) + (f" {printable(pointer)}" if pointer else "")
+    return flat(file) + (f" {pointer}" if pointer else "")
 
 
 class UnstartableServer(NamedTuple):

@@ -13,7 +13,7 @@ from quarterdeck.cli.config_files import user_file
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.common.words import counted, printable, utf8
+from quarterdeck.common.words import counted, utf8
 
 from .clients import KNOWN
 from .take_out import TakeOut, as_it_was, is_of_user, print_diff, take_out_of_files
@@ -168,6 +168,6 @@ def _print_imported(added: "list[FoundServer]", left_out: "list[SkippedServer]",
 def describe_plain_secrets(server: str, places: "Sequence[str]") -> str:
     """What to do about values in a server's row that look like secrets."""
     return (
-        f"{printable(server)}: {printable(', '.join(places))} looks like a secret in plain text: store it with "
+        f"{server}: {', '.join(places)} looks like a secret in plain text: store it with "
         "quarterdeck secret set NAME, and write ${keyring:NAME} in its place"
     )

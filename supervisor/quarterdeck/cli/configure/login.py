@@ -14,7 +14,7 @@ from quarterdeck.cli.output import is_confirmed, print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, ask_running, check_server
 from quarterdeck.cli.trust.context import TrustContext, open_context, send
-from quarterdeck.common.words import flat, printable
+from quarterdeck.common.words import flat
 from quarterdeck.control.protocol import Restart
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def logout(source: Named, server: ServerName, json: options.Json = False) -> Non
         try:
             return await GuardedHttp(config).converse(revoke(grant))
         except LoginError as error:
-            print_line(f"the tokens are not given back: {printable(str(error))}", "yellow", stderr=True)
+            print_line(f"the tokens are not given back: {error}", "yellow", stderr=True)
             return False
 
     with (
@@ -224,7 +224,7 @@ async def _show(url: str, listener: "RedirectListener", *, opens: bool) -> None:
     import anyio.to_thread
 
     print_line("Log in here:", stderr=True)
-    print_line(printable(url), "cyan", stderr=True)
+    print_line(url, "cyan", stderr=True)
     # A browser of the terminal returns when it is left.
     if not opens or not await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
         print_line("Then paste the URL that the browser ends up at, even if it cannot open it:", stderr=True)
@@ -250,7 +250,7 @@ async def _pasted(listener: "RedirectListener") -> None:
             try:
                 listener.take(line)
             except UnsafeError as error:
-                print_line(f"not used: {printable(str(error))}", "yellow", stderr=True)
+                print_line(f"not used: {error}", "yellow", stderr=True)
 
 
 def _restart(source: Source, server: str) -> None:

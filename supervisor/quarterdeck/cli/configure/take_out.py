@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from quarterdeck.cli.exits import as_command_error
 from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Option
-from quarterdeck.common.words import printable, utf8
+from quarterdeck.common.words import utf8
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.client_locations import ClientLocation
@@ -27,14 +27,14 @@ def print_diff(lines: list[str]) -> None:
     """A diff for people."""
     for line in lines:
         print_line(
-            printable(line).replace("\t", "    "),
+            line.replace("\t", "    "),
             STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
         )
 
 
 def as_it_was(backup: Path | None) -> str:
     """Where the copy is of a file that was changed."""
-    return f"; as it was: {printable(str(backup))}" if backup else ""
+    return f"; as it was: {backup}" if backup else ""
 
 
 def is_of_user(server: "FoundServer") -> bool:
@@ -66,7 +66,7 @@ def take_out_of_files(
     reports: list[dict[str, object]] = []
     asks = can_ask and sys.stdin.isatty() and not dry_run
     for location, names in _by_location(servers):
-        path = printable(str(location.path))
+        path = str(location.path)
         if not (is_wanted or asks):
             if is_shown:
                 told = f"{location.client.title} still starts {', '.join(names)} itself, unconfined"
@@ -82,7 +82,7 @@ def take_out_of_files(
             print_line(f"{location.client.title}: {path}", "bold")
             print_diff(diff)
         backup = None
-        is_agreed = not dry_run and (is_wanted or is_confirmed(f"take {', '.join(map(printable, names))} out of it?"))
+        is_agreed = not dry_run and (is_wanted or is_confirmed(f"take {', '.join(names)} out of it?"))
         if is_agreed:
             with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be written"):
                 backup = write_user_file(plan.file, plan.text, datetime.now(UTC))

@@ -20,7 +20,7 @@ def print_report(report: "Report", *, in_full: bool) -> None:
     from quarterdeck.check.catalogue import Severity
     from quarterdeck.check.verdicts import State
 
-    name = f" ({printable(report.name)} {printable(report.version)})" if report.name else ""
+    name = f" ({report.name} {report.version})" if report.name else ""
     print_line(f"{report.server}{name}", "bold")
     print_line(f"  {', '.join(_figures(report))}", "dim")
     print_line()

@@ -122,8 +122,7 @@ def add(
     if json:
         print_json(_view(planned, is_changed=is_wanted))
     elif is_wanted:
-        path = printable(str(planned.change.place.path))
-        print_line(f"{candidate.server} is added to {path}{as_it_was(backup)}", "green")
+        print_line(f"{candidate.server} is added to {planned.change.place.path}{as_it_was(backup)}", "green")
         print_line("a serve that follows that file has it now; quarterdeck tools lists its tools", "dim", stderr=True)
     else:
         print_line("nothing was changed" + (" (--dry-run)" if dry_run else ""), "dim")
@@ -320,7 +319,7 @@ def _show(planned: _Planned, *, whole: bool) -> None:
     print_line()
     print_diff(planned.change.diff)
     for note in planned.notes:
-        print_line(printable(note), "yellow", stderr=True)
+        print_line(note, "yellow", stderr=True)
     if secrets := list(literal_secrets(candidate.row)):
         print_line(describe_plain_secrets(candidate.server, secrets), "yellow", stderr=True)
 

@@ -9,7 +9,7 @@ from quarterdeck.cli.output import is_confirmed, print_json, print_line
 from quarterdeck.cli.parameters import Argument
 from quarterdeck.cli.source import Named, check_server, load
 from quarterdeck.cli.trust.trust import Yes
-from quarterdeck.common.words import printable, utf8
+from quarterdeck.common.words import utf8
 
 from .row_change import place_of, replace_text
 
@@ -47,7 +47,7 @@ def remove(
     if json:
         print_json({"server": server, "path": utf8(path), "changed": is_wanted, "diff": [utf8(line) for line in diff]})
     elif is_wanted:
-        print_line(f"{server} is taken out of {printable(str(path))}{as_it_was(backup)}", "green")
+        print_line(f"{server} is taken out of {path}{as_it_was(backup)}", "green")
         print_line(f"quarterdeck purge {server} removes its home and its log", "dim", stderr=True)
     else:
         print_line("nothing was changed" + (" (--dry-run)" if dry_run else ""), "dim")

@@ -11,7 +11,7 @@ from quarterdeck.cli.output import Cell, print_line, print_table
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.run.servers import describe_dossier, describe_policy
 from quarterdeck.cli.trust.views import describe_key
-from quarterdeck.common.words import clipped, counted, flat, one_line, printable
+from quarterdeck.common.words import clipped, counted, flat, one_line
 
 if TYPE_CHECKING:
     from quarterdeck.control.protocol import FaultView
@@ -76,7 +76,7 @@ def print_trial(trial: "Trial") -> None:
 
 def print_failure(server: str, fault: "FaultView") -> None:
     """Why a trial failed, with what the server said last; its remedy is the caller's to give."""
-    what = printable(f"{server}: {fault.message}")
+    what = f"{server}: {fault.message}"
     print_line(f"error[{fault.code or fault.kind}]: {what}", "red", stderr=True)
     if fault.dossier is not None:
         for line in describe_dossier(fault.dossier):
@@ -103,7 +103,7 @@ def print_offer(documents: "Sequence[Document]", findings: Findings, *, whole: b
     if whole:
         for each in documents:
             print_line(describe_key(each.key), "bold")
-            print_line(printable(msgspec.json.format(each.body, indent=2).decode(errors="replace")))
+            print_line(msgspec.json.format(each.body, indent=2).decode(errors="replace"))
     print_findings(findings)
 
 
@@ -165,4 +165,4 @@ def _offer_row(document: "Document") -> list[Cell]:
 
 
 def _fact(label: str, text: str, style: str = "") -> None:
-    print_line(f"  {label:{_LABEL}} {printable(text)}", style)
+    print_line(f"  {label:{_LABEL}} {text}", style)

@@ -14,7 +14,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run
-from quarterdeck.common.words import flat, printable, utf8
+from quarterdeck.common.words import flat, utf8
 from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def restore(
     else:
         print_line(f"session {name}", "dim", stderr=True)
         for each in done:
-            note = f": {printable(each.note)}" if each.note else ""
+            note = f": {each.note}" if each.note else ""
             print_line(f"{each.outcome} {flat(each.path)}{note}", STYLES[each.outcome])
         print_line("what was there before is a change of its own: quarterdeck checkpoint list", "dim", stderr=True)
     if any(each.outcome == "failed" for each in done):

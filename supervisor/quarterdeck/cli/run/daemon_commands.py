@@ -15,7 +15,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Option
 from quarterdeck.common.http_wish import HttpWish
-from quarterdeck.common.words import duration, printable
+from quarterdeck.common.words import duration
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import (
@@ -179,16 +179,16 @@ def _mebibytes(size: int) -> str:
 def _deck_row(deck: DeckStatus) -> tuple[str, ...]:
     servers = f"{deck.ready} of {deck.servers}"
     what = ", ".join(deck.files) or (f"run: {deck.command}" if deck.command else "-")
-    return deck.name or deck.key, servers, deck.native or "-", _age(deck.since), printable(what)
+    return deck.name or deck.key, servers, deck.native or "-", _age(deck.since), what
 
 
 def _client_row(client: ClientStatus, decks: Mapping[str, str]) -> tuple[str, ...]:
-    who = printable(client.name) or "-", printable(client.version) or "-"
+    who = client.name or "-", client.version or "-"
     how = f"token {client.token}" if client.token else str(client.pid)
     deck = decks.get(client.deck, client.deck) or "opening"
     calls = f"{client.calls} ({client.waiting} wait)" if client.waiting else str(client.calls)
     rate = f"{client.rate}/min" + (f", {client.refused} refused" if client.refused else "")
-    where = printable(client.cwd) or "-"
+    where = client.cwd or "-"
     return *who, how, calls, rate, _age(client.since), deck, where, ", ".join(client.own_servers) or "-"
 
 

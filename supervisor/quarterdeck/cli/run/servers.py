@@ -100,11 +100,11 @@ def _print_configured(source: Source, *, json: bool) -> None:
         print_line(f"  fix: {NO_CONFIGURATION}; then quarterdeck serve")
         return
     files = "".join(f" -c {shlex.quote(str(path))}" for path in source.config)
-    names = printable(", ".join(settings.ids))
+    names = ", ".join(settings.ids)
     print_line(f"No serve is running; configured: {len(settings.ids)} ({names}).")
     print_line(f"A client that starts `quarterdeck serve{files}` starts them; `quarterdeck status` shows the daemon.")
     for row in settings.broken:
-        print_line(f"{printable(row.id)} cannot be started: {printable(row.message)}", "yellow")
+        print_line(f"{row.id} cannot be started: {row.message}", "yellow")
 
 
 def restart(
@@ -134,7 +134,7 @@ def restart(
 def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
     """The table of servers, then the faults with their remedies."""
     print_table(HEADERS, [row for server in servers for row in (server_row(server), *_own_rows(server))])
-    if open_ones := [printable(server.id) for server in servers if server.sandbox and is_reachable(server.sandbox)]:
+    if open_ones := [server.id for server in servers if server.sandbox and is_reachable(server.sandbox)]:
         print_line()
         print_line(f"partial: {', '.join(open_ones)} {REACHES} ({CLOSE_THE_NETWORK})", "yellow")
     for server in servers:
@@ -146,7 +146,7 @@ def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
 def server_row(server: ServerView) -> list[Cell]:
     """One line of the table."""
     return [
-        Cell(printable(server.id)),
+        Cell(server.id),
         Cell(server.phase, STYLES.get(server.phase, "")),
         Cell(describe_tools(server), "yellow" if server.held else ""),
         Cell(_or_dash(server.pid)),
@@ -163,7 +163,7 @@ def _own_rows(server: ServerView) -> list[list[Cell]]:
     blank = [Cell("")] * (len(HEADERS) - 4)
     return [
         [
-            Cell(f"  {server.id} of {printable(each.client)}", "dim"),
+            Cell(f"  {server.id} of {each.client}", "dim"),
             Cell(each.phase, STYLES.get(each.phase, "")),
             Cell(""),
             Cell(_or_dash(each.pid)),
@@ -195,12 +195,12 @@ def is_reachable(sandbox: SandboxView) -> bool:
 
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
     """What happened, what to do, and how the process died when one did."""
-    owner = f"{printable(of)}: " if of is not None and not fault.message.startswith(f"{of} ") else ""
-    print_line(f"error[{fault.code or fault.kind}]: {owner}{printable(fault.message)}", "red", stderr=stderr)
+    owner = f"{of}: " if of is not None and not fault.message.startswith(f"{of} ") else ""
+    print_line(f"error[{fault.code or fault.kind}]: {owner}{fault.message}", "red", stderr=stderr)
     if fault.delivery == "unknown" and of is None:
         print_line("  whether the call had an effect is not known", stderr=stderr)
     if fault.remedy is not None:
-        print_line(f"  fix: {printable(fault.remedy)}", stderr=stderr)
+        print_line(f"  fix: {fault.remedy}", stderr=stderr)
     if fault.dossier is not None:
         for line in describe_dossier(fault.dossier):
             print_line(f"  {line}", "dim", stderr=stderr)
@@ -252,7 +252,7 @@ def inspect(
 def print_inspection(found: Inspection) -> None:
     """Print an inspection for people."""
     server = found.server
-    print_line(f"{printable(server.id)} is {server.phase}", STYLES.get(server.phase, ""))
+    print_line(f"{server.id} is {server.phase}", STYLES.get(server.phase, ""))
     if found.command:
         _print_fact("command", shlex.join(found.command))
     if found.receipt is not None:
@@ -302,14 +302,14 @@ def _print_receipt(receipt: ReceiptView) -> None:
             print_line()
             print_line(title, "bold")
             for line in lines:
-                print_line(f"  {printable(line)}")
+                print_line(f"  {line}")
 
 
 def _property_row(found: PropertyView) -> list[Cell]:
     return [
-        Cell(printable(found.name)),
+        Cell(found.name),
         Cell(found.strength, STRENGTHS.get(found.strength, "")),
-        Cell(printable(found.mechanism)),
+        Cell(found.mechanism),
     ]
 
 
@@ -326,4 +326,4 @@ def _describe_number(name: str, value: float | None) -> str:
 
 
 def _print_fact(label: str, text: str) -> None:
-    print_line(f"{label:{LABEL_WIDTH}}{printable(text)}")
+    print_line(f"{label:{LABEL_WIDTH}}{text}")

@@ -11,7 +11,7 @@ from quarterdeck.cli.exits import ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
-from quarterdeck.common.words import counted, one_line, printable, size
+from quarterdeck.common.words import counted, one_line, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
 from quarterdeck_protocol.names import server_of_qualified
 
@@ -51,9 +51,9 @@ def _print_tools(answer: ToolList) -> None:
     has_own_names = any(tool.own for tool in answer.tools)
     rows = [
         [
-            Cell(printable(tool.name), "cyan"),
-            *([Cell(printable(tool.alias), "dim")] if has_aliases else []),
-            *([Cell(printable(tool.own), "dim")] if has_own_names else []),
+            Cell(tool.name, "cyan"),
+            *([Cell(tool.alias, "dim")] if has_aliases else []),
+            *([Cell(tool.own, "dim")] if has_own_names else []),
             Cell(one_line(tool.description)),
         ]
         for tool in answer.tools
@@ -67,11 +67,11 @@ def _print_tools(answer: ToolList) -> None:
 def _print_missing(answer: ToolList) -> None:
     """Say what is not among the tools, and why."""
     for line in (*answer.held, *answer.notes):
-        print_line(printable(line), "yellow", stderr=True)
+        print_line(line, "yellow", stderr=True)
     for server in answer.absent:
-        print_line(printable(_absence(server)), "yellow", stderr=True)
+        print_line(_absence(server), "yellow", stderr=True)
         if server.fault is not None and server.fault.remedy is not None:
-            print_line(f"  fix: {printable(server.fault.remedy)}", stderr=True)
+            print_line(f"  fix: {server.fault.remedy}", stderr=True)
 
 
 def _show_tokens(answer: ToolList, *, json: bool) -> None:
@@ -81,9 +81,7 @@ def _show_tokens(answer: ToolList, *, json: bool) -> None:
         return
     for header, costs in (("TOOL", report.tools), ("SERVER", report.servers), ("GROUP", report.groups)):
         if costs:
-            rows = [
-                [Cell(printable(cost.name), "cyan"), Cell(str(cost.tools)), Cell(f"{cost.tokens:,}")] for cost in costs
-            ]
+            rows = [[Cell(cost.name, "cyan"), Cell(str(cost.tools)), Cell(f"{cost.tokens:,}")] for cost in costs]
             print_table([header, "TOOLS", "TOKENS"], rows)
             print_line()
     total = report.total
@@ -113,7 +111,7 @@ def call(
         _print_result(bytes(answer.body))
     if answer.is_error:
         if not json:
-            print_line(f"{printable(name)} answered with an error", "red", stderr=True)
+            print_line(f"{name} answered with an error", "red", stderr=True)
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
@@ -161,18 +159,18 @@ def describe_block(block: object) -> str:
     """One content block for people: texts as they are, the rest by what it is."""
     match block:
         case {"type": "text", "text": str(text)}:
-            return printable(text)
+            return text
         case {"type": "image" | "audio" as kind, "mimeType": str(mime), "data": str(data)}:
-            return f"[{kind} {printable(mime)}, {size(len(data) * 3 // 4)}: --json shows it]"
+            return f"[{kind} {mime}, {size(len(data) * 3 // 4)}: --json shows it]"
         case {"type": "resource_link", "uri": str(uri)}:
-            return f"[link to {printable(uri)}]"
+            return f"[link to {uri}]"
         case {"type": "resource", "resource": {"text": str(text)}}:
-            return printable(text)
+            return text
         case {"type": "resource", "resource": {"uri": str(uri)}}:
-            return f"[resource {printable(uri)}: --json shows it]"
+            return f"[resource {uri}: --json shows it]"
         case _:
             return _pretty(block)
 
 
 def _pretty(value: object) -> str:
-    return printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -9,7 +9,6 @@ import pytest
 
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import tools
-from quarterdeck.cli.run.tools import describe_block
 from quarterdeck.control.protocol import Answer, Call, Fault, FaultView, Request, Result, ServerView, ToolList, ToolView
 
 DOWN = FaultView("spawn_failed", "command_not_found", "npx is not there", "install it", "not_sent")
@@ -188,9 +187,13 @@ def test_a_call_without_a_result_says_why(
         (None, "null"),
     ],
 )
-def test_every_kind_of_block_is_shown(block: object, shown: str) -> None:
-    """A picture would fill the terminal with base64, a new kind would be an error."""
-    assert describe_block(block) == shown
+def test_every_kind_of_block_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], block: object, shown: str
+) -> None:
+    """A picture would fill the terminal with base64, a new kind would be an error, a server write to the terminal."""
+    answering(monkeypatch, Result(msgspec.Raw(json.dumps({"content": [block]}).encode()), is_error=False))
+    assert run(["call", "fs__read"]) == 0
+    assert capsys.readouterr().out == f"{shown}\n"
 
 
 def test_the_names_that_clients_see_have_a_column_where_they_differ(

@@ -72,11 +72,26 @@ WORDS: Final = {
 """What each says, for people."""
 
 
+_LEFT_OUT_BY_CLIENTS: Final = frozenset({"$schema", "additionalProperties", "title"})
+"""Words that Gemini does not know."""
+
+
 class Outside(NamedTuple):
     """One place where a schema is not what a provider takes: the way to it, from the root."""
 
     rule: Rule
     steps: tuple[str, ...] = ()
+
+    @property
+    def is_mended_by_clients(self) -> bool:
+        """Whether whoever speaks to the provider leaves it out: remarks, no arguments at all, Vertex's own rule."""
+        match self.rule:
+            case Rule.KEYWORD:
+                return self.steps[-1] in _LEFT_OUT_BY_CLIENTS
+            case Rule.EMPTY_OBJECT:
+                return not self.steps
+            case _:
+                return self.rule is Rule.UNION
 
 
 def outside(schema: object, provider: Provider) -> tuple[Outside, ...]:

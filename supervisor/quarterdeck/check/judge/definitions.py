@@ -21,7 +21,7 @@ from quarterdeck.common.words import counted
 from quarterdeck.trust.scan import scan_definition
 from quarterdeck_protocol.schema.canonical import JsonValue
 from quarterdeck_protocol.schema.portable import portable_schema
-from quarterdeck_protocol.schema.providers.outside import WORDS, Outside, Rule, outside
+from quarterdeck_protocol.schema.providers.outside import WORDS, outside
 from quarterdeck_protocol.schema.providers.subsets import TOOL_NAMES, Provider
 
 MAX_TOOLS: Final = 200
@@ -37,9 +37,6 @@ MAX_DEFAULTS: Final = 200
 
 MAX_REFUSALS: Final = 3
 """Of one schema by one provider that are told; one is enough."""
-
-_DROPPED_BY_CLIENTS: Final = frozenset({"$schema", "additionalProperties", "title"})
-"""Words that Gemini does not know, and that whoever speaks to it leaves out."""
 
 _MCP_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
@@ -114,21 +111,9 @@ def _refusals(schema: Members, provider: Provider) -> list[str]:
         found = outside(schema, provider)
     except RecursionError:
         return []
-    told = [
-        shown(f"{'/'.join(each.steps) or 'its root'}: {WORDS[each.rule]}") for each in found if not _is_bridged(each)
-    ]
+    refused = [each for each in found if not each.is_mended_by_clients]
+    told = [shown(f"{'/'.join(each.steps) or 'its root'}: {WORDS[each.rule]}") for each in refused]
     return list(dict.fromkeys(told))[:MAX_REFUSALS]
-
-
-def _is_bridged(each: Outside) -> bool:
-    """Whether clients of Gemini take care of it: unknown remarks, functions without arguments, Vertex's own rule."""
-    match each.rule:
-        case Rule.KEYWORD:
-            return each.steps[-1] in _DROPPED_BY_CLIENTS
-        case Rule.EMPTY_OBJECT:
-            return not each.steps
-        case _:
-            return each.rule is Rule.UNION
 
 
 def _in(key: str, problem: str) -> str:

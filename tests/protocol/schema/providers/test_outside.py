@@ -18,6 +18,16 @@ def test_whatever_a_server_sends_is_judged(schema: Any, provider: Provider) -> N
     assert repr(schema) == before
 
 
+def test_what_clients_leave_out_is_told_from_what_they_send() -> None:
+    """Nearly every server would be called not portable, for `$schema`."""
+    schema = {"type": "object", "$schema": "x", "properties": {"a": {"type": "string", "not": {}}}}
+    found = outside(schema, Provider.GEMINI)
+    assert {each.steps[-1] for each in found if each.is_mended_by_clients} == {"$schema"}
+    assert [each.steps for each in found if not each.is_mended_by_clients] == [("properties", "a", "not")]
+    (empty,) = outside({"type": "object"}, Provider.GEMINI)
+    assert empty.is_mended_by_clients
+
+
 def test_what_stands_beneath_a_refused_word_is_not_told_of_as_well() -> None:
     """Breaks: one word that a provider does not know is reported a hundred times."""
     schema = {"type": "object", "properties": {"a": {"type": "object", "patternProperties": {"x": {"const": {}}}}}}

@@ -43,7 +43,12 @@ async def test_messages_pass_however_the_stream_is_cut(size: int) -> None:
     assert (events.messages, events.oversized, events.last_id, events.retry_s) == (4, 0, b"", 0.25)
 
 
-@given(st.lists(st.sampled_from([b"data", b"id", b"event", b"retry", b":", b" ", b"\r", b"\n", b"x" * 40])), st.data())
+@given(
+    st.lists(
+        st.sampled_from([b"data", b"id", b"event", b"retry", b":", b" ", b"\r", b"\n", b"x" * 40, b"\xef\xbb\xbf"])
+    ),
+    st.data(),
+)
 def test_a_stream_means_the_same_in_whatever_pieces_it_comes(parts: list[bytes], data: st.DataObject) -> None:
     """A network's pieces would decide what is read."""
     stream = b"".join(parts)
@@ -114,6 +119,20 @@ async def test_an_event_that_is_broken_off_does_not_run_into_the_next_connection
     events = EventFilter(MAX_BYTES)
     passed = events.feed(b'id: 1\n\nid: 2\ndata: {"a"') + events.end_connection() + events.feed(b"data: whole\n\n")
     assert await events_of(passed) == [("message", "whole")]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1_000])
+def test_a_byte_order_mark_is_no_part_of_a_connections_first_line(size: int) -> None:
+    """The result of a server whose writer begins all text with one would be lost, or its id."""
+    events = EventFilter(MAX_BYTES)
+    for stream, passed in (
+        (b"\xef\xbb\xbfdata: {}\n\n", b"data: {}\n\n"),
+        (b"\xef\xbb\xbfid: 1\n\n", b""),
+        (b"\xef\xbb\xbf: ping\n\xef\xbb\xbfdata: no field\n\n", b""),
+    ):
+        assert b"".join(events.feed(stream[at : at + size]) for at in range(0, len(stream), size)) == passed
+        events.end_connection()
+    assert (events.messages, events.last_id) == (1, b"1")
 
 
 def test_pings_pass_nothing_on_and_keep_nothing() -> None:

@@ -21,7 +21,10 @@ ENVELOPE_BYTES: Final = 1_024
 """What an event that is passed on holds at most beside its data."""
 
 _FIELDS: Final = (b"data", b"event", b"id", b"retry")
-_LONGEST_FIELD: Final = max(map(len, _FIELDS))
+_BOM: Final = b"\xef\xbb\xbf"
+"""What some servers write before all text; at the start of a connection it is no part of the first field."""
+
+_LONGEST_FIELD: Final = len(_BOM) + max(map(len, _FIELDS))
 _NO_FIELD: Final = b":"
 _UNKNOWN: Final = b"unknown"
 
@@ -46,8 +49,7 @@ class EventFilter:
         self.oversized = 0
         self.idle_bytes = 0
         self._is_after_cr = False
-        self._begin_event()
-        self._begin_line()
+        self._begin_connection()
 
     def feed(self, piece: bytes) -> bytes:
         """What of these bytes, in whatever pieces they come, is for the SDK."""
@@ -73,10 +75,13 @@ class EventFilter:
         """What makes the SDK forget an event that was broken off; the next connection begins anew."""
         out: list[bytes] = []
         self._discard(out)
+        self._begin_connection()
+        return b"".join(out)
+
+    def _begin_connection(self) -> None:
         self._is_after_cr = False
         self._begin_event()
-        self._begin_line()
-        return b"".join(out)
+        self._begin_line(is_first=True)
 
     def _begin_event(self) -> None:
         self._id: bytes | None = None
@@ -85,7 +90,8 @@ class EventFilter:
         self._has_data = False
         self._is_too_large = False
 
-    def _begin_line(self) -> None:
+    def _begin_line(self, *, is_first: bool = False) -> None:
+        self._is_first_line = is_first
         self._head = b""
         self._field = b""
         self._is_data = False
@@ -98,10 +104,11 @@ class EventFilter:
             self._head += part
             if not self._head and is_end:
                 self._end_event(out)
+                self._begin_line()
                 return
             # The field's name, the colon and one more: a space behind the colon belongs to neither.
             if is_end or len(self._head) > _LONGEST_FIELD + 1 or self._head.startswith(b":"):
-                name, _, value = self._head.partition(b":")
+                name, _, value = self._head.removeprefix(_BOM if self._is_first_line else b"").partition(b":")
                 self._field, self._head = (name if name in _FIELDS else _NO_FIELD), b""
                 self._take_value(value.removeprefix(b" "), out)
         if is_end:

@@ -100,6 +100,8 @@ class OpenQuestions:
 
     def request_ended(self, handle: WorkerHandle, request_id: int) -> None:
         """A request has ended, and with it what was asked during it, unless that may be of another one."""
+        if handle.lost is not None:
+            return  # nothing is under way there any more, and all questions are withdrawn together
         ended = self._asks.forget(request_id)
         for ask_id in ended.ended:
             self._withdraw.pop(ask_id)()

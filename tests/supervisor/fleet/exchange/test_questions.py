@@ -188,6 +188,25 @@ async def test_a_question_outlives_a_call_that_may_not_be_its_own() -> None:
         assert played.worker.told.empty()
 
 
+@pytest.mark.parametrize("end", ["lost", "closed"])
+async def test_every_call_ends_with_a_server_that_asked_something(end: str) -> None:
+    """All calls of a server that dies while it asks would wait for ever, and the server would not be restarted."""
+    async with ready() as played:
+        asker = Answering()
+        waiters = [(await calls(played, asker))[0] for _ in range(3)]
+        played.worker.says(Asked(1, "roots/list"), b"{}")
+        await turns()
+        if end == "lost":
+            played.worker.dies()
+        else:
+            await played.endpoint.close()
+        await turns()
+        assert [waiter.ended.done() for waiter in waiters] == [True] * 3
+        assert len(asker.asked) == 1, "nobody is asked for a server that is gone"
+        assert asker.withdrawn == asker.asked
+        assert played.endpoint.phase is not EndpointPhase.READY
+
+
 async def test_a_client_whose_asking_fails_is_one_that_cannot_be_asked(caplog: pytest.LogCaptureFixture) -> None:
     """A bug of the host's would end the worker's link."""
 

@@ -66,3 +66,26 @@ async def test_the_scopes_that_a_server_wants_are_told() -> None:
     for scopes in (("write",), ()):
         assert await access.renewed("old", scopes) == ""
     assert asked == [("write",), ()]
+
+
+@pytest.mark.parametrize(("first", "second"), [(("write",), None), (None, ("write",)), (("read",), ("write",))])
+async def test_an_answer_to_another_question_is_none(
+    first: tuple[str, ...] | None, second: tuple[str, ...] | None
+) -> None:
+    """A token that ended while another call lacked a scope would end the session, or nobody learn what is lacking."""
+    asked: list[tuple[str, ...] | None] = []
+    access = Access("old", asked.append)
+    found: list[str] = []
+
+    async def refused(scopes: tuple[str, ...] | None) -> None:
+        found.append(await access.renewed("old", scopes))
+
+    async with anyio.create_task_group() as tasks:
+        for scopes in (first, second, second):
+            tasks.start_soon(refused, scopes)
+            await anyio.wait_all_tasks_blocked()
+        access.give(b"")
+        await anyio.wait_all_tasks_blocked()
+        assert (asked, found) == ([first, second], [""])
+        access.give(b"new")
+    assert found == ["", "new", "new"]

@@ -23,6 +23,7 @@ class Access:
         self.token = token
         self._ask = ask
         self._given: anyio.Event | None = None
+        self._asked: tuple[str, ...] | None = None
 
     def give(self, token: bytes) -> None:
         """Use this token from now on; an empty one says that there is no other, and is not used."""
@@ -39,10 +40,16 @@ class Access:
             refused: the token.
             scopes: those that the server wants beside; None where it refused the token whole.
         """
-        if self.token == refused and refused:
-            if (given := self._given) is None:
-                given = self._given = anyio.Event()
-                self._ask(scopes)
-            with anyio.move_on_after(RENEWAL_S):
+        if not refused:
+            return ""
+        is_answered = False
+        with anyio.move_on_after(RENEWAL_S):
+            while self.token == refused and not is_answered:
+                if (given := self._given) is None:
+                    given = self._given = anyio.Event()
+                    self._asked = scopes
+                    self._ask(scopes)
+                # That there is no token with a scope says nothing of a token that has ended, nor of another scope.
+                is_answered = self._asked == scopes
                 await given.wait()
         return self.token if self.token != refused else ""

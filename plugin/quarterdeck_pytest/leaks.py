@@ -112,7 +112,7 @@ class Watch:
     def _hear_bind(self, bound: socket.socket, address: Any) -> None:
         if bound.family in {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6} and len(self._sockets) < MAX_NOTES:
             self._sockets.append((weakref.ref(bound), self._test))
-            if bound.family == socket.AF_UNIX and (path := os.fsdecode(address)) and not path.startswith("\0"):
+            if bound.family == socket.AF_UNIX and (path := _path(address)) and not path.startswith("\0"):
                 self._paths[os.path.abspath(path)] = self._test
 
     def _hear_lock(self, file: Any) -> None:
@@ -219,6 +219,14 @@ def _address_of(found: socket.socket) -> str:
         return f"{address[0]}, port {address[1]}"
     text = os.fsdecode(address)
     return f"@{text[1:]}" if text.startswith("\0") else text
+
+
+def _path(address: Any) -> str:
+    """Of a socket's file; a socket takes it as text or as any buffer."""
+    try:
+        return os.fsdecode(address if isinstance(address, str) else bytes(address))
+    except TypeError:
+        return ""  # no address: the socket says so itself
 
 
 def _listens(found: socket.socket) -> bool:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from multiprocessing import resource_tracker
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,18 @@ def test_sockets_and_files_are_told_as_they_can_be_found(tmp_path: Path, monkeyp
             f"a socket that is bound to 127.0.0.1, port {datagrams.getsockname()[1]}",
             f"a socket that is bound to @{tmp_path}",
         }
+
+
+@pytest.mark.parametrize("address", [bytearray(b"\0quarterdeck-a"), memoryview(b"\0quarterdeck-b"), "\0quarterdeck-c"])
+def test_a_socket_is_bound_to_whatever_names_an_address(address: Any) -> None:
+    """A test would fail by being watched."""
+    watch = Watch()
+    watch.begin("test_a")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(address)
+        watch.end()
+        name = bytes(address, "utf-8") if isinstance(address, str) else bytes(address)
+        assert watch.left() == [f"test_a left a socket that is bound to @{name[1:].decode()}"]
 
 
 def test_what_is_put_away_or_was_there_before_is_no_leak(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from quarterdeck_worker.access import Access
 from quarterdeck_worker.remote.authorization import BearerAuth, wanted_scopes
+from quarterdeck_worker.remote.client import PatientClient
+from quarterdeck_worker.remote.recorder import StatusRecorder
 
 pytestmark = pytest.mark.anyio
 
@@ -132,3 +134,22 @@ async def test_a_server_that_always_wants_another_scope_is_asked_twice() -> None
 def test_scopes_are_wanted_where_a_403_says_so(status: int, challenge: str, wanted: tuple[str, ...] | None) -> None:
     """Any denial would be taken for one that a login mends, or this one for any other."""
     assert wanted_scopes(httpx2.Response(status, headers={"WWW-Authenticate": challenge})) == wanted
+
+
+@pytest.mark.parametrize("given", [b"new", b""], ids=["somebody has logged in for it", "nobody has"])
+async def test_a_stream_of_news_that_wants_a_scope_is_asked_for_once_more_at_most(given: bytes) -> None:
+    """A login that reaches so far by now would have no news; a refusal would end calls that need no such scope."""
+    sent = Sent("new", challenge='Bearer error="insufficient_scope", scope="news"')
+    recorder = StatusRecorder()
+    recorder.greeted(has_session=True)
+    client = PatientClient(
+        "https://mcp.example",
+        recorder,
+        1_000,
+        auth=BearerAuth(URL, renewing("old", given), sent.listen),
+        transport=httpx2.MockTransport(sent.answer),
+    )
+    async with client, client.stream("GET", URL) as response:
+        assert await response.aread() == b""
+    assert sent.tokens == ["Bearer old", "Bearer new"][: 2 if given else 1]
+    assert not recorder.rejected.is_set()

@@ -89,17 +89,17 @@ class PatientClient(httpx2.AsyncClient):
         assert isinstance(body, httpx2.AsyncByteStream)
         if request.method == "GET":
             return _with_events(response, EventBody(body, self._max_bytes, life, self._timing))
-        door = _CallersDoor(self, self._at, self._recorder, request)
-        return _with_events(response, LastingBody(body, self._max_bytes, life, door, self._timing))
+        source = _CallSource(self, self._at, self._recorder, request)
+        return _with_events(response, LastingBody(body, self._max_bytes, life, source, self._timing))
 
     def _standing(self, request: httpx2.Request) -> httpx2.Response:
         """The stream on which the server speaks unasked, opened once it is read; refused where it was found missing."""
         if not self.has_standing_stream:
             return httpx2.Response(405, request=request)
 
-        door = _StandingDoor(self, self._at, self._recorder, request)
+        source = _StandingSource(self, self._at, self._recorder, request)
         max_bytes = min(self._max_bytes, MAX_UNASKED_BYTES)
-        body = LastingBody(None, max_bytes, Lifetime(), door, self._timing)
+        body = LastingBody(None, max_bytes, Lifetime(), source, self._timing)
         return httpx2.Response(200, headers={"content-type": EVENT_STREAM}, stream=body, request=request)
 
     async def reopen(self, request: httpx2.Request, last_id: bytes) -> httpx2.Response:
@@ -191,7 +191,7 @@ class PatientClient(httpx2.AsyncClient):
 _NAMING_A_SESSION: Final = frozenset({b"mcp-session-id", b"mcp-protocol-version"})
 
 
-class _StandingDoor:
+class _StandingSource:
     """Of the stream on which a server speaks unasked."""
 
     pace: Pace = STANDING
@@ -206,20 +206,20 @@ class _StandingDoor:
 
     @property
     def has_session(self) -> bool:
-        """See `Door`."""
+        """See `Source`."""
         return self._recorder.has_session
 
     async def reopen(self, last_id: bytes) -> httpx2.Response:
-        """See `Door`."""
+        """See `Source`."""
         return await self._client.reopen(self._request, last_id)
 
     def pause_asked_s(self, response: httpx2.Response | None) -> float:
-        """See `Door`."""
+        """See `Source`."""
         asked_s = refusal_of(response).pause_s if response is not None else None
         return max(self._recorder.pause_left_s, asked_s or 0.0)
 
     def end(self, reason: httpx2.Response | httpx2.RequestError, *, is_session_over: bool) -> bytes:
-        """See `Door`."""
+        """See `Source`."""
         self._client.has_standing_stream = False
         if is_session_over and isinstance(reason, httpx2.Response):
             self._recorder.refusal = refusal_of(reason)
@@ -227,14 +227,14 @@ class _StandingDoor:
         return b""
 
 
-class _CallersDoor(_StandingDoor):
+class _CallSource(_StandingSource):
     """Of the stream of one request's answer."""
 
     pace = ANSWERING
     answers_a_call = True
 
     def end(self, reason: httpx2.Response | httpx2.RequestError, *, is_session_over: bool) -> bytes:
-        """See `Door`."""
+        """See `Source`."""
         return b"data: %s\n\n" % self._recorder.reply_of(self._fault(reason, is_session_over=is_session_over))
 
     def _fault(self, reason: httpx2.Response | httpx2.RequestError, *, is_session_over: bool) -> FaultRecord:

@@ -36,11 +36,11 @@ class Timing(msgspec.Struct, frozen=True):
     chance: Callable[[], float] = random.random
 
 
-class Door(Protocol):
-    """The way back to a stream's server, and to who is told how a stream ends.
+class Source(Protocol):
+    """Where a stream of events comes from: opens it again, and says in its place why it is opened no more.
 
     Attributes:
-        pace: how soon it is gone again.
+        pace: how soon it is opened again.
         answers_a_call: whether a caller waits for the stream's events.
         has_session: whether a 404 says that the session is over.
     """
@@ -63,7 +63,7 @@ class Door(Protocol):
         """For how long the server wants to be left alone, by this refusal and all before it."""
 
     def end(self, reason: httpx2.Response | httpx2.RequestError, *, is_session_over: bool) -> bytes:
-        """The stream is not opened again; the event that says so to who waits."""
+        """The stream is not opened again; the event that says so to whoever waits, or nothing."""
 
 
 class EventBody(httpx2.AsyncByteStream):
@@ -129,13 +129,13 @@ class LastingBody(EventBody):
         body: httpx2.AsyncByteStream | None,
         max_bytes: int,
         life: Lifetime,
-        door: Door,
+        source: Source,
         timing: Timing | None = None,
     ) -> None:
         """`body` is of the first connection; None where it is to be opened."""
         super().__init__(body, max_bytes, life, timing)
-        self._door = door
-        self._backoff = Backoff(door.pace)
+        self._source = source
+        self._backoff = Backoff(source.pace)
         self._was_open = body is not None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -151,14 +151,14 @@ class LastingBody(EventBody):
                     async for passed in self._read(self._body):
                         if passed:
                             yield passed
-                        if self._events.oversized and self._door.answers_a_call:
+                        if self._events.oversized and self._source.answers_a_call:
                             yield self._too_large()
                             return
                 except httpx2.RequestError:
                     pass  # broken off: as if it had ended
                 await self._drop()
                 yield self._events.end_connection()
-                if self._door.answers_a_call and not self._events.last_id:
+                if self._source.answers_a_call and not self._events.last_id:
                     return
                 await self._pause(self._timing.clock() - since, min(self._events.retry_s, MAX_RETRY_S))
         except OverError:
@@ -173,35 +173,35 @@ class LastingBody(EventBody):
             tries += 1
             try:
                 with self._life.bounds():
-                    response = await self._door.reopen(self._events.last_id)
+                    response = await self._source.reopen(self._events.last_id)
             except OverError:
                 raise
             except httpx2.RequestError as error:
-                if self._door.answers_a_call and tries >= MAX_TRIES:
-                    return self._door.end(error, is_session_over=False)
-                await self._pause(0.0, self._door.pause_asked_s(None))
+                if self._source.answers_a_call and tries >= MAX_TRIES:
+                    return self._source.end(error, is_session_over=False)
+                await self._pause(0.0, self._source.pause_asked_s(None))
                 continue
             verdict = judge(
                 response.status_code,
                 is_events=is_event_stream(response),
                 was_open=self._was_open,
-                has_session=self._door.has_session,
+                has_session=self._source.has_session,
             )
             if verdict is Reopened.OPEN:
                 assert isinstance(response.stream, httpx2.AsyncByteStream)
                 self._body, self._was_open = response.stream, True
                 return None
             await response.aclose()
-            if verdict is not Reopened.AGAIN or (self._door.answers_a_call and tries >= MAX_TRIES):
-                return self._door.end(response, is_session_over=verdict is Reopened.SESSION_OVER)
-            await self._pause(0.0, self._door.pause_asked_s(response))
+            if verdict is not Reopened.AGAIN or (self._source.answers_a_call and tries >= MAX_TRIES):
+                return self._source.end(response, is_session_over=verdict is Reopened.SESSION_OVER)
+            await self._pause(0.0, self._source.pause_asked_s(response))
 
     async def _pause(self, held_s: float, asked_s: float) -> None:
-        asked_s = max(asked_s, self._door.pause_asked_s(None))
+        asked_s = max(asked_s, self._source.pause_asked_s(None))
         await self._wait(self._backoff.after(held_s, asked_s=asked_s, fraction=self._timing.chance()))
 
     def _too_large(self) -> bytes:
-        return self._door.end(self._oversized(), is_session_over=False)
+        return self._source.end(self._oversized(), is_session_over=False)
 
     async def _drop(self) -> None:
         body, self._body = self._body, None

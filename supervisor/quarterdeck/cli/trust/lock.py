@@ -79,6 +79,12 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
     settings = load(source)
     with reading() as reader:
         draft = _draft(settings, reader, ignores, old)
+    if draft.unknown and not draft.lock.servers:
+        raise CommandError(
+            ExitCode.NOT_READY,
+            f"no server has been ready here yet, so there is nothing to lock: {file} is not written",
+            "start them once with quarterdeck tools, approve what is held, then run quarterdeck lock",
+        )
     is_same = old is not None and old.says_the_same(draft.lock)
     if not is_same:
         with _file_errors():

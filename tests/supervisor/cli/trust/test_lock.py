@@ -163,6 +163,14 @@ def test_what_is_held_or_never_ready_is_said(deck: Deck, capsys: pytest.CaptureF
     assert deck.servers["time"]["tools"]["now"] == NOW.hash
 
 
+def test_a_deck_of_which_nothing_was_ever_ready_has_no_lock(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty lock would be put under version control, and `serve --locked` offer nothing."""
+    deck.configure("new")
+    assert deck.run() == ExitCode.NOT_READY
+    assert "no server has been ready here yet" in capsys.readouterr().err
+    assert not deck.lock.exists()
+
+
 def test_a_server_that_is_configured_no_more_leaves_the_lock(deck: Deck) -> None:
     """A lock would fail for ever on what nobody wants any more."""
     deck.run()

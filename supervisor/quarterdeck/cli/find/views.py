@@ -76,8 +76,7 @@ def print_trial(trial: "Trial") -> None:
 
 def print_failure(server: str, fault: "FaultView") -> None:
     """Why a trial failed, with what the server said last; its remedy is the caller's to give."""
-    what = f"{server}: {fault.message}"
-    print_line(f"error[{fault.code or fault.kind}]: {what}", "red", stderr=True)
+    print_line(f"error[{fault.code or fault.kind}]: {server}: {flat(fault.message)}", "red", stderr=True)
     if fault.dossier is not None:
         for line in describe_dossier(fault.dossier):
             print_line(f"  {line}", "dim", stderr=True)

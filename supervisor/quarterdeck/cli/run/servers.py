@@ -24,7 +24,7 @@ from quarterdeck.cli.source import (
     check_server,
     load,
 )
-from quarterdeck.common.words import duration, how_it_ended, printable, size
+from quarterdeck.common.words import duration, flat, how_it_ended, printable, size
 from quarterdeck.control.protocol import (
     FaultView,
     Inspect,
@@ -196,7 +196,8 @@ def is_reachable(sandbox: SandboxView) -> bool:
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
     """What happened, what to do, and how the process died when one did."""
     owner = f"{of}: " if of is not None and not fault.message.startswith(f"{of} ") else ""
-    print_line(f"error[{fault.code or fault.kind}]: {owner}{fault.message}", "red", stderr=stderr)
+    # On one line: a server words it, and could add a fix of its own below.
+    print_line(f"error[{fault.code or fault.kind}]: {owner}{flat(fault.message)}", "red", stderr=stderr)
     if fault.delivery == "unknown" and of is None:
         print_line("  whether the call had an effect is not known", stderr=stderr)
     if fault.remedy is not None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import httpx2
 import pytest
 
-from quarterdeck_worker.remote.bodies import PIECE_BYTES, UnpackedBody, bound
+from quarterdeck_worker.remote.bodies import BARREN_BYTES, PIECE_BYTES, UnpackedBody, bound
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +92,24 @@ async def test_a_body_that_unpacks_to_nothing_ends(first: bytes) -> None:
     with pytest.raises(httpx2.DecodingError, match="unpack to nothing"):
         [piece async for piece in UnpackedBody(body, "deflate")]
     assert body.taken < 20
+
+
+async def test_a_byte_now_and_then_pays_for_no_empty_blocks() -> None:
+    """A stream that says nothing is read slowly by what it unpacks to: it would be read at full speed all the same."""
+    nothing, one = b"\x00\x00\x00\xff\xff" * 12_000, b"\x00\x01\x00\xfe\xffx"
+    body = Pieces([b"\x78\x01", *[nothing, one] * 100])
+    with pytest.raises(httpx2.DecodingError, match="unpack to nothing"):
+        [piece async for piece in UnpackedBody(body, "deflate")]
+    assert body.taken < 10
+
+
+async def test_a_stream_of_pings_may_last() -> None:
+    """Each is longer when it is compressed, and is sent at once: the stream would end after a day."""
+    packer = zlib.compressobj()
+    pings = [packer.compress(b":\n\n") + packer.flush(zlib.Z_SYNC_FLUSH) for _ in range(50_000)]
+    assert sum(map(len, pings)) > 50_000 * 3 + BARREN_BYTES
+    unpacked = UnpackedBody(Pieces([*pings, packer.flush()]), "deflate")
+    assert sum([len(piece) async for piece in unpacked]) == 150_000
 
 
 async def test_no_piece_of_a_bomb_is_large() -> None:

@@ -14,9 +14,12 @@ EVENT_STREAM: Final = "text/event-stream"
 PIECE_BYTES: Final = 65_536
 """Of what is unpacked at once: a piece of a bomb is a thousand times what came."""
 
-
 BARREN_BYTES: Final = 65_536
-"""In a row that may unpack to nothing: more would keep us busy, and there is no end to them."""
+"""That may unpack to nothing: more would keep us busy, and there is no end to them."""
+
+OVERHEAD: Final = 16
+"""Bytes that may come for each that they unpack to, beside; a ping of three takes nine.  Streams that say nothing are
+read slowly by what they unpack to."""
 
 
 class BoundedBody(httpx2.AsyncByteStream):
@@ -70,7 +73,7 @@ class UnpackedBody(httpx2.AsyncByteStream):
                 waiting = piece
                 while waiting:
                     if out := unpacker.decompress(waiting, PIECE_BYTES):
-                        barren_bytes = 0
+                        barren_bytes = max(0, barren_bytes - OVERHEAD * len(out))
                         yield out
                     if unpacker.eof:
                         break  # what comes behind the end says nothing

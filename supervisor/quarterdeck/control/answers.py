@@ -1,5 +1,6 @@
 """Answer a request with a running product: for the control socket, and for commands that start servers themselves."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, assert_never
 
@@ -122,7 +123,8 @@ async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Ref
         for name, group in product.groups.current.items()
         if not groups or name in groups
     }
-    unmet = unmet_by_groups(product.groups.current, _offered(product), product.shown.hidden())
+    # In a thread: globs without a tool are held against every name, of ten thousand perhaps.
+    unmet = await asyncio.to_thread(unmet_by_groups, product.groups.current, _offered(product), product.shown.hidden())
     notes = (*product.shown.notes(), *unmet)
     return ToolList(tools, await view_servers(product, absent), held, notes, by_group)
 

@@ -207,7 +207,10 @@ def unrelated(body: bytes) -> bytes:
     if RELATED_WORD not in body:
         return body
     members = _read(body)
-    meta = {key: value for key, value in _read(bytes(members.get("_meta", b"{}"))).items() if key != RELATED}
+    said = bytes(members.get("_meta", b"null"))
+    if said == b"null":
+        return body
+    meta = {key: value for key, value in _read(said).items() if key != RELATED}
     kept = {key: value for key, value in members.items() if key != "_meta"}
     return msgspec.json.encode({**kept, "_meta": meta} if meta else kept)
 

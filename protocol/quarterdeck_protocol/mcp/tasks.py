@@ -282,7 +282,9 @@ def related_to(body: bytes, task: str) -> bytes:
         return body
     try:
         members = _object.decode(body)
-        meta = _object.decode(members.get("_meta", b"{}"))
+        if (said := members.get("_meta", _NULL)) == _NULL:
+            return body
+        meta = _object.decode(said)
         named = _named_in(bytes(meta.get(RELATED, b"{}")))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BodyError("its _meta cannot be read", error) from None

@@ -170,6 +170,8 @@ def test_a_message_is_said_to_be_of_a_task_or_of_none() -> None:
     assert json.loads(related(b"", "t")) == {"_meta": {RELATED: {"taskId": "t"}}}
     assert json.loads(unrelated(related(b'{"a":1,"_meta":{"k":2}}', "t"))) == {"a": 1, "_meta": {"k": 2}}
     assert json.loads(unrelated(related(b'{"a":1}', "t"))) == {"a": 1}
+    without = b'{"a":"related-task","_meta":null}'
+    assert unrelated(without) == without
     assert json.loads(unrelated(related(b'{"a":1}', "t").replace(b"/", rb"\/"))) == {"a": 1}
     plain = b'{"a": 1}'
     assert unrelated(plain) is plain

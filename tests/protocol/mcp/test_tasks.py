@@ -132,5 +132,7 @@ def test_a_message_names_the_task_that_it_is_of() -> None:
     assert related_to(body % (key, b"1"), "1") == body % (key, b"1")
     assert related_to(body % (key.replace(b"/", rb"\/"), b"1"), "2") == body % (key, b"2")
     assert related_to(b'{"content":[]}', "1") == b'{"content":[]}'
+    without = b'{"content":["related-task"],"_meta":null}'
+    assert related_to(without, "1") == without, "the result of a server that writes null for nothing would be refused"
     with pytest.raises(BodyError):
         related_to(b'{"_meta":{"%s":7}}' % key, "1")

@@ -82,7 +82,7 @@ def _story_of(server: "McpServer") -> "Story | str":
     try:
         return server.explain(EXPLAIN_S)
     except Exception as error:
-        return f"nothing is known of it: {error}"
+        return _text([f"nothing is known of it: {error}"])
 
 
 def render(story: "Story", told: BaseException | None = None) -> str:

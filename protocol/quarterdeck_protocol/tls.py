@@ -25,7 +25,8 @@ def tls_context(
     """
     try:
         if ca_file and not with_system:
-            context = ssl.create_default_context(cafile=ca_file)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the default one heeds SSLKEYLOGFILE
+            context.load_verify_locations(ca_file)
         else:
             from httpx2 import create_ssl_context  # where it is needed: it costs, and most servers are processes
 

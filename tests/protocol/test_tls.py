@@ -28,11 +28,15 @@ def test_a_rows_authorities_stand_in_place_of_the_systems_or_beside_them(files: 
 def test_no_variable_of_our_own_environment_counts(
     files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Whoever sets one would decide whom a login trusts."""
+    """Whoever sets one would decide whom a login trusts, or read what it says."""
+    keys = tmp_path / "keys"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     before = authorities(tls_context())
     monkeypatch.setenv("SSL_CERT_FILE", files.cert)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     assert authorities(tls_context()) == before
+    assert tls_context(files.cert).keylog_filename is tls_context().keylog_filename is None
+    assert not keys.exists()
 
 
 @pytest.mark.parametrize(

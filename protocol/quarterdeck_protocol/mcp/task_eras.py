@@ -15,7 +15,7 @@ from msgspec import Raw
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 
 from .jsonrpc import INTERNAL_ERROR, BodyError
-from .tasks import EXTENSION, RELATED, RELATED_WORD
+from .tasks import EXTENSION, RELATED, may_name_a_task
 
 MISSING_CAPABILITY: Final = -32021
 """The error of 2026-07-28 for what a client would have to be able to do."""
@@ -204,13 +204,15 @@ def unrelated(body: bytes) -> bytes:
     Raises:
         BodyError: it cannot be read.
     """
-    if RELATED_WORD not in body:
+    if not may_name_a_task(body):
         return body
     members = _read(body)
     said = bytes(members.get("_meta", b"null"))
     if said == b"null":
         return body
-    meta = {key: value for key, value in _read(said).items() if key != RELATED}
+    meta = _read(said)
+    if meta.pop(RELATED, None) is None:
+        return body
     kept = {key: value for key, value in members.items() if key != "_meta"}
     return msgspec.json.encode({**kept, "_meta": meta} if meta else kept)
 

@@ -21,9 +21,6 @@ EXTENSION: Final = f"{ENVELOPE_PREFIX}tasks"
 RELATED: Final = f"{ENVELOPE_PREFIX}related-task"
 """`_meta` key of 2025-11-25: which task a message belongs to."""
 
-RELATED_WORD: Final = b"related-task"
-"""By which that key is looked for in a message's bytes: its slash may be written as `\\/`, as PHP does."""
-
 CREATED: Final = "task"
 """The `resultType` of a call that has become a task."""
 
@@ -239,9 +236,15 @@ def task_created(body: bytes, *, is_modern: bool) -> str | None:
     return None if task in (_NONE, _NULL) else _named_in(bytes(task))
 
 
+def may_name_a_task(body: bytes) -> bool:
+    """Whether a message's `_meta` may name a task: false of most, without reading them."""
+    # Its slash may be written as `\/`, as PHP does, and any of its letters as `\uXXXX`.
+    return b"related-task" in body or b"\\u" in body
+
+
 def task_of_question(params: bytes) -> str:
     """The task that a server asks for, which its question's `_meta` names; empty for none."""
-    if RELATED_WORD not in params:
+    if not may_name_a_task(params):
         return ""
     try:
         return _asking.decode(params).meta.related.taskId
@@ -278,7 +281,7 @@ def related_to(body: bytes, task: str) -> bytes:
     Raises:
         BodyError: it cannot be read.
     """
-    if RELATED_WORD not in body:
+    if not may_name_a_task(body):
         return body
     try:
         members = _object.decode(body)

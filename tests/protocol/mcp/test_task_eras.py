@@ -173,6 +173,9 @@ def test_a_message_is_said_to_be_of_a_task_or_of_none() -> None:
     without = b'{"a":"related-task","_meta":null}'
     assert unrelated(without) == without
     assert json.loads(unrelated(related(b'{"a":1}', "t").replace(b"/", rb"\/"))) == {"a": 1}
+    assert json.loads(unrelated(related(b'{"a":1}', "t").replace(b"-", rb"\u002d"))) == {"a": 1}
+    escaped = rb'{"a": "\u00e9", "_meta": {"k": 1}}'
+    assert unrelated(escaped) == escaped
     plain = b'{"a": 1}'
     assert unrelated(plain) is plain
     for bad in (b'{"_meta":7,"x":"%b"}', b'["%b"]'):

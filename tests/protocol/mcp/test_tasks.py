@@ -102,6 +102,7 @@ def test_which_task_a_message_is_of() -> None:
     assert task_named(b"") == ""
     assert task_of_question(b'{"_meta":{"%s":{"taskId":"1"}}}' % RELATED.encode()) == "1"
     assert task_of_question(rb'{"_meta":{"io.modelcontextprotocol\/related-task":{"taskId":"1"}}}') == "1"
+    assert task_of_question(rb'{"_meta":{"io.modelcontextprotocol/related\u002dtask":{"taskId":"1"}}}') == "1"
     assert task_of_question(b'{"_meta":{"%s":1}}' % RELATED.encode()) == ""
     assert task_of_question(b'{"message":"x"}') == ""
 
@@ -131,6 +132,8 @@ def test_a_message_names_the_task_that_it_is_of() -> None:
     assert related_to(body % (key, b"1"), "2") == body % (key, b"2")
     assert related_to(body % (key, b"1"), "1") == body % (key, b"1")
     assert related_to(body % (key.replace(b"/", rb"\/"), b"1"), "2") == body % (key, b"2")
+    assert related_to(body % (key.replace(b"-", rb"\u002d"), b"1"), "2") == body % (key, b"2")
+    assert related_to(rb'{"content":["\u00e9"],"_meta":{}}', "1") == rb'{"content":["\u00e9"],"_meta":{}}'
     assert related_to(b'{"content":[]}', "1") == b'{"content":[]}'
     without = b'{"content":["related-task"],"_meta":null}'
     assert related_to(without, "1") == without, "the result of a server that writes null for nothing would be refused"

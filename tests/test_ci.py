@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.suite.better_machine import is_by_tier
+from support.suite.better_machine import APART, is_by_tier
 
 ROOT = Path(__file__).resolve().parents[1]
 CI = ROOT / ".ci" / "run"
@@ -28,7 +28,9 @@ def test_both_commands_of_the_readme_are_run_as_they_stand_before_anything_is_in
         ("tests/acceptance/test_demo.py", True),
         ("tests/sandbox/policy/test_tiers.py", True),
         ("tests/supervisor/tools/commands/test_bash.py", True),
+        ("tests/acceptance/test_attacks.py", True),
         ("tests/supervisor/ledger/store/test_store.py", False),
+        *((path, False) for path in sorted(APART)),
         ("tests/protocol/link/test_session.py", False),
     ],
 )

@@ -17,6 +17,17 @@ SKIPPED: Final = "quarterdeck/skipped"
 BY_TIER: Final = ("tests/acceptance", "tests/sandbox", "tests/supervisor/tools")
 """Tests of these start confined processes by the strongest means that there is."""
 
+APART: Final = frozenset(
+    f"tests/acceptance/test_{name}.py"
+    for name in (
+        *("conformance", "daemon_http", "daemon_life", "door_clients", "door_trouble", "doors", "everything"),
+        *("found_calls", "http_strangers", "login", "many_decks", "peoples_clients", "peoples_tasks"),
+        *("programs_of_one_token", "pytest_runs", "sample_project", "socket_peer", "tokens", "tool_search"),
+    )
+)
+"""But these, which are long: they are about clients, protocols, tokens and windows, and a server is one to them however
+it is confined."""
+
 
 class BetterMachine:
     """A plugin."""
@@ -51,4 +62,5 @@ class BetterMachine:
 
 def is_by_tier(path: Path) -> bool:
     """Whether the tests of a file, relative to the root, depend on the tier."""
-    return path.as_posix().startswith(tuple(f"{folder}/" for folder in BY_TIER))
+    name = path.as_posix()
+    return name.startswith(tuple(f"{folder}/" for folder in BY_TIER)) and name not in APART

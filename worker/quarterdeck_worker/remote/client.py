@@ -96,7 +96,6 @@ class PatientClient(httpx2.AsyncClient):
         """The stream on which the server speaks unasked, opened once it is read; refused where it was found missing."""
         if not self.has_standing_stream:
             return httpx2.Response(405, request=request)
-
         source = _StandingSource(self, self._at, self._recorder, request)
         max_bytes = min(self._max_bytes, MAX_UNASKED_BYTES)
         body = LastingBody(None, max_bytes, Lifetime(), source, self._timing)
@@ -132,13 +131,20 @@ class PatientClient(httpx2.AsyncClient):
                 return await self._checked(request, response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
             return self._instead(request, _broken(self._at, error, "connect_failed", Delivery.NOT_SENT))
+        except httpx2.StreamError as error:
+            return self._instead(request, _unusable(self._at, error, "result_too_large"))
         except httpx2.DecodingError as error:
             return self._instead(request, _unusable(self._at, error, "bad_output"))
         except (httpx2.RequestError, TimeoutError) as error:
             return self._instead(request, _broken(self._at, error, "server_lost", Delivery.UNKNOWN))
 
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The answer, read unless it is a stream; or one of ours in its place."""
+        """The answer, read unless it is a stream; or one of ours in its place.
+
+        Raises:
+            httpx2.StreamError: it is too large.
+            httpx2.RequestError: it broke off, or cannot be unpacked.
+        """
         refusal = refusal_of(response)
         try:
             if refusal.is_page:
@@ -147,24 +153,15 @@ class PatientClient(httpx2.AsyncClient):
                 return response
             else:
                 await response.aread()
-        except httpx2.StreamError as error:
-            fault = _unusable(self._at, error, "result_too_large")
-            return await self._closed(request, response, fault)
-        except httpx2.DecodingError as error:
-            fault = _unusable(self._at, error, "bad_output")
-            return await self._closed(request, response, fault)
-        except httpx2.RequestError as error:
-            fault = _broken(self._at, error, "server_lost", Delivery.UNKNOWN)
-            return await self._closed(request, response, fault)
+        except (httpx2.StreamError, httpx2.RequestError):
+            await response.aclose()
+            raise
         is_over = refusal.status == 401 or (refusal.status == 404 and self._recorder.has_session)
         is_over |= refusal.wanted_scopes is not None  # so for this request, whatever its body says
-        if not refusal.is_page and not is_over and (not _is_bad(refusal.status) or _is_error_reply(response)):
+        if not refusal.is_page and not is_over and (refusal.status < 400 or _is_error_reply(response)):
             return response
-        fault = fault_of_refusal(self._at, refusal, has_session=self._recorder.has_session)
-        return await self._closed(request, response, fault)
-
-    async def _closed(self, request: httpx2.Request, response: httpx2.Response, fault: FaultRecord) -> httpx2.Response:
         await response.aclose()
+        fault = fault_of_refusal(self._at, refusal, has_session=self._recorder.has_session)
         return self._instead(request, fault)
 
     def _instead(self, request: httpx2.Request, fault: FaultRecord) -> httpx2.Response:
@@ -259,10 +256,6 @@ def _broken(origin: str, error: Exception, code: str, delivery: Delivery) -> Fau
 
 def _unusable(origin: str, error: Exception, code: str) -> FaultRecord:
     return FaultRecord(FaultKind.TOOL_ERROR, f"{origin} sent {error}", code, Delivery.ANSWERED)
-
-
-def _is_bad(status: int) -> bool:
-    return status >= 400
 
 
 class _Head(msgspec.Struct):

@@ -52,6 +52,17 @@ LATE_WAIT_S: Final = 1.5
 """How long an answer is waited for that should not come."""
 
 
+_PARTS: Final = {
+    "install": "to fetch its package",
+    "legacy": "it as clients of 2025-11-25 do",
+    "modern": "it as clients of 2026-07-28 do",
+    "version": "a version that nobody knows",
+    "calls": "its tools",
+    "bytes": "odd bytes",
+}
+"""The episodes, as they are told while they last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """What a user wants of a check.
@@ -61,7 +72,7 @@ class Wishes:
         call_s: of one call.
         calls: whether tools, prompts and resources are called at all.
         call_all: whether tools of a remote server are called, too, that do not say that they only read.
-        tell: is told what is being tried.
+        tell: is told what is being tried, in words that follow "trying".
     """
 
     timeout_s: float = 300.0
@@ -222,7 +233,7 @@ class Scenario(ABC, Generic[Peers]):
     @asynccontextmanager
     async def episode(self, name: str, *, with_network: bool = False) -> AsyncIterator[Peers]:
         """Reach the server, and leave it."""
-        self.wishes.tell(name)
+        self.wishes.tell(_PARTS[name])
         episode = Episode(name)
         self.episodes.append(episode)
         peer: Peers | None = None

@@ -38,16 +38,6 @@ class FailOn(StrEnum):
 
 LEAST_TIMEOUT_S: Final = 10
 
-PARTS: Final = {
-    "install": "to fetch its package",
-    "legacy": "it as clients of 2025-11-25 do",
-    "modern": "it as clients of 2026-07-28 do",
-    "version": "a version that nobody knows",
-    "calls": "its tools",
-    "bytes": "odd bytes",
-}
-"""The parts of a check, as they are told while they last."""
-
 
 def check(
     command: Annotated[
@@ -123,7 +113,7 @@ def check(
             float(call_timeout),
             calls=not no_calls,
             call_all=call_all,
-            tell=lambda part: show(f"trying {PARTS.get(part, part)}"),
+            tell=lambda what: show(f"trying {what}"),
         )
         try:
             if isinstance(server, StdioServerConfig):

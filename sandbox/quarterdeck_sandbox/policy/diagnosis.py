@@ -166,9 +166,12 @@ def _bubblewrap(machine: Machine) -> Iterator[DiagnosisLine]:
     found = machine.bubblewrap
     if not found.works:
         what = f"{found.path} fails: {found.why}" if found.path else "not installed"
+        if found.wheel and not found.version:
+            what = f"not used: {found.why}"
         yield DiagnosisLine("bubblewrap", LineState.MISSING, what, bubblewrap_remedy(machine))
         return
-    yield DiagnosisLine("bubblewrap", LineState.OK, f"{found.path}, version {found.version}")
+    origin = f", from the wheel {found.wheel}" if found.wheel else ""
+    yield DiagnosisLine("bubblewrap", LineState.OK, f"{found.path}, version {found.version}{origin}")
     if found.makes_network:
         yield DiagnosisLine("network namespace", LineState.OK, "made by bubblewrap")
     else:
@@ -204,12 +207,7 @@ def _internet(machine: Machine) -> DiagnosisLine:
     subject, helper = "internet without the host", machine.pasta or machine.slirp4netns
     if machine.gives_internet:
         return DiagnosisLine(subject, LineState.OK, helper)
-    what = "needs bubblewrap with a network namespace"
-    if not helper:
-        what = machine.uplink_why or "neither pasta nor slirp4netns is installed"
-    elif not machine.changes_networks:
-        what = f"{'ip' if machine.nsenter else 'nsenter'} is not installed"
-    return DiagnosisLine(subject, LineState.WEAKER, what, internet_remedy(machine))
+    return DiagnosisLine(subject, LineState.WEAKER, machine.lacks_for_internet, internet_remedy(machine))
 
 
 def _attacks(test: SelfTest, findings: Mapping[Property, PropertyFinding], tier: Tier) -> Iterator[DiagnosisLine]:
@@ -262,6 +260,11 @@ let bubblewrap make user namespaces (Ubuntu 24.04 and later ask for a profile); 
   END
   apparmor_parser -r /etc/apparmor.d/bwrap"""
 
+APPARMOR_OF_THE_WHEEL: Final = (
+    "sudo apt install bubblewrap   (AppArmor lets only programs with a profile make user namespaces, and has none for "
+    "the one of a wheel; then run quarterdeck doctor again)"
+)
+
 DOCKER: Final = (
     "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
     "--security-opt systempaths=unconfined{more} …   "
@@ -283,7 +286,7 @@ _SYSCTLS: Final = {
 def bubblewrap_remedy(machine: Machine) -> str:
     """The remedy where bubblewrap does not work, or not in full."""
     found = machine.bubblewrap
-    if not found.path:
+    if not found.path or (found.wheel and not found.version):
         return INSTALL_BUBBLEWRAP
     if "nknown option" in found.why:
         return "install a newer bubblewrap (0.8.0 or later)"
@@ -296,7 +299,7 @@ def bubblewrap_remedy(machine: Machine) -> str:
             value = "1" if name.startswith("kernel") else "15000"
             return f"as root: sysctl -w {name}={value}   (to keep it: a line in /etc/sysctl.d/quarterdeck.conf)"
     if machine.sysctls.get("kernel.apparmor_restrict_unprivileged_userns") == "1":
-        return APPARMOR.format(path=found.path)
+        return APPARMOR_OF_THE_WHEEL if found.wheel else APPARMOR.format(path=found.path)
     return f"see what {found.path} --unshare-all --unshare-user --ro-bind / / --proc /proc true says"
 
 

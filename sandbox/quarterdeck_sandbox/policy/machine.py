@@ -22,7 +22,7 @@ NOT_USED: Final = "not used: a weaker tier was asked for"
 
 
 class Bubblewrap(msgspec.Struct, frozen=True):
-    """What was found of the system's `bwrap` by trying it.
+    """What was found of a `bwrap` by trying it: the system's, or where it has none, the one of a wheel.
 
     Attributes:
         path: empty when there is none.
@@ -30,7 +30,9 @@ class Bubblewrap(msgspec.Struct, frozen=True):
         makes_network: it can make a network namespace (Ubuntu's AppArmor stops exactly that).
         hides_users: `--disable-userns` is understood and works.
         nests_safely: a mount point below a writable bind is safe (CVE-2026-87766).
-        why: what it said when it failed, or, working, when it was to make a network; else empty.
+        why: what it said when it failed, or, working, when it was to make a network, or why it was not tried; else
+            empty.
+        wheel: the name and version of the wheel that installed it; empty for the system's.
     """
 
     path: str = ""
@@ -40,6 +42,12 @@ class Bubblewrap(msgspec.Struct, frozen=True):
     hides_users: bool = False
     nests_safely: bool = False
     why: str = ""
+    wheel: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is used, in words for people."""
+        return f"bubblewrap {self.version}{f' from the wheel {self.wheel}' if self.wheel else ''}"
 
 
 class Cgroups(msgspec.Struct, frozen=True):
@@ -76,7 +84,7 @@ class Machine(msgspec.Struct, frozen=True):
         pasta: its path if it was seen to work, else empty; likewise `slirp4netns`.
         nsenter: its path, or empty; with `ip` it changes networks where there is no compiled gate (`changes_networks`).
         setpriv: path of one that sets death signals; empty where it is another, absent, or the gate does it.
-        uplink_why: why neither pasta nor slirp4netns can be used though one is there.
+        uplink_why: why neither pasta nor slirp4netns can be used, though one is there.
         sysctls: values of the kernel settings that matter, absent ones left out.
         container: its kind, empty for none.
     """
@@ -116,6 +124,15 @@ class Machine(msgspec.Struct, frozen=True):
         """Whether the network mode `internet` can be had."""
         bubblewrap = self.bubblewrap.works and self.bubblewrap.makes_network
         return bubblewrap and bool(self.pasta or self.slirp4netns) and self.changes_networks
+
+    @property
+    def lacks_for_internet(self) -> str:
+        """What is missing for the network mode `internet`; empty where it can be had."""
+        if not (self.bubblewrap.works and self.bubblewrap.makes_network):
+            return "needs bubblewrap with a network namespace"
+        if not (self.pasta or self.slirp4netns):
+            return self.uplink_why or "neither pasta nor slirp4netns is installed"
+        return "" if self.changes_networks else f"{'ip' if self.nsenter else 'nsenter'} is not installed"
 
     @property
     def changes_networks(self) -> bool:

@@ -31,6 +31,7 @@ from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.program.packaged_bwrap import program_of
 from quarterdeck_sandbox.view.closed_paths import outermost, steps
 
 from .process_settings import oom_score_of_confined
@@ -95,7 +96,7 @@ def spawn_bubblewrap(
         if confinement.seccomp:
             flags += ["--seccomp", str(put(confinement.seccomp))]
         gate = gate_command(compiled, "gate", *gate_fds, shown_at=tiers.INSIDE)
-        argv = [confinement.machine.bubblewrap.path, *flags, "--", *gate]
+        argv = [program_of(confinement.machine), *flags, "--", *gate]
         fds += [info_w.fileno(), blocked.fileno()]
         argv = _closed_first(confinement, argv, put, tiers.fixed_devices(confinement))
         with _leash() as (leash, ours):

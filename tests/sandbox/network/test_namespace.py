@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import psutil
 import pytest
-from support.sandbox.machine_facts import installed_only
+from support.sandbox.machine_facts import BWRAP_ONLY, bwrap, installed_only
 
 from quarterdeck_protocol.addresses import AddressKind, kind_of_address, parse_address
 from quarterdeck_sandbox.network.namespace import child_pid_of, exit_of, network_of, own_addresses, prepare_listening
@@ -23,7 +23,6 @@ from quarterdeck_sandbox.program.launch import LaunchError
 
 pytestmark = pytest.mark.anyio
 
-by_bubblewrap = installed_only("bwrap", "nsenter")
 
 PATIENCE_S = 20.0
 MACHINE = Machine("linux", euid=os.geteuid(), nsenter=shutil.which("nsenter") or "")
@@ -58,7 +57,7 @@ async def waiting(*command: str) -> AsyncIterator[Waiting]:
     spaces = ["--unshare-user", "--unshare-net", "--unshare-pid", "--uid", "12345", "--gid", "12345"]
     mounts = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
     with subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
-        ["bwrap", *spaces, *mounts, "--info-fd", str(info_w), "--block-fd", str(block), *command],
+        [bwrap(), *spaces, *mounts, "--info-fd", str(info_w), "--block-fd", str(block), *command],
         pass_fds=(info_w, block),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -74,7 +73,8 @@ async def waiting(*command: str) -> AsyncIterator[Waiting]:
             os.close(block_w)
 
 
-@by_bubblewrap
+@BWRAP_ONLY
+@installed_only("nsenter")
 async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
     """No HTTPS service could be on an ordinary user's list; or the host's own low ports would be open to all."""
     before = first_free_port()
@@ -87,7 +87,8 @@ async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
     assert first_free_port() == before
 
 
-@by_bubblewrap
+@BWRAP_ONLY
+@installed_only("nsenter")
 async def test_a_command_that_fails_in_there_is_quoted() -> None:
     """A sandbox without its network would be started, or refused and nobody would know why."""
     async with waiting("true") as sandbox:
@@ -98,7 +99,8 @@ async def test_a_command_that_fails_in_there_is_quoted() -> None:
         await sandbox.go()
 
 
-@by_bubblewrap
+@BWRAP_ONLY
+@installed_only("nsenter")
 async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() -> None:
     """The reason would be missing: a sentence that ends in a colon."""
     async with waiting("true") as sandbox:
@@ -108,7 +110,8 @@ async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() ->
         await sandbox.go()
 
 
-@by_bubblewrap
+@BWRAP_ONLY
+@installed_only("nsenter")
 async def test_a_command_in_there_sees_that_network() -> None:
     """Routes meant for a sandbox would be laid into the host's network."""
     async with waiting("true") as sandbox:
@@ -119,7 +122,8 @@ async def test_a_command_in_there_sees_that_network() -> None:
         await sandbox.go()
 
 
-@by_bubblewrap
+@BWRAP_ONLY
+@installed_only("nsenter")
 async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
     """Its process id may soon be another's."""
     async with waiting("true") as sandbox:
@@ -129,7 +133,8 @@ async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
             pass
 
 
-@by_bubblewrap
+@BWRAP_ONLY
+@installed_only("nsenter")
 async def test_a_bubblewrap_that_says_nothing_could_not_make_the_sandbox() -> None:
     """Its owner would wait for a child that never comes."""
     info, info_w = os.pipe()

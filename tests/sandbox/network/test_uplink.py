@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from support.processes.identities import USER_UID, Identity, plain_python, quart
 from support.processes.leftovers import is_running
 from support.processes.running import python_child, run
 from support.sandbox.gates import GATES
-from support.sandbox.machine_facts import NO_ROOT, installed_only, not_installed
+from support.sandbox.machine_facts import BWRAP_ONLY, NO_BWRAP, NO_ROOT, bwrap, not_installed
 from support.waiting import eventually
 
 from quarterdeck_protocol.addresses import parse_address
@@ -42,7 +41,9 @@ def no_world() -> str:
     """Why no world can be built here; empty when one can."""
     if os.geteuid() != 0:
         return NO_ROOT
-    if missing := not_installed("bwrap", "ip", "nsenter", "unshare", "mount", "setpriv"):
+    if not bwrap():
+        return NO_BWRAP
+    if missing := not_installed("ip", "nsenter", "unshare", "mount", "setpriv"):
         return missing
     cable = ("ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
     tried = run("unshare", "--net", "--mount", *cable)
@@ -72,7 +73,7 @@ def played(request: pytest.FixtureRequest, gate: str) -> Played:
         pytest.skip(reason)
     is_user = who is Identity.USER
     argv = ["unshare", "--mount", "--net", sys.executable, str(LAB), helper, plain_python()]
-    env = {**os.environ, "LAB_GATE": gate, **(quarterdeck_for_others().env if is_user else {})}
+    env = {**os.environ, "LAB_GATE": gate, "LAB_BWRAP": bwrap(), **(quarterdeck_for_others().env if is_user else {})}
     done = run(*argv, *([str(USER_UID)] if is_user else []), env=env, within_s=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return Played(dict(map(json.loads, done.stdout.splitlines())), done.stderr)
@@ -159,12 +160,12 @@ asyncio.run(uplink._empty_sandbox(machine).__aenter__())
 """
 
 
-@installed_only("bwrap")
+@BWRAP_ONLY
 def test_a_trial_whose_owner_is_killed_comes_to_its_end(tmp_path: Path) -> None:
     """Bubblewrap dies of a closed pipe, and what it has made waits for its word: each crash would leave a process."""
     word, late = tmp_path / "word", tmp_path / "bwrap"
     os.mkfifo(word)
-    late.write_text(f'#!/bin/sh\nread line <{word}\nexec {shutil.which("bwrap")} "$@"\n')
+    late.write_text(f'#!/bin/sh\nread line <{word}\nexec {bwrap()} "$@"\n')
     late.chmod(0o755)
     with python_child(OWNER, late) as owner:
         session = int(owner.read_line(PATIENCE_S))

@@ -22,6 +22,7 @@ NOTHING = Machine(system="linux")
 MACOS = Machine(system="darwin")
 
 INSTALL = "install bubblewrap (apt install bubblewrap)"
+INSTALL_BOTH = "install bubblewrap and slirp4netns (apt install bubblewrap slirp4netns)"
 
 
 VALUES = POLICIES.map(lambda policy: policy.values)
@@ -86,14 +87,14 @@ def test_the_strongest_that_is_there_is_chosen(
         ({"network": "loopback"}, LANDLOCK, ("network 'loopback' cannot be had", INSTALL, '"network": "full"')),
         ({"network": ["a:1"]}, LANDLOCK, ("network of listed hosts cannot be had", INSTALL)),
         ({"network": ["a:1"]}, UBUNTU, ("let bubblewrap make network namespaces", "quarterdeck doctor")),
-        ({"network": "internet"}, LANDLOCK, ("network 'internet' cannot be had", INSTALL)),
+        ({"network": "internet"}, LANDLOCK, ("network 'internet' cannot be had", INSTALL_BOTH)),
         ({"network": "internet"}, UBUNTU, ("let bubblewrap make network namespaces",)),
         ({"network": "internet"}, replace(WHOLE, pasta=""), ("apt install passt",)),
         ({"network": "internet"}, replace(WHOLE, ip=""), ("apt install util-linux iproute2",)),
         ({"network": "none", "minimum": "limits"}, NOTHING, ("network 'none' cannot be had", INSTALL)),
         ({"hidden": ["/a"]}, LANDLOCK, ('"hidden" needs bubblewrap', INSTALL)),
         ({"require": ["filesystem"]}, LANDLOCK, ("'filesystem'", "partial", "metadata", INSTALL, '"require"')),
-        ({"require": ["network"]}, LANDLOCK, ("'network'", "none", "can reach your local network", INSTALL)),
+        ({"require": ["network"]}, LANDLOCK, ("'network'", "none", "can reach your local network", INSTALL_BOTH)),
         ({"require": ["network"]}, replace(WHOLE, pasta=""), ("can reach your local network", "apt install passt")),
         ({"require": ["memory"]}, WHOLE, ("'memory'", "partial", "looked at now and then", "control groups")),
         ({"require": ["scratch"]}, WHOLE, ("'scratch'", "partial", "nothing keeps it in full")),
@@ -230,7 +231,7 @@ OPEN = "leads to this deck, which asks for no token"
     [
         ({"network": "full"}, WHOLE, (OPEN, "without --no-token", 'say "network": "internet"')),
         ({"preset": "trusted"}, WHOLE, (OPEN, 'use "preset": "standard"')),
-        ({}, LANDLOCK, (OPEN, 'say "network": "none"', INSTALL)),
+        ({}, LANDLOCK, (OPEN, 'say "network": "none"', INSTALL_BOTH)),
         ({"network": ["a:1", "localhost:8808"]}, WHOLE, (OPEN, 'take it out of "network"')),
         ({"network": ["127.0.0.1:8808"]}, WHOLE, (OPEN,)),
         ({"network": ["[::1]:8808"]}, WHOLE, (OPEN,)),

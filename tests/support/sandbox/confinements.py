@@ -31,7 +31,7 @@ from quarterdeck_sandbox.run.start import start
 from quarterdeck_sandbox.run.unix_user import choose_user, hand_over
 from support.config.places import short_folder
 from support.sandbox.gates import compiled_gate
-from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing
+from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing, bwrap
 
 POLICIES: Final = {
     Tier.BUBBLEWRAP: SandboxPolicy.model_validate({"network": "none"}).values,
@@ -49,14 +49,13 @@ GRACE_S: Final = 5.0
 @cache
 def this_machine() -> Machine:
     """What is needed of it; without control groups and uplinks."""
-    bwrap = shutil.which("bwrap") or ""
     works = not bubblewrap_missing()
     return Machine(
         system=sys.platform,
         architecture=platform.machine(),
         kernel=platform.release(),
         euid=os.geteuid(),
-        bubblewrap=Bubblewrap(bwrap, works=works, makes_network=works, hides_users=works),
+        bubblewrap=Bubblewrap(bwrap(), works=works, makes_network=works, hides_users=works),
         landlock_abi=kernel.abi(),
         seccomp=sys.platform == "linux" and platform.machine() in ARCHITECTURES,
         gate=compiled_gate()[0],

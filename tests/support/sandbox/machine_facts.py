@@ -4,6 +4,7 @@ Marks for whole tests; functions, whose words are empty where nothing is missing
 """
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ import pytest
 from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.doctor.probe import try_closing
 from quarterdeck_sandbox.inside import kernel
+from quarterdeck_sandbox.program.packaged_bwrap import find_packaged
 from support.processes.running import output, run
 
+NO_BWRAP: Final = "there is no bwrap, neither the system's nor the wheel's"
 NO_ROOT: Final = "the tests do not run as root"
 NO_LANDLOCK: Final = "this kernel has no Landlock, or we have no filter for this machine"
 NO_INTERNET_ALONE: Final = "this machine cannot give a sandbox the internet without its own network"
@@ -55,12 +58,22 @@ def installed_only(*programs: str) -> pytest.MarkDecorator:
 
 
 @cache
+def bwrap() -> str:
+    """The `bwrap` that sandboxes are made by, the system's or the wheel's; empty for none."""
+    found = find_packaged(platform.machine())
+    return shutil.which("bwrap") or ("" if found.why else found.path)
+
+
+BWRAP_ONLY: Final = pytest.mark.skipif(not bwrap(), reason=NO_BWRAP)
+
+
+@cache
 def bubblewrap_missing() -> str:
     """Why there is no bubblewrap tier here."""
-    if missing := not_installed("bwrap"):
-        return missing
+    if not bwrap():
+        return NO_BWRAP
     tried = ("--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "true")
-    return "bwrap is installed and does not work here" if run("bwrap", *tried).returncode else ""
+    return "bwrap is installed and does not work here" if run(bwrap(), *tried).returncode else ""
 
 
 def gives_only(tier: Tier) -> str:

@@ -67,7 +67,7 @@ def print_trial(trial: "Trial") -> None:
     receipt = trial.receipt
     if receipt is None:
         return
-    _fact("sandbox", receipt.tier)
+    _fact("sandbox", receipt.bubblewrap or receipt.tier)
     _fact("network", receipt.network)
     _fact("files", "; ".join(receipt.shown) if receipt.shown else "its own home, and the system's programs")
     for gap in receipt.gaps:

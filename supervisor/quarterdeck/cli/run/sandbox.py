@@ -151,7 +151,8 @@ def _user_home() -> Path:
 
 def _print_receipt(receipt: "Receipt") -> None:
     user = {None: "", 0: ", as root without capabilities"}.get(receipt.uid, f", as uid {receipt.uid}")
-    print_line(f"quarterdeck: sandbox {receipt.tier}{user}, network {receipt.network}", "dim", stderr=True)
+    kind = receipt.bubblewrap or receipt.tier
+    print_line(f"quarterdeck: sandbox {kind}{user}, network {receipt.network}", "dim", stderr=True)
     for line in receipt.shown:
         print_line(f"  shows {flat(line)}", "dim", stderr=True)
     for gap in receipt.gaps:

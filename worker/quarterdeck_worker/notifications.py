@@ -16,9 +16,11 @@ from quarterdeck_protocol.link.frames import (
     News,
     Note,
     Progress,
+    Quarantined,
     Updated,
 )
 from quarterdeck_protocol.mcp.relay import events
+from quarterdeck_sandbox import Caught
 
 MAX_LOG_BYTES: Final = 64 * 1024
 """A log line's data beyond it becomes a text, cut; logs are for people."""
@@ -118,6 +120,11 @@ class Notifier:
     def asked(self, ask_id: int, method: str, params: bytes) -> bool:
         """Pass on what the server asks; False when that cannot be, or is too much."""
         return not self._asks.take(1, self._clock()) and self._post(Asked(ask_id, method), params)
+
+    def quarantined(self, caught: Caught) -> None:
+        """Report a file that was taken away: to the supervisor, and as a log line to clients."""
+        self._post(Quarantined(caught.path, caught.kept, caught.why))
+        self.log("warning", "quarterdeck", msgspec.json.encode(caught.told))
 
     def ask_ended(self, ask_id: int) -> None:
         """Say that a question needs no answer any more."""

@@ -18,6 +18,7 @@ from .frames import (
     ListChanged,
     Listen,
     Lost,
+    Quarantined,
     Request,
     Started,
     Unauthorized,
@@ -32,9 +33,9 @@ MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
 BEATS_AHEAD: Final = 16
 """Beats that may come sooner than twice as often as agreed: they pile up while this end's loop is busy."""
 
-ALWAYS_TOLD: Final = (Lost, Started, Condemn, AskAnswer, AskEnded, Listen, Authorize, Unauthorized)
+ALWAYS_TOLD: Final = (Lost, Started, Condemn, AskAnswer, AskEnded, Listen, Authorize, Unauthorized, Quarantined)
 """What they say must not be missed, and they are few: the first come once in a server's life, the next once for each of
-the server's questions, the last at most once in a while, and once for each access token."""
+the server's questions, the others at most once in a while: for an access token, for a file."""
 
 
 def units(body_bytes: int) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.policy_values import PolicyValues
 
-LINK_VERSION: Final = 5
+LINK_VERSION: Final = 6
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
 
 
@@ -256,11 +256,38 @@ class Unauthorized(_Frame, frozen=True, tag=33):
     scopes: tuple[str, ...] | None = None
 
 
+class Quarantined(_Frame, frozen=True, tag=34):
+    """The server created a file that other programs run or obey; the worker took it away.
+
+    Attributes:
+        path: where it appeared.
+        kept: where it is now; empty where it could not be moved.
+        why: why it is not in the quarantine; empty where it is.
+    """
+
+    path: str
+    kept: str
+    why: str = ""
+
+
 Request = Open | List | Call | Forward | Close
 Reply = Answer | Failed
 Told = Condemn | AskAnswer | Tell | Listen | Authorize
 """What a worker is told, without a reply."""
-News = Progress | Log | ListChanged | Lost | Started | Asked | AskEnded | Note | Updated | Listening | Unauthorized
+News = (
+    Progress
+    | Log
+    | ListChanged
+    | Lost
+    | Started
+    | Asked
+    | AskEnded
+    | Note
+    | Updated
+    | Listening
+    | Unauthorized
+    | Quarantined
+)
 Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Told | Reply | News
 
 
@@ -320,6 +347,8 @@ class OpenOrder(msgspec.Struct, frozen=True):
             it is not known yet, None for no such.
         secrets: what no fault, log or record may repeat of what the server was given.
         prepared: what confines it, the sandbox's `Prepared` as JSON; empty where its worker must lay that out.
+        server_id: its id, for what is kept of it.
+        quarantine: the folder for files that it must not create; empty for none, and nothing is looked for.
         capabilities: what a server is told that its callers can be asked, one JSON object, where it is told that once;
             one of 2026-07-28 is told so for its lists, and with each request what its very caller can.
     """
@@ -341,6 +370,8 @@ class OpenOrder(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     prepared: str = ""
     capabilities: str = "{}"
+    server_id: str = ""
+    quarantine: str = ""
 
 
 MAX_START_BYTES: Final = 64 * 1024

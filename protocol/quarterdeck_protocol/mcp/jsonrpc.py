@@ -99,6 +99,18 @@ class SplitResult(msgspec.Struct, frozen=True):
     is_error: bool = False
 
 
+def with_notice(result: SplitResult, text: str) -> SplitResult:
+    """Put a text before the content of a tool's result; another result is returned as it is."""
+    try:
+        body = msgspec.json.decode(result.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return result
+    if not isinstance(body, dict) or not isinstance(body.get("content"), list):
+        return result
+    body["content"].insert(0, {"type": "text", "text": text})
+    return msgspec.structs.replace(result, body=msgspec.json.encode(body))
+
+
 def split_line(line: bytes | memoryview) -> Message:
     """The parts of one line.
 

@@ -67,6 +67,16 @@ class Places(msgspec.Struct, frozen=True):
     protected: tuple[str, ...] = ()
 
 
+class AbsentHook(msgspec.Struct, frozen=True):
+    """A path that other programs would run or obey, and that does not exist: `name` is relative to `folder`.
+
+    The folder, absolute and without links, may be written by the process.
+    """
+
+    folder: str
+    name: str
+
+
 class View(msgspec.Struct, frozen=True):
     """What a process sees.  A view without mounts changes nothing: everything is seen as it is.
 
@@ -75,12 +85,14 @@ class View(msgspec.Struct, frozen=True):
         env: variables that the view needs set.
         shown: the receipt's lines.
         closed: what is read-only although a mount shows it writable; parents first, none within another.
+        absent: what could appear there and is then moved into quarantine.
     """
 
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
     shown: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
+    absent: tuple[AbsentHook, ...] = ()
 
     def shows(self, path: str) -> bool:
         """Whether what is at `path` outside, if anything, can be seen inside.

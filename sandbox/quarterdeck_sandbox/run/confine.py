@@ -108,7 +108,12 @@ def lay_out(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
     open_parts: tuple[str, ...] = ()
     if choice.tier is not Tier.LIMITS:
         closing = close_within(view, policy.write, places.protected, can_close=can_close, remedy=get_closing(machine))
-        view = replace(view, closed=outermost((*view.closed, *closing.paths)), shown=(*view.shown, *closing.shown))
+        view = replace(
+            view,
+            closed=outermost((*view.closed, *closing.paths)),
+            shown=(*view.shown, *closing.shown),
+            absent=closing.absent,
+        )
         open_parts = closing.gaps
     identity, why_root = None, ""
     if machine.euid == 0 and policy.confines_files:

@@ -43,6 +43,7 @@ from .hints import infer_hints
 from .monitor import TreeMonitor
 from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
+from .quarantine import HookGuard
 from .spawn import (
     GATE_FOLDER,
     GATE_S,
@@ -117,9 +118,14 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
 
 
 async def run_foreground(
-    confinement: Confinement, scratch: tuple[str, ...], on_start: Callable[[ConfinedProcess], None]
+    confinement: Confinement,
+    scratch: tuple[str, ...],
+    on_start: Callable[[ConfinedProcess], None],
+    quarantine: str = "",
 ) -> tuple[int, Dossier]:
     """Run a confinement to its end: its return code (minus the signal that ended it) and its dossier.
+
+    What it creates for other programs to run is moved into `quarantine`, and is in the dossier's hints.
 
     Raises:
         LaunchError: it could not be started.
@@ -128,6 +134,7 @@ async def run_foreground(
     keeper = StderrKeeper("", Redactor(()))
     monitor = TreeMonitor()
     said: list[str] = []
+    guard = HookGuard(confinement.view.absent if quarantine else (), quarantine, "a command")
 
     def on_excess(excess: Excess) -> None:
         said.append(excess.detail)
@@ -138,7 +145,7 @@ async def run_foreground(
         forget = monitor.watch(process.tree(scratch), confinement.limits, on_excess)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(monitor.run)
-            tasks.start_soon(_watch, process)
+            tasks.start_soon(_watch, process, guard, said)
             tasks.start_soon(_report_network_loss, process, said)
             reading = anyio.Event()
             tasks.start_soon(_pass_on, process.stderr_fd, keeper, reading)
@@ -150,6 +157,7 @@ async def run_foreground(
     finally:
         await process.stop(STOP_GRACE_S)
         process.close_fds()
+        said += [caught.told for caught in guard.look()]
     keeper.close()
     code = process.returncode or 0
     hints = infer_hints(keeper.tail, confinement)
@@ -349,9 +357,10 @@ async def _undo(resources: SandboxResources, child: subprocess.Popen[bytes] | No
     await resources.release()
 
 
-async def _watch(process: ConfinedProcess) -> None:
+async def _watch(process: ConfinedProcess, guard: HookGuard, said: list[str]) -> None:
     while True:
         process.look()
+        said += [caught.told for caught in guard.look()]
         await anyio.sleep(LOOK_S)
 
 

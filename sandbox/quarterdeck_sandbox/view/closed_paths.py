@@ -1,27 +1,30 @@
 """Find what a process must not change within what it may write: what is trusted, or run later outside of any sandbox.
 
     protected   the user's configuration and its kin, and our own code: closed, or nothing starts
-    hooks       what the user's other programs run in a project: closed where that is possible, else told of
+    hooks       what the user's other programs run in a project: closed where that is possible, else told of; those that
+                do not exist yet are moved into quarantine when they appear (`run/quarantine`)
 
-A part that exists is closed by a read-only mount (`inside/readonly`).  Of what does not exist yet the nearest folder is
-closed; where that is the very folder that may be written, nothing can be, and the receipt says so.  It looks at the
-filesystem and changes nothing.
+A part that exists is closed by a read-only mount (`inside/readonly`).  Of configuration that does not exist yet the
+nearest folder is closed; where that is the very folder that may be written, nothing can be, and the receipt says so.
+It looks at the filesystem and changes nothing.
 
 Hooks are git's, editors' tasks and their kin.  `is_hook` judges a name, for tools that change one file at a time;
-`find_hooks` looks at what is there, for sandboxes; `missing_hooks` says what a command could make.  The table is short
-on purpose: what is made to be changed (sources, Makefiles, hooks that a project keeps among its files) is run by people
-too, after they have read it.
+`find_hooks` looks at what is there, for sandboxes; `missing_hooks` says what a command could make.  The table has what
+runs when a person only looks: enters the folder, asks git for the status, opens an editor or another client there.
+What runs when a person builds, tests or commits (package scripts, Makefiles, hooks that a project keeps among its
+files) is made to be changed, and is read first.
 """
 
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
-from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, ancestors, is_within, is_within_any
+from quarterdeck_sandbox.policy.mounts import AbsentHook, Mount, MountKind, View, ancestors, is_within, is_within_any
 
 from .own_code import own_code
 from .secret_paths import refusal
@@ -31,15 +34,26 @@ WORD = "code or configuration that quarterdeck trusts"
 
 GIT: Final = ".git"
 
-AT_THE_TOP: Final = (".vscode", ".idea", ".envrc", ".mcp.json", ".cursor/mcp.json", "deck.lock", "lock.ignore")
-"""Tasks and settings that name programs, environments that are entered with a folder, other MCP clients' servers, and
-our own locks: who plants a `lock.ignore` decides what a lock does not look at."""
+AT_THE_TOP: Final = (
+    *(".vscode", ".idea", ".zed", ".helix", ".exrc", ".nvimrc", ".nvim.lua"),
+    *(".devcontainer", ".devcontainer.json", ".envrc"),
+    *(".mcp.json", ".cursor/mcp.json", ".cursor/hooks.json", ".claude/settings.json", ".claude/settings.local.json"),
+    *(".codex/config.toml", ".gemini/settings.json", ".kiro/settings/mcp.json", ".roo/mcp.json", ".amazonq/mcp.json"),
+    *("opencode.json", ".opencode"),
+    *("deck.lock", "lock.ignore"),
+)
+"""Editors' tasks and settings that name programs, environments that are entered with a folder, other MCP clients'
+servers and hooks, and our own locks: who plants a `lock.ignore` decides what a lock does not look at."""
 
 _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 """`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters.  `commondir` says where git
 looks for hooks and settings; worktrees have one, and a repository's own would count too."""
 
-_MAKEABLE: Final = (f"{GIT}/commondir", f"{GIT}/hooks")
+_MAKEABLE: Final = ("hooks", "config", "config.worktree", "commondir")
+"""Of a repository."""
+
+_MAX_NEIGHBOURS: Final = 256
+"""Folders of one that may be written which are looked into for repositories, to word the receipt."""
 
 _MAX_MODULES: Final = 64
 
@@ -54,16 +68,17 @@ _SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 class Closing(msgspec.Struct, frozen=True):
     """What is closed to a process within what it may write: existing paths without links, parents first, none within
-    another; the receipt's lines; one line for each that cannot be closed.
+    another; the receipt's lines; one line for each that cannot be closed; what of it does not exist yet.
     """
 
     paths: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    absent: tuple[AbsentHook, ...] = ()
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A hook; one that `is_there` exists and is no link, another one can only be told of."""
+    """A hook; one that `is_there` exists and is no link, a link can only be told of."""
 
     path: str
     is_there: bool = True
@@ -102,6 +117,7 @@ class _Finder:
         self._closed: dict[str, str] = {}
         self._gaps: list[str] = []
         self._missing: list[str] = []
+        self._absent: list[AbsentHook] = []
 
     def protect(self, path: str) -> None:
         """Close a path that holds configuration or our code."""
@@ -149,11 +165,24 @@ class _Finder:
             elif hook.is_there:
                 self._gaps.append(f"filesystem: it may change {hook.path}, which other programs run; {self._remedy}")
             else:
-                what = "is a symbolic link" if observed.islink(hook.path) else "does not exist"
                 self._gaps.append(
-                    f"filesystem: {hook.path} {what}, so that it cannot be closed, and other programs run what is "
-                    "there: make it a folder"
+                    f"filesystem: {hook.path} is a symbolic link, so that it cannot be closed, and other programs run "
+                    "what is there: make it a folder"
                 )
+        absent = [
+            AbsentHook(folder, path.removeprefix(folder).lstrip("/"))
+            for path in missing_hooks(folder)
+            if self._open_at(path) is not None and self._deepest_named(path) == folder
+        ]
+        self._absent += absent
+        if absent and _meets_repository(folder):
+            # Git's come first: they decide what runs at the next `git status`.
+            names = sorted((hook.name for hook in absent), key=lambda name: not name.startswith(f"{GIT}/"))
+            more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+            self._gaps.append(
+                f"filesystem: in {folder} it could create {', '.join(names[:MAX_NAMED])}{more}, which other programs "
+                "run: each is moved into quarantine before an answer goes out (quarterdeck quarantine list)"
+            )
 
     def result(self) -> Closing:
         """What is closed, and what could not be."""
@@ -164,7 +193,7 @@ class _Finder:
             more = f" and {len(self._missing) - MAX_NAMED} more" if len(self._missing) > MAX_NAMED else ""
             named = ", ".join(self._missing[:MAX_NAMED])
             gaps = [*gaps, f"filesystem: it could create {named}{more}: what does not exist cannot be made read-only"]
-        return Closing(paths, shown, tuple(gaps))
+        return Closing(paths, shown, tuple(gaps), tuple(self._absent))
 
     def _close(self, path: str, above: Mount, for_path: str) -> None:
         if not self._can_close:
@@ -249,17 +278,33 @@ def find_hooks(folder: str) -> Iterator[Hook]:
 
 def missing_hooks(folder: str) -> Iterator[str]:
     """The hooks that could appear in `folder`, and in its repository if it has one."""
-    makeable = _MAKEABLE if observed.isdir(f"{folder}/{GIT}") else ()
-    for name in (*AT_THE_TOP, *makeable):
-        if not observed.lexists(path := f"{folder}/{name}"):
-            yield path
+    git = f"{folder}/{GIT}"
+    repositories = [git, *_modules(f"{git}/modules")] if observed.isdir(git) and not observed.islink(git) else []
+    names = [*(f"{folder}/{name}" for name in AT_THE_TOP)]
+    names += [f"{each}/{name}" for each in repositories for name in _MAKEABLE]
+    names += [f"{each}/config.worktree" for each in _folders(f"{git}/worktrees")[:_MAX_MODULES]] if repositories else []
+    if any(observed.lexists(f"{above}/{GIT}") for above in ancestors(os.path.dirname(folder))):
+        # There, git would take the folder for a repository of its own in place of the one that it lies in.
+        names.append(git)
+    yield from (path for path in names if not observed.lexists(path))
+
+
+def _meets_repository(folder: str) -> bool:
+    """Whether a folder is a repository, lies in one, or has one in it; for words alone."""
+    if any(os.path.lexists(f"{above}/{GIT}") for above in ancestors(folder)):
+        return True
+    try:
+        with os.scandir(folder) as entries:
+            return any(os.path.lexists(f"{entry.path}/{GIT}") for entry in islice(entries, _MAX_NEIGHBOURS))
+    except OSError:
+        return False
 
 
 def _of_git(git: str) -> Iterator[Hook]:
     for name in _OF_GIT:
         path = f"{git}/{name}"
         is_there = observed.exists(path) and not observed.islink(path)
-        if is_there or name == "hooks" or observed.islink(path):
+        if is_there or observed.islink(path):
             yield Hook(path, is_there)
 
 

@@ -95,6 +95,7 @@ class SandboxView(msgspec.Struct, frozen=True):
     tier: str
     network: str
     gaps: tuple[str, ...] = ()
+    caught: tuple[str, ...] = ()
 
 
 class OwnServerView(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.watchers import Watchers
+from quarterdeck.common.words import flat
 from quarterdeck.config.places.kept_state import names_of_gaps, warn_of_gaps
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import (
@@ -33,6 +34,7 @@ from quarterdeck_protocol.link.frames import (
     Listening,
     Log,
     Note,
+    Quarantined,
     ServerCard,
     ServerStart,
     Updated,
@@ -40,7 +42,7 @@ from quarterdeck_protocol.link.frames import (
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
 from quarterdeck_protocol.offers import Listing, Offered, RawRequest
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall, Report
-from quarterdeck_sandbox import Receipt
+from quarterdeck_sandbox import Caught, Receipt
 
 from .era_fallback import EraFallback
 from .exchange.exchange import Exchange
@@ -318,6 +320,13 @@ class ServerEndpointImpl:
             what = names_of_gaps(start.gaps)
             _log.info("%s: its sandbox is partial (%s): see quarterdeck inspect %s", server, what, server)
             warn_of_gaps(start.gaps)
+
+    def on_quarantined(self, frame: Quarantined) -> None:
+        """See `WorkerListener`: it stays in the server's status until its next start."""
+        told = flat(Caught(frame.path, frame.kept, frame.why).told)
+        _log.warning("%s: %s", self.config.id, told)
+        if self.confined is not None:
+            self.confined = self.confined.with_caught(told)
 
     def on_lost(self, fault: FaultRecord) -> None:
         """See `WorkerListener`."""

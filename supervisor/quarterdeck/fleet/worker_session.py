@@ -15,7 +15,13 @@ from typing import Final
 import msgspec
 
 from quarterdeck.config.environment import server_environment, user_environment
-from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, server_paths, state_dir
+from quarterdeck.config.places.paths import (
+    UnsafePathError,
+    quarantine_dir,
+    runtime_dir,
+    server_paths,
+    state_dir,
+)
 from quarterdeck.config.places.trusted_files import trusted_files, with_announced
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck_protocol.configs import (
@@ -65,6 +71,10 @@ EXIT_S = CLOSE_GRACE_S + 1.0
 """How long a worker may take to exit once its server is gone."""
 
 
+MAX_CAUGHT: Final = 20
+"""Files that were taken away, in a server's status; all are in the log and in the quarantine."""
+
+
 class ConfinedServer(msgspec.Struct, frozen=True):
     """One started process and what confines it, kept after its end.
 
@@ -72,16 +82,22 @@ class ConfinedServer(msgspec.Struct, frozen=True):
         start: what its worker said of its start.
         receipt: what was observed to confine it.
         watch: what is known of its use, None when it is not watched.
+        caught: what it created and was taken away, the last ones.
     """
 
     start: ServerStart
     receipt: Receipt
     watch: Watch | None = None
+    caught: tuple[str, ...] = ()
 
     @property
     def status(self) -> SandboxStatus:
         """It in short."""
-        return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps)
+        return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps, self.caught)
+
+    def with_caught(self, told: str) -> "ConfinedServer":
+        """The same with one more that was taken away; of many the last ones are kept."""
+        return msgspec.structs.replace(self, caught=(*self.caught, told)[-MAX_CAUGHT:])
 
 
 class Session(ABC):
@@ -202,6 +218,8 @@ class WorkerSession(Session):
             open_port=self._open_port,
             secrets=self._withheld(env),
             capabilities=_told_capabilities(config),
+            server_id=config.id,
+            quarantine=str(quarantine_dir()),
         )
 
     async def prepare(self, order: OpenOrder) -> OpenOrder:

@@ -58,7 +58,8 @@ def test_what_lies_in_a_writable_folder_is_closed_and_in_the_receipt(home: Home)
 def test_nothing_is_closed_where_nothing_of_the_kind_may_be_written(home: Home) -> None:
     """Every start would pay for an interpreter more."""
     config = home.file("elsewhere/mcp.json")
-    assert close(home, config) == Closing()
+    found = close(home, config)
+    assert (found.paths, found.shown, found.gaps) == ((), (), ())
     assert close(home, config, write=()) == Closing()
 
 
@@ -152,11 +153,48 @@ def test_hooks_that_are_named_themselves_are_open(home: Home) -> None:
     )
 
 
-def test_missing_hooks_of_a_repository_are_told(home: Home) -> None:
-    """A command could make them, and nobody would know."""
+def test_what_could_appear_in_a_repository_is_a_gap_before_anything_runs(home: Home) -> None:
+    """The receipt would say `full` of a server that decides what the user's next `git status` runs."""
     home.file("proj/.git/config")
-    (gap,) = close(home).gaps
-    assert gap.startswith(f"filesystem: {home.user}/proj/.git/hooks does not exist")
+    found = close(home)
+    (gap,) = found.gaps
+    assert gap.startswith(
+        f"filesystem: in {home.user}/proj it could create .git/hooks, .git/config.worktree, .git/commondir and "
+    )
+    assert "moved into quarantine before an answer goes out" in gap
+    names = {hook.name for hook in found.absent}
+    assert {".git/hooks", ".git/commondir", ".envrc", ".mcp.json", ".claude/settings.json"} <= names
+    assert {hook.folder for hook in found.absent} == {f"{home.user}/proj"}
+
+
+@pytest.mark.parametrize("write", ["proj/src", "proj/more"])
+def test_what_could_appear_within_or_above_a_repository_is_a_gap_too(home: Home, write: str) -> None:
+    """Only the repository's own folder would be believed to matter."""
+    home.file("proj/.git/config" if write == "proj/src" else "proj/more/inner/.git/config")
+    home.file("proj/more/file")
+    assert [gap for gap in close(home, write=(write,)).gaps if "it could create" in gap]
+
+
+def test_a_repository_of_its_own_in_one_of_the_users_is_among_it(home: Home) -> None:
+    """In that folder, `git status` would run what the server's configuration says in place of the user's."""
+    home.file("proj/.git/config")
+    assert ".git" in {hook.name for hook in close(home, write=("proj/src",)).absent}
+    assert ".git" not in {hook.name for hook in close(home).absent}
+
+
+def test_where_no_repository_is_what_appears_is_taken_away_and_no_gap(home: Home) -> None:
+    """Every folder that a server may write would be called a weakness."""
+    found = close(home)
+    assert found.gaps == ()
+    assert ".vscode" in {hook.name for hook in found.absent}
+
+
+def test_what_the_policy_names_itself_may_appear(home: Home) -> None:
+    """A server that is there to keep an editor's settings could not."""
+    home.file("proj/.git/config")
+    home.file("proj/.vscode/tasks.json")
+    absent = close(home, write=("proj", "proj/.vscode", "proj/.git")).absent
+    assert not [hook for hook in absent if hook.folder == f"{home.user}/proj" and hook.name.startswith((".v", ".git"))]
 
 
 def test_every_folder_between_is_a_mount_of_its_own() -> None:
@@ -232,12 +270,12 @@ def test_the_file_that_stands_for_a_repository_elsewhere_is_one(tmp_path: Path) 
     assert list(find_hooks(str(tmp_path))) == [Hook(f"{tmp_path}/.git")]
 
 
-def test_what_is_missing_or_a_link_can_only_be_told_of(tmp_path: Path) -> None:
+def test_a_link_can_only_be_told_of(tmp_path: Path) -> None:
     """It would be believed to be closed."""
     assert found(tmp_path) == {}
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").symlink_to("../elsewhere")
-    assert found(tmp_path) == {".git/hooks": False, ".git/config": False}
+    assert found(tmp_path) == {".git/config": False}
     other = tmp_path / "other"
     other.mkdir()
     (other / ".git").symlink_to("../.git")

@@ -123,6 +123,8 @@ WRONG: dict[str, int] = {
     "allow zz -c FILE": 3,
     "allow r -c FILE": 2,
     "allow t -c FILE": 2,
+    "quarantine restore NONE": 3,
+    "quarantine remove NONE": 3,
     "secret remove NONE": 3,
     "secret set bad/name": 2,
     "checkpoint restore n1 --workspace FOLDER": 3,

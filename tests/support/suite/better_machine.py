@@ -1,7 +1,8 @@
-"""What a machine could not give the last run, tried again on the same machine with more installed.
+"""The tests that another machine could change, tried again on the same one with less installed, and with more.
 
 pytest -n auto                          every test; those that were skipped are remembered
-pytest -n auto --on-a-better-machine    those, and all that depend on how processes are confined
+pytest -n auto --by-tier                all that depend on how processes are confined, for a run without bubblewrap
+pytest -n auto --on-a-better-machine    those that were skipped, and all that depend on a sandbox's network
 """
 
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Final
 import pytest
 
 OPTION: Final = "--on-a-better-machine"
+
+BY_TIER_OPTION: Final = "--by-tier"
 
 SKIPPED: Final = "quarterdeck/skipped"
 """Where pytest's cache keeps the ids of the tests that were skipped."""
@@ -28,6 +31,12 @@ APART: Final = frozenset(
 """But these, which are long: they are about clients, protocols, tokens and windows, and a server is one to them however
 it is confined."""
 
+BY_NETWORK: Final = (
+    *("tests/sandbox/doctor/", "tests/sandbox/network/"),
+    *(f"tests/acceptance/test_{name}.py" for name in ("attacks", "demo", "real_work", "sandbox_network")),
+)
+"""Tests of these differ where a sandbox has a network helper, or the system a bubblewrap of its own."""
+
 
 class BetterMachine:
     """A plugin."""
@@ -39,12 +48,13 @@ class BetterMachine:
         self._skipped: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep what was skipped, and what depends on the tier, when that is asked for."""
-        if not self._config.getoption(OPTION):
+        """Keep what is asked for."""
+        if not self._is_partial:
             return
-        before = frozenset(self._cache.get(SKIPPED, [])) if self._cache else frozenset()
-        root = self._config.rootpath
-        kept = [item for item in items if item.nodeid in before or is_by_tier(item.path.relative_to(root))]
+        is_better, root = self._config.getoption(OPTION), self._config.rootpath
+        before = frozenset(self._cache.get(SKIPPED, [])) if self._cache and is_better else frozenset()
+        is_wanted = is_by_network if is_better else is_by_tier
+        kept = [item for item in items if item.nodeid in before or is_wanted(item.path.relative_to(root))]
         self._config.hook.pytest_deselected(items=[item for item in items if item not in frozenset(kept)])
         items[:] = kept
 
@@ -56,11 +66,20 @@ class BetterMachine:
     def pytest_sessionfinish(self) -> None:
         """Write them down, where the whole suite was run; a worker of xdist leaves that to whoever started it."""
         is_worker = hasattr(self._config, "workerinput")
-        if not is_worker and not self._config.getoption(OPTION) and self._cache is not None:
+        if not is_worker and not self._is_partial and self._cache is not None:
             self._cache.set(SKIPPED, self._skipped)
+
+    @property
+    def _is_partial(self) -> bool:
+        return bool(self._config.getoption(OPTION) or self._config.getoption(BY_TIER_OPTION))
 
 
 def is_by_tier(path: Path) -> bool:
     """Whether the tests of a file, relative to the root, depend on the tier."""
     name = path.as_posix()
     return name.startswith(tuple(f"{folder}/" for folder in BY_TIER)) and name not in APART
+
+
+def is_by_network(path: Path) -> bool:
+    """Whether the tests of a file, relative to the root, depend on what else is installed for a sandbox."""
+    return path.as_posix().startswith(BY_NETWORK)

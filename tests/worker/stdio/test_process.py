@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from support.servers.greetings import INITIALIZED, LEGACY, Answer
 from support.waiting import PATIENCE_S, eventually_async, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Call, OpenOrder
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Call, Log, News, OpenOrder, Quarantined
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.policy_values import LimitValues
+from quarterdeck_sandbox.policy.mounts import AbsentHook, View
 from quarterdeck_sandbox.run.stderr import split_time
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.stdio import process as server_module
@@ -44,6 +47,43 @@ async def running(
             await server.close()
     assert process.stopped == [CLOSE_GRACE_S]
     assert process.is_released
+
+
+ECHOED = {"content": [{"type": "text", "text": "hi"}]}
+
+
+@pytest.mark.parametrize("result", [ECHOED, {"contents": []}], ids=["a tool's result", "another result"])
+async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out(
+    tmp_path: Path, result: dict[str, Any]
+) -> None:
+    """A client would run `git status` with what the answered call has planted."""
+    posted: list[News] = []
+    folder = tmp_path / "proj"
+    folder.mkdir()
+    process = PlayedProcess()
+    view = View(absent=(AbsentHook(str(folder), ".envrc"),))
+    process.confinement = msgspec.structs.replace(process.confinement, view=view)
+    order = OpenOrder(era=LEGACY, server_id="fs", quarantine=str(tmp_path / "quarantine"))
+    notifier = Notifier(lambda frame, body=b"": posted.append(frame) is None, lambda: 0.0)
+    server = ServerProcess(process, LIMITS, order, notifier)  # type: ignore[arg-type]
+    check = server.connection.on_answer
+    assert check is not None
+    try:
+        (folder / ".envrc").write_text("evil")
+        outcome = check(SplitResult(msgspec.json.encode(result)))
+        assert isinstance(outcome, SplitResult)
+        assert not (folder / ".envrc").exists()
+    finally:
+        await server.close()
+    [frame] = [frame for frame in posted if isinstance(frame, Quarantined)]
+    assert (frame.path, frame.why) == (f"{folder}/.envrc", "")
+    assert frame.kept.startswith(order.quarantine)
+    assert [frame.level for frame in posted if isinstance(frame, Log)] == ["warning"]
+    body = msgspec.json.decode(outcome.body)
+    if "content" in result:
+        assert [".envrc was created" in block["text"] for block in body["content"]] == [True, False]
+    else:
+        assert body == result
 
 
 def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":

@@ -40,6 +40,7 @@ class StdioConnection:
         junk_lines: of the server's lines, those that are no messages.
         lines: all that it wrote.
         on_junk: takes each line that is no message.
+        on_answer: takes each answer before it goes out, and returns what goes out; None where there is nothing to do.
     """
 
     def __init__(self, process: ConfinedProcess, order: OpenOrder, notifier: Notifier, *, max_line_bytes: int) -> None:
@@ -56,6 +57,7 @@ class StdioConnection:
         self.junk_lines = 0
         self.lines = 0
         self.on_junk: Callable[[bytes], None] = lambda _: None
+        self.on_answer: Callable[[SplitResult | FaultRecord], SplitResult | FaultRecord] | None = None
         self.card = ServerCard(era="", pid=process.pid)
         self.pipe = ServerPipe(
             process.stdin_fd,
@@ -199,7 +201,7 @@ class StdioConnection:
 
     def _finish(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
         if (done := self._waiting.pop(request_id, None)) is not None:
-            done(outcome)
+            done(outcome if self.on_answer is None else self.on_answer(outcome))
 
     def _greeted(self, server: events.Server) -> None:
         self.card = ServerCard(

@@ -10,11 +10,20 @@ import anyio
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult, with_notice
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed
 from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_protocol.secrets import Redactor, only_origins
-from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints, signal_name
+from quarterdeck_sandbox import (
+    Caught,
+    ConfinedProcess,
+    HookGuard,
+    StderrKeeper,
+    infer_hints,
+    quarantine_notice,
+    signal_name,
+)
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.pages import give_back
 from quarterdeck_worker.server import first_of
@@ -58,6 +67,7 @@ class ServerProcess:
 
     def __init__(self, process: ConfinedProcess, limits: LimitValues, order: OpenOrder, notifier: Notifier) -> None:
         self._process = process
+        self._notifier = notifier
         self._limits = limits
         self._condemned = ""
         self._loop = asyncio.get_running_loop()
@@ -65,6 +75,10 @@ class ServerProcess:
         longest = min(order.max_result_bytes, limits.line_bytes or order.max_result_bytes)
         self.connection = StdioConnection(process, order, notifier, max_line_bytes=longest)
         self.connection.on_junk = self._log_junk
+        self._guard: HookGuard | None = None
+        if order.quarantine and (absent := process.confinement.view.absent):
+            self._guard = HookGuard(absent, order.quarantine, order.server_id)
+            self.connection.on_answer = self._check_answer
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
         self._network_loss = ""
         self._blindness = ""
@@ -122,6 +136,7 @@ class ServerProcess:
         has_worked = True
         while True:
             self._process.look()
+            self._look_for_hooks()
             now = self._loop.time()
             if self.connection.lines != lines or not pipe.waits_for_a_line:
                 lines, since = self.connection.lines, now
@@ -178,6 +193,7 @@ class ServerProcess:
             watching.cancel()
         self.connection.pipe.stop_writing()
         await self._process.stop(CLOSE_GRACE_S)
+        self._look_for_hooks()
         self.connection.close()
         self._read_stderr()
         self._loop.remove_reader(self._process.stderr_fd)
@@ -239,6 +255,22 @@ class ServerProcess:
                 self._loop.remove_reader(self._process.stderr_fd)
                 return
             self._stderr.feed(data)
+
+    def _check_answer(self, outcome: SplitResult | FaultRecord) -> SplitResult | FaultRecord:
+        """Take away what the server has created for other programs to run, and say so in what it answers."""
+        caught = self._look_for_hooks()
+        return (
+            with_notice(outcome, quarantine_notice(caught)) if caught and isinstance(outcome, SplitResult) else outcome
+        )
+
+    def _look_for_hooks(self) -> tuple[Caught, ...]:
+        if self._guard is None:
+            return ()
+        caught = self._guard.look()
+        for each in caught:
+            self._notifier.quarantined(each)
+            self._stderr.feed(f"[quarterdeck] {each.told}\n".encode("utf-8", "replace"))
+        return caught
 
     def _log_junk(self, line: bytes) -> None:
         if self.connection.junk_lines <= JUNK_LINES_LOGGED:

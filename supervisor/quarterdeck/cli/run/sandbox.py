@@ -82,7 +82,7 @@ async def _run(
     allow_unsandboxed: bool,
 ) -> int:
     from quarterdeck.config.environment import server_environment
-    from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
+    from quarterdeck.config.places.paths import UnsafePathError, quarantine_dir, runtime_dir, state_dir
     from quarterdeck.config.places.trusted_files import trusted_files, with_announced
     from quarterdeck.trust.configured_servers import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
@@ -137,7 +137,7 @@ async def _run(
             if report is None:
                 _print_receipt(process.receipt)
 
-        code, dossier = await run_foreground(confinement, (str(tmp),), on_start)
+        code, dossier = await run_foreground(confinement, (str(tmp),), on_start, str(quarantine_dir()))
         if report is not None:
             _write(report, receipts[0], dossier)
         else:

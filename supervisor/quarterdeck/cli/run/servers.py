@@ -142,6 +142,10 @@ def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
         print_line()
         print_line(f"partial: {', '.join(ids)} {REACHES} ({why})", "yellow")
     for server in servers:
+        if server.sandbox is not None and server.sandbox.caught:
+            print_line()
+            for caught in server.sandbox.caught:
+                print_line(f"warning: {server.id}: {flat(caught)}", "yellow")
         if server.fault is not None:
             print_line()
             print_fault(server.fault, of=server.id)

@@ -243,6 +243,11 @@ def workspace_paths(workspace: Path, state: Path | None = None) -> WorkspacePath
     return WorkspacePaths(home=base / "home", sessions=base / "sessions")
 
 
+def quarantine_dir() -> Path:
+    """Where files lie that servers and commands created for other programs to run; see `run/quarantine`."""
+    return state_dir() / "quarantine"
+
+
 def make_private_dir(path: Path) -> Path:
     """Make the directory with mode 0700, missing parents too, and see that it is ours alone.
 

@@ -71,6 +71,9 @@ class WorkerListener(Protocol):
     def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:
         """The server refused the access token: see `Unauthorized`."""
 
+    def on_quarantined(self, frame: frames.Quarantined) -> None:
+        """The server created a file that other programs run, and its worker took it away."""
+
     def on_started(self, start: frames.ServerStart, receipt: Receipt) -> None:
         """The server's process was started, confined; not yet greeted."""
 
@@ -164,6 +167,8 @@ class WorkerHandle:
                 self._listener.on_ask_ended(ask_id)
             case events.Arrived(frame=frames.Unauthorized(scopes=scopes)):
                 self._listener.on_unauthorized(scopes)
+            case events.Arrived(frame=frames.Quarantined() as frame):
+                self._listener.on_quarantined(frame)
             case events.Arrived(frame=frames.Lost(fault=fault)):
                 self.lose(fault)
             case events.Arrived(frame=frames.Started(), body=body):

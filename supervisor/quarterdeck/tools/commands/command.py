@@ -15,8 +15,9 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from quarterdeck.common.words import flat
 from quarterdeck.tools.context import OnOutput, Stream
-from quarterdeck_sandbox import ConfinedProcess, Excess, ask_to_end, signal_tree
+from quarterdeck_sandbox import ConfinedProcess, Excess, HookGuard, ask_to_end, quarantine_notice, signal_tree
 
 STOP_GRACE_S: Final = 1.0
 """Between TERM and KILL, for a command that is ended before its time, unless somebody says otherwise."""
@@ -38,6 +39,9 @@ BURST_BYTES: Final = 512 * 1024
 PAUSE_S: Final = 0.002
 """Leaves each stream some 150 MiB/s, and the event loop most of its time when one floods."""
 
+LOOK_S: Final = 2.0
+"""Between two looks for files that it may not create, while it runs."""
+
 _log = logging.getLogger("quarterdeck.tools")
 
 
@@ -45,12 +49,18 @@ class SandboxedCommand:
     """`ShellProcess`; `SandboxedShell` makes it, and runs its `live`."""
 
     def __init__(
-        self, process: ConfinedProcess, stdin: bytes, on_output: OnOutput | None, output_bytes: int | None
+        self,
+        process: ConfinedProcess,
+        stdin: bytes,
+        on_output: OnOutput | None,
+        output_bytes: int | None,
+        guard: HookGuard,
     ) -> None:
         self._process = process
         self._stdin = stdin
         self._on_output = on_output
         self._output_bytes = output_bytes
+        self._guard = guard
         self._listeners: list[Callable[[int | None, int | None], None]] = []
         self._said: list[str] = []
         self._is_stopping = asyncio.Event()
@@ -134,10 +144,12 @@ class SandboxedCommand:
                 waiting.start_soon(self._write)
                 waiting.start_soon(self._wait_for_stop, waiting.cancel_scope)
                 waiting.start_soon(self._tell_of_network)
+                waiting.start_soon(self._look_for_hooks)
                 await self._process.wait()
                 waiting.cancel_scope.cancel()
             self._process.kill()
             await self._process.end(KILL_S)
+            self._take_hooks_away()
             with anyio.move_on_after(DRAIN_S):
                 for end in ends:
                     await end.wait()
@@ -156,6 +168,19 @@ class SandboxedCommand:
             Stream.STDERR,
             f"[quarterdeck] the command's network has ended ({why}): connections fail from now on\n".encode(),
         )
+
+    async def _look_for_hooks(self) -> None:
+        """Look now and then: a command may run for as long as its session."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            self._take_hooks_away()
+
+    def _take_hooks_away(self) -> None:
+        caught = self._guard.look()
+        for each in caught:
+            _log.warning("a command: %s", flat(each.told))
+        if caught:
+            self._give(Stream.STDERR, f"{quarantine_notice(caught)}\n".encode("utf-8", "replace"))
 
     async def _write(self) -> None:
         view = memoryview(self._stdin)

@@ -19,17 +19,18 @@ from msgspec.structs import replace
 
 from quarterdeck.common.shielding import cancelled_by
 from quarterdeck.config.places.kept_state import warn_of_gaps
+from quarterdeck.config.places.paths import quarantine_dir
 from quarterdeck.tools.context import ExecResult, OnOutput, Stream
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox import (
     Confinement,
+    HookGuard,
     LaunchError,
     Requester,
     TreeMonitor,
     Watch,
     confine,
-    missing_hooks,
     plan_launch,
     start,
 )
@@ -170,7 +171,6 @@ class SandboxedShell:
             setup = await self._known_setup()
             # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
             confinement = await anyio.to_thread.run_sync(_confine, setup, command, place, env or {})
-            missing = tuple(path for folder in setup.policy.write for path in missing_hooks(folder))
             process = await start(confinement)
         except LaunchError as error:
             raise CommandError(str(error)) from error
@@ -180,11 +180,12 @@ class SandboxedShell:
             await process.stop(KILL_S)
             process.close_fds()
             raise CommandError("the session has ended, and its commands with it")
-        running = SandboxedCommand(process, stdin, on_output, setup.policy.limits.output_bytes)
+        guard = HookGuard(confinement.view.absent, str(quarantine_dir()), "a command")
+        running = SandboxedCommand(process, stdin, on_output, setup.policy.limits.output_bytes, guard)
         self._running.add(running)
         tree = process.tree((str(setup.requester.places.tmp),))
         watch = self._monitor.watch(tree, setup.policy.values.limits, running.stop_for)
-        self._tasks.start_soon(self._accompany, running, watch, missing)
+        self._tasks.start_soon(self._accompany, running, watch)
         return running
 
     def _tell_once(self, gaps: Sequence[str]) -> None:
@@ -193,7 +194,7 @@ class SandboxedShell:
             self._has_told = True
             warn_of_gaps(gaps)
 
-    async def _accompany(self, running: SandboxedCommand, watch: Watch, missing: Sequence[str]) -> None:
+    async def _accompany(self, running: SandboxedCommand, watch: Watch) -> None:
         running.on_exit(lambda _status, _signal: watch())
         try:
             await running.live()
@@ -201,12 +202,6 @@ class SandboxedShell:
             _log.exception("a command could not be ended in order")
         finally:
             self._running.discard(running)
-        if made := await anyio.to_thread.run_sync(lambda: tuple(filter(os.path.lexists, missing))):
-            _log.warning(
-                "a command created %s, which other programs run or read settings from; it was not there when the "
-                "sandbox started, and could not be made read-only: look at it before you use git or an editor there",
-                ", ".join(made),
-            )
 
     async def _known_setup(self) -> CommandSetup:
         async with self._finding:

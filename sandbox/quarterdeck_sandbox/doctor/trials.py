@@ -103,7 +103,7 @@ def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Trial
 
 
 def try_bubblewrap(uid: int, architecture: str, path: str, packaged: PackagedBwrap = NOT_PACKAGED) -> Bubblewrap:
-    """What the `bwrap` on `path` (directories, as PATH has them), else the `packaged` one, does for `uid`.
+    """Try the `bwrap` on `path` (directories, as PATH has them), else the `packaged` one, as `uid`.
 
     A few runs of about 5 ms each.
     """

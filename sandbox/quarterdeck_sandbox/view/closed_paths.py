@@ -284,13 +284,13 @@ def missing_hooks(folder: str) -> Iterator[str]:
     names += [f"{each}/{name}" for each in repositories for name in _MAKEABLE]
     names += [f"{each}/config.worktree" for each in _folders(f"{git}/worktrees")[:_MAX_MODULES]] if repositories else []
     if any(observed.lexists(f"{above}/{GIT}") for above in ancestors(os.path.dirname(folder))):
-        # There, git would take the folder for a repository of its own in place of the one that it lies in.
+        # There, git would take the folder for a repository of its own instead of the one that it lies in.
         names.append(git)
     yield from (path for path in names if not observed.lexists(path))
 
 
 def _meets_repository(folder: str) -> bool:
-    """Whether a folder is a repository, lies in one, or has one in it; for words alone."""
+    """Return whether a folder is a repository, lies in one, or has one in it; for the receipt's words alone."""
     if any(os.path.lexists(f"{above}/{GIT}") for above in ancestors(folder)):
         return True
     try:

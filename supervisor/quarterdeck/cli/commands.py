@@ -62,9 +62,7 @@ ENTRIES: Final = (
     Entry("trust", "trust.trust:group", TRUST, "Decide what servers may offer: list, diff, approve, block, scan"),
     Entry("lock", "trust.lock:lock", TRUST, "Write the approved hashes to deck.lock, or compare the servers with it"),
     Entry("ledger", "trust.ledger:group", TRUST, "Read the record of what was offered, approved and called"),
-    Entry(
-        "quarantine", "trust.quarantine:group", TRUST, "Show and restore files that servers made for others to run"
-    ),
+    Entry("quarantine", "trust.quarantine:group", TRUST, "Show and restore files that servers made for others to run"),
     Entry("search", "find.search:search", CONFIGURE, "Look for servers in the MCP registry"),
     Entry("add", "find.add:add", CONFIGURE, "Add a server: tried in a sandbox, shown, pinned, approved"),
     Entry("remove", "find.remove:remove", CONFIGURE, "Take a server out of your configuration"),

@@ -96,7 +96,7 @@ class ConfinedServer(msgspec.Struct, frozen=True):
         return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps, self.caught)
 
     def with_caught(self, told: str) -> "ConfinedServer":
-        """The same with one more that was taken away; of many the last ones are kept."""
+        """Return a copy with one more that was taken away; of many the last ones are kept."""
         return msgspec.structs.replace(self, caught=(*self.caught, told)[-MAX_CAUGHT:])
 
 

@@ -81,5 +81,5 @@ def is_by_tier(path: Path) -> bool:
 
 
 def is_by_network(path: Path) -> bool:
-    """Whether the tests of a file, relative to the root, depend on what else is installed for a sandbox."""
+    """Return whether the tests of a file, relative to the root, depend on a network helper."""
     return path.as_posix().startswith(BY_NETWORK)

@@ -47,7 +47,7 @@ REACHES: Final = "can reach your local network"
 HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
 
 ASKED_FOR: Final = 'its row says "network": "full"'
-"""Why a network is open that no receipt calls a gap."""
+"""The reason for an open network that no receipt calls a gap."""
 
 STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 

@@ -82,7 +82,7 @@ def remove(identity: Identity, json: options.Json = False) -> None:
 
 
 def _kept() -> "dict[str, tuple[QuarantineEntry, Path]]":
-    """What can be given back, by its id, and where it lies."""
+    """Return the entries that can be given back, with their paths, by id."""
     from quarterdeck.config.places.paths import quarantine_dir
     from quarterdeck_sandbox import kept_at, quarantine_entries
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from quarterdeck.common.words import flat
@@ -149,7 +150,7 @@ class SandboxedCommand:
                 waiting.cancel_scope.cancel()
             self._process.kill()
             await self._process.end(KILL_S)
-            self._take_hooks_away()
+            await self._take_hooks_away()
             with anyio.move_on_after(DRAIN_S):
                 for end in ends:
                     await end.wait()
@@ -173,10 +174,12 @@ class SandboxedCommand:
         """Look now and then: a command may run for as long as its session."""
         while True:
             await anyio.sleep(LOOK_S)
-            self._take_hooks_away()
+            await self._take_hooks_away()
 
-    def _take_hooks_away(self) -> None:
-        caught = self._guard.look()
+    async def _take_hooks_away(self) -> None:
+        if self._guard.is_quiet:
+            return
+        caught = await anyio.to_thread.run_sync(self._guard.look)
         for each in caught:
             _log.warning("a command: %s", flat(each.told))
         if caught:

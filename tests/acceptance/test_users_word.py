@@ -134,6 +134,18 @@ async def run(project: Project, tier_home: TierHome, script: str) -> str:
 
 CONFINING: Final = TIERS[:2]
 
+EVIL: Final = "touch $PWD/evil; false"
+"""What a configuration has git run at each look for changed files; the folder is the one that git was started in."""
+
+GIT_USER: Final = "-c user.name=a -c user.email=a@b -c core.hooksPath=/dev/null"
+
+CONFIGURATION: Final = "[core]\n\trepositoryformatversion = 0\n\thooksPath = hooks.d\n"
+
+IN_SUB: Final = f"git -C sub config core.fsmonitor '{EVIL}'"
+
+SAFE: Final = ("-c", "safe.directory=*")
+"""As root, in an ordinary user's repository."""
+
 
 @pytest.fixture(params=CONFINING)
 def tier_home(request: pytest.FixtureRequest) -> Iterator[TierHome]:
@@ -182,6 +194,27 @@ async def test_a_hook_that_was_not_there_to_be_closed_is_taken_away_and_told(
         assert f"a command: {told}" in caplog.text
         assert f"[quarterdeck] {told}" in said
         assert not (project.folder / name).exists()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"git init -q sub && git -C sub {GIT_USER} commit -q --allow-empty -m x && git add sub && {IN_SUB}",
+        f"mkdir hooks.d && printf '#!/bin/sh\n{EVIL}' > hooks.d/post-index-change && chmod +x hooks.d/*",
+    ],
+    ids=["a submodule", "a folder of hooks that the configuration names"],
+)
+async def test_the_users_next_look_at_a_repository_runs_nothing_of_a_commands(
+    project: Project, tier_home: TierHome, script: str
+) -> None:
+    """`git status` of the user's own repository would run it, outside of any sandbox."""
+    (project.folder / ".git/config").write_text(CONFIGURATION)
+    (project.folder / "ended").write_text("")
+    output("git", *SAFE, "-C", project.folder, "add", "ended")
+    said = await run(project, tier_home, f"{script}; echo x > ended")
+    assert "was created, which other programs run or obey" in said
+    output("git", *SAFE, "-C", project.folder, "status", cwd=project.folder)
+    assert not list(project.folder.rglob("evil")), said
 
 
 @pytest.fixture

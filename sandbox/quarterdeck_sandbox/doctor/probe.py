@@ -27,7 +27,7 @@ from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
-from quarterdeck_sandbox.program.packaged_bwrap import find_packaged
+from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
 from quarterdeck_sandbox.run.spawn import gate_command, unnamed_file
 
 from .trials import run, try_bubblewrap, try_cgroups

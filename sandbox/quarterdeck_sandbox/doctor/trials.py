@@ -20,8 +20,8 @@ from quarterdeck_sandbox.policy.machine import CONTROLLERS, Bubblewrap, Cgroups
 from quarterdeck_sandbox.policy.mounts import is_within
 from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
-from quarterdeck_sandbox.program.packaged_bwrap import NOT_PACKAGED, WHEEL, PackagedBwrap
 from quarterdeck_sandbox.run.cgroup import Cgroup
+from quarterdeck_sandbox.run.packaged_bwrap import NOT_PACKAGED, WHEEL, PackagedBwrap
 from quarterdeck_sandbox.run.spawn import kill_group, put_in_descriptor
 
 DEADLINE_S: Final = 5.0

@@ -31,7 +31,7 @@ from quarterdeck_protocol.addresses import Address, closed_networks
 from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
-from quarterdeck_sandbox.program.packaged_bwrap import program_of
+from quarterdeck_sandbox.run.packaged_bwrap import program_of
 from quarterdeck_sandbox.run.processes import is_stopped
 from quarterdeck_sandbox.run.spawn import kill_group, with_death_signal
 

@@ -77,6 +77,22 @@ class AbsentHook(msgspec.Struct, frozen=True):
     name: str
 
 
+class Repository(msgspec.Struct, frozen=True):
+    """A git repository in a folder that a process may write.
+
+    Attributes:
+        folder: that folder.
+        name: its work tree, relative to the folder; empty for the folder itself.
+        git_dir: the folder with its index; empty where that is out of the process's reach.
+        known: its submodules whose `.git` existed before the process, relative to the work tree.
+    """
+
+    folder: str
+    name: str
+    git_dir: str
+    known: tuple[str, ...] = ()
+
+
 class View(msgspec.Struct, frozen=True):
     """What a process sees.  A view without mounts changes nothing: everything is seen as it is.
 
@@ -86,6 +102,7 @@ class View(msgspec.Struct, frozen=True):
         shown: the receipt's lines.
         closed: what is read-only although a mount shows it writable; parents first, none within another.
         absent: what could appear there and is then moved into quarantine.
+        repositories: those to which submodules could be added, whose `.git` is then moved there too.
     """
 
     mounts: tuple[Mount, ...] = ()
@@ -93,6 +110,7 @@ class View(msgspec.Struct, frozen=True):
     shown: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     absent: tuple[AbsentHook, ...] = ()
+    repositories: tuple[Repository, ...] = ()
 
     def shows(self, path: str) -> bool:
         """Whether what is at `path` outside, if anything, can be seen inside.

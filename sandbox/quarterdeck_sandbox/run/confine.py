@@ -113,6 +113,7 @@ def lay_out(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
             closed=outermost((*view.closed, *closing.paths)),
             shown=(*view.shown, *closing.shown),
             absent=closing.absent,
+            repositories=closing.repositories,
         )
         open_parts = closing.gaps
     identity, why_root = None, ""

@@ -25,7 +25,8 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_sandbox.policy.mounts import AbsentHook
+from quarterdeck_sandbox.policy.mounts import AbsentHook, View
+from quarterdeck_sandbox.view.git_repository import new_submodules
 
 ENTRY: Final = "entry.json"
 CONTENT: Final = "content"
@@ -96,13 +97,14 @@ class HookGuard:
     """Watches the absent paths of one process for as long as it runs.
 
     Args:
-        absent: see `View.absent`.
+        view: what the process sees; of it, `absent` and `repositories`.
         quarantine: the folder that it is kept in; made when it is needed.
         owner: see `QuarantineEntry`.
     """
 
-    def __init__(self, absent: Iterable[AbsentHook], quarantine: str, owner: str) -> None:
-        self._absent = tuple(absent)
+    def __init__(self, view: View, quarantine: str, owner: str) -> None:
+        self._absent = view.absent
+        self._repositories = view.repositories
         self._quarantine = quarantine
         self._owner = owner
         self._changed_at: dict[str, int] = {}
@@ -110,7 +112,7 @@ class HookGuard:
     @property
     def is_quiet(self) -> bool:
         """True if nothing can have appeared since `look`; takes some microseconds."""
-        if not self._absent:
+        if not self._absent and not self._repositories:
             return True
         return bool(self._changed_at) and all(_changed_at(folder) == at for folder, at in self._changed_at.items())
 
@@ -118,17 +120,20 @@ class HookGuard:
         """Take away what has appeared since it was last called; a copy to another filesystem takes its time."""
         if self.is_quiet:
             return ()
-        caught = tuple(filter(None, map(self._take, self._absent)))
+        added = [hook for repository in self._repositories for hook in new_submodules(repository)]
+        hooks = [*self._absent, *added]
+        caught = tuple(filter(None, map(self._take, hooks)))
         now = time.time_ns()
-        seen = {folder: _changed_at(folder) for folder in self._folders()}
+        seen = {folder: _changed_at(folder) for folder in self._watched(hooks)}
         # What changed a moment ago may change once more at the same time: looked at again.
         self._changed_at = {folder: at if now - at > SETTLED_NS else -1 for folder, at in seen.items() if at}
         return caught
 
-    def _folders(self) -> set[str]:
-        """The folders in which something could appear, those that do not exist too."""
-        found = set()
-        for hook in self._absent:
+    def _watched(self, hooks: Iterable[AbsentHook]) -> set[str]:
+        """The folders in which something could appear, those that do not exist too, and the files of each index."""
+        # A shared part of a split index is named by its content, and a new one comes with a new index.
+        found = {path for each in self._repositories for path in (each.git_dir, f"{each.git_dir}/index")}
+        for hook in hooks:
             *inner, _ = hook.name.split("/")
             found |= {"/".join((hook.folder, *inner[:count])) for count in range(len(inner) + 1)}
         return found
@@ -371,7 +376,7 @@ def _exists(name: str, folder: int) -> bool:
 def _changed_at(folder: str) -> int:
     """Return its change time in nanoseconds; 0 if it does not exist."""
     try:
-        return os.stat(folder, follow_symlinks=False).st_ctime_ns
+        return os.stat(folder).st_ctime_ns
     except OSError:
         return 0
 

@@ -31,9 +31,9 @@ from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.program.packaged_bwrap import program_of
 from quarterdeck_sandbox.view.closed_paths import outermost, steps
 
+from .packaged_bwrap import program_of
 from .process_settings import oom_score_of_confined
 
 GATE_FOLDER: Final = str(Path(__file__).parents[1] / "inside")

@@ -34,6 +34,7 @@ from quarterdeck_sandbox.network.uplink import connect
 from quarterdeck_sandbox.policy.confinement import Confinement, observe_receipt
 from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
 from quarterdeck_sandbox.policy.limits import Excess
+from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import APART_ABI
 from quarterdeck_sandbox.policy.tiers import SETTINGS, rules
 from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
@@ -134,7 +135,7 @@ async def run_foreground(
     keeper = StderrKeeper("", Redactor(()))
     monitor = TreeMonitor()
     said: list[str] = []
-    guard = HookGuard(confinement.view.absent if quarantine else (), quarantine, "a command")
+    guard = HookGuard(confinement.view if quarantine else View(), quarantine, "a command")
 
     def on_excess(excess: Excess) -> None:
         said.append(excess.detail)

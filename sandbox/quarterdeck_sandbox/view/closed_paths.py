@@ -18,21 +18,28 @@ files) is made to be changed, and is read first.
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
-from quarterdeck_sandbox.policy.mounts import AbsentHook, Mount, MountKind, View, ancestors, is_within, is_within_any
+from quarterdeck_sandbox.policy.mounts import (
+    AbsentHook,
+    Mount,
+    MountKind,
+    Repository,
+    View,
+    ancestors,
+    is_within,
+    is_within_any,
+)
 
+from .git_repository import AT_A_LOOK, GIT, named_files, repositories, work_tree_of
 from .own_code import own_code
 from .secret_paths import refusal
 
 WORD = "code or configuration that quarterdeck trusts"
 """Configuration, what it refers to, and our code, in a message."""
-
-GIT: Final = ".git"
 
 AT_THE_TOP: Final = (
     *(".vscode", ".idea", ".zed", ".helix", ".exrc", ".nvimrc", ".nvim.lua"),
@@ -68,13 +75,15 @@ _SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 class Closing(msgspec.Struct, frozen=True):
     """What is closed to a process within what it may write: existing paths without links, parents first, none within
-    another; the receipt's lines; one line for each that cannot be closed; what of it does not exist yet.
+    another; the receipt's lines; one line for each that cannot be closed; what of it does not exist yet; and the
+    repositories to which submodules could be added.
     """
 
     paths: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
     absent: tuple[AbsentHook, ...] = ()
+    repositories: tuple[Repository, ...] = ()
 
 
 class Hook(msgspec.Struct, frozen=True):
@@ -118,6 +127,7 @@ class _Finder:
         self._gaps: list[str] = []
         self._missing: list[str] = []
         self._absent: list[AbsentHook] = []
+        self._repositories: list[Repository] = []
 
     def protect(self, path: str) -> None:
         """Close a path that holds configuration or our code."""
@@ -175,6 +185,7 @@ class _Finder:
             if self._open_at(path) is not None and self._deepest_named(path) == folder
         ]
         self._absent += absent
+        self._repositories += [each for each in repositories(folder) if each.git_dir]
         if absent and _meets_repository(folder):
             # Git's come first: they decide what runs at the next `git status`.
             names = sorted((hook.name for hook in absent), key=lambda name: not name.startswith(f"{GIT}/"))
@@ -193,7 +204,7 @@ class _Finder:
             more = f" and {len(self._missing) - MAX_NAMED} more" if len(self._missing) > MAX_NAMED else ""
             named = ", ".join(self._missing[:MAX_NAMED])
             gaps = [*gaps, f"filesystem: it could create {named}{more}: what does not exist cannot be made read-only"]
-        return Closing(paths, shown, tuple(gaps), tuple(self._absent))
+        return Closing(paths, shown, tuple(gaps), tuple(self._absent), tuple(self._repositories))
 
     def _close(self, path: str, above: Mount, for_path: str) -> None:
         if not self._can_close:
@@ -250,6 +261,8 @@ def is_hook(parts: Sequence[str]) -> bool:
 
     Of a `.git` nothing is for file tools: what is in it is git's.
     """
+    if parts[-1] == AT_A_LOOK:
+        return True
     for start in range(len(parts)):
         if parts[start] == GIT or any(list(parts[start:])[: len(name)] == name for name in _SPLIT):
             return True
@@ -274,30 +287,50 @@ def find_hooks(folder: str) -> Iterator[Hook]:
             for name in _OF_GIT[2:]:
                 if observed.isfile(path := f"{worktree}/{name}"):
                     yield Hook(path, not observed.islink(path))
+    for inner in _inner_repositories(folder):
+        if observed.islink(inner) or observed.isfile(inner):
+            yield Hook(inner, not observed.islink(inner))
+        elif observed.isdir(inner):
+            yield from _of_git(inner)
+    for path in _named_files(folder):
+        if observed.lexists(path):
+            yield Hook(path, not observed.islink(path))
 
 
 def missing_hooks(folder: str) -> Iterator[str]:
     """The hooks that could appear in `folder`, and in its repository if it has one."""
     git = f"{folder}/{GIT}"
-    repositories = [git, *_modules(f"{git}/modules")] if observed.isdir(git) and not observed.islink(git) else []
+    git_dirs = [git, *_modules(f"{git}/modules")] if observed.isdir(git) and not observed.islink(git) else []
     names = [*(f"{folder}/{name}" for name in AT_THE_TOP)]
-    names += [f"{each}/{name}" for each in repositories for name in _MAKEABLE]
-    names += [f"{each}/config.worktree" for each in _folders(f"{git}/worktrees")[:_MAX_MODULES]] if repositories else []
-    if any(observed.lexists(f"{above}/{GIT}") for above in ancestors(os.path.dirname(folder))):
+    names += [f"{each}/{name}" for each in git_dirs for name in _MAKEABLE]
+    names += [f"{each}/config.worktree" for each in _folders(f"{git}/worktrees")[:_MAX_MODULES]] if git_dirs else []
+    if work_tree_of(os.path.dirname(folder)) is not None:
         # There, git would take the folder for a repository of its own instead of the one that it lies in.
         names.append(git)
-    yield from (path for path in names if not observed.lexists(path))
+    for inner in _inner_repositories(folder):
+        names += [f"{inner}/{name}" for name in _MAKEABLE] if observed.isdir(inner) else [inner]
+    names += _named_files(folder)
+    yield from (path for path in dict.fromkeys(names) if not observed.lexists(path))
+
+
+def _inner_repositories(folder: str) -> list[str]:
+    """The `.git` of each submodule in `folder`, existing or not."""
+    found = [f"{folder}/{each.name}/{GIT}" for each in repositories(folder) if each.name]
+    return list(dict.fromkeys(found))
+
+
+def _named_files(folder: str) -> list[str]:
+    """The files in `folder` that the configuration of its repositories names, and of the one that it lies in."""
+    trees = [work_tree_of(folder), *(f"{folder}/{each.name}" for each in repositories(folder) if each.name)]
+    found = [path for tree in trees if tree is not None for path in named_files(tree)]
+    return [path for path in dict.fromkeys(found) if path != folder and is_within(path, folder)]
 
 
 def _meets_repository(folder: str) -> bool:
-    """Return whether a folder is a repository, lies in one, or has one in it; for the receipt's words alone."""
-    if any(os.path.lexists(f"{above}/{GIT}") for above in ancestors(folder)):
+    """Return whether a folder is a repository, lies in one, or has one in it."""
+    if work_tree_of(folder) is not None:
         return True
-    try:
-        with os.scandir(folder) as entries:
-            return any(os.path.lexists(f"{entry.path}/{GIT}") for entry in islice(entries, _MAX_NEIGHBOURS))
-    except OSError:
-        return False
+    return any(observed.lexists(f"{inner}/{GIT}") for inner in _folders(folder)[:_MAX_NEIGHBOURS])
 
 
 def _of_git(git: str) -> Iterator[Hook]:

@@ -11,7 +11,7 @@ from support.sandbox.machine_facts import BWRAP_ONLY, LINUX_ONLY, NO_ROOT, ROOT_
 from quarterdeck_sandbox.doctor import trials
 from quarterdeck_sandbox.doctor.trials import Hierarchy, hierarchies, try_bubblewrap, try_cgroups
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups
-from quarterdeck_sandbox.program.packaged_bwrap import find_packaged
+from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
 
 ARCHITECTURE = os.uname().machine
 ORDINARY = 12_345

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from support.processes.running import output
 from support.sandbox.confinements import PATH, this_machine
 
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -241,3 +242,20 @@ def test_what_is_kept_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch, lo
         site.prepare("one", limits={"processes": processes})
     assert len(site.preparer._layouts) == 2
     assert len(looks) == 4
+
+
+def test_a_submodule_of_the_users_is_known_at_the_start_however_old_the_preparation(site: Site) -> None:
+    """What the user added to the repository would be taken away by the next call of a server."""
+    folder = site.base / "repository"
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C")
+    for place in (folder, folder / "sub"):
+        place.mkdir()
+        output(*git, place, "init", "-q")
+        output(*git, place, "commit", "-q", "--allow-empty", "-m", "x")
+    prepared = site.prepare("one", write=[str(folder)])
+    assert prepared is not None
+    assert prepared.observations.changed() == ""
+    output(*git, folder, "add", "sub")
+    assert prepared.observations.changed() == f"{folder}/.git/index"
+    [top, _] = site.confined("one", write=[str(folder)]).view.repositories
+    assert top.known == ("sub",)

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.processes.running import output
 from support.sandbox.machine_facts import ROOT_ONLY, USER_ONLY, mounted
 
-from quarterdeck_sandbox.policy.mounts import AbsentHook
+from quarterdeck_sandbox.policy.mounts import AbsentHook, View
 from quarterdeck_sandbox.run import quarantine
 from quarterdeck_sandbox.run.quarantine import (
     ASIDE,
@@ -19,6 +20,7 @@ from quarterdeck_sandbox.run.quarantine import (
     quarantine_notice,
     remove_entry,
 )
+from quarterdeck_sandbox.view.git_repository import repositories
 
 NAMES = (".envrc", ".vscode", ".cursor/mcp.json", ".git/commondir")
 
@@ -29,7 +31,8 @@ class Place:
     def __init__(self, tmp_path: Path) -> None:
         self.folder, self.quarantine = tmp_path / "proj", tmp_path / "state" / "quarantine"
         (self.folder / ".git").mkdir(parents=True)
-        self.guard = HookGuard([AbsentHook(str(self.folder), name) for name in NAMES], str(self.quarantine), "fs")
+        self.view = View(absent=tuple(AbsentHook(str(self.folder), name) for name in NAMES))
+        self.guard = HookGuard(self.view, str(self.quarantine), "fs")
 
     def write(self, name: str, text: str = "evil") -> Path:
         """Make a file, as the process would."""
@@ -260,3 +263,20 @@ def test_an_answer_gets_a_line_for_each() -> None:
         "quarterdeck quarantine list shows it"
     )
     assert quarantine_notice(()) == ""
+
+
+def test_a_submodule_that_is_added_is_taken_away(tmp_path: Path) -> None:
+    """`git status` of the user's repository obeys the configuration of each of its submodules."""
+    top = tmp_path / "proj"
+    top.mkdir()
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C")
+    output(*git, top, "init", "-q")
+    guard = HookGuard(View(repositories=tuple(repositories(str(top)))), str(tmp_path / "quarantine"), "fs")
+    assert guard.look() == ()
+    output(*git, top, "init", "-q", "sub")
+    assert guard.look() == ()  # a repository that git finds in another one, and does not obey there
+    output(*git, top / "sub", "commit", "-q", "--allow-empty", "-m", "x")
+    output(*git, top, "add", "sub")
+    assert [each.path for each in guard.look()] == [f"{top}/sub/.git"]
+    (top / "sub/.git").mkdir()
+    assert [each.path for each in guard.look()] == [f"{top}/sub/.git"]

@@ -18,7 +18,7 @@ import pytest
 from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.doctor.probe import try_closing
 from quarterdeck_sandbox.inside import kernel
-from quarterdeck_sandbox.program.packaged_bwrap import find_packaged
+from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
 from support.processes.running import output, run
 
 NO_BWRAP: Final = "there is no bwrap, neither the system's nor the wheel's"

@@ -76,8 +76,9 @@ class ServerProcess:
         self.connection = StdioConnection(process, order, notifier, max_line_bytes=longest)
         self.connection.on_junk = self._log_junk
         self._guard: HookGuard | None = None
-        if order.quarantine and (absent := process.confinement.view.absent):
-            self._guard = HookGuard(absent, order.quarantine, order.server_id)
+        view = process.confinement.view
+        if order.quarantine and (view.absent or view.repositories):
+            self._guard = HookGuard(view, order.quarantine, order.server_id)
             self.connection.on_answer = self._check_answer
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
         self._network_loss = ""

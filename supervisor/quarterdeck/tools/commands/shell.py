@@ -180,7 +180,7 @@ class SandboxedShell:
             await process.stop(KILL_S)
             process.close_fds()
             raise CommandError("the session has ended, and its commands with it")
-        guard = HookGuard(confinement.view.absent, str(quarantine_dir()), "a command")
+        guard = HookGuard(confinement.view, str(quarantine_dir()), "a command")
         running = SandboxedCommand(process, stdin, on_output, setup.policy.limits.output_bytes, guard)
         self._running.add(running)
         tree = process.tree((str(setup.requester.places.tmp),))

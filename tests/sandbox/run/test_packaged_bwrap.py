@@ -14,7 +14,7 @@ from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 from quarterdeck_sandbox.doctor.trials import try_bubblewrap
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.program.packaged_bwrap import (
+from quarterdeck_sandbox.run.packaged_bwrap import (
     KNOWN,
     LIBRARIES,
     NOT_PACKAGED,
@@ -163,7 +163,7 @@ def test_one_that_was_changed_since_the_machine_was_looked_at_starts_nothing(tmp
 
 def test_none_is_installed_where_none_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quarterdeck would not start on a machine for which there is no wheel."""
-    monkeypatch.setattr("quarterdeck_sandbox.program.packaged_bwrap.find_spec", lambda name: None)
+    monkeypatch.setattr("quarterdeck_sandbox.run.packaged_bwrap.find_spec", lambda name: None)
     assert find_packaged(ARCHITECTURE) == NOT_PACKAGED
 
 

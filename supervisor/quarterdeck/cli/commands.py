@@ -55,7 +55,7 @@ ENTRIES: Final = (
     Entry("service", "run.service:group", RUN, "Have the system run the daemon from each login on"),
     Entry("tools", "run.tools:tools", RUN, "List the tools that can be called"),
     Entry("call", "run.tools:call", RUN, "Call one tool and print what it answers"),
-    Entry("ps", "run.servers:ps", RUN, "Show every server of the running serve"),
+    Entry("ps", "run.servers:ps", RUN, "Show every server that runs"),
     Entry("inspect", "run.servers:inspect", RUN, "Show one server in detail: its policy, and how much is enforced"),
     Entry("logs", "diagnose.logs:logs", RUN, "Show what a server wrote on its standard error"),
     Entry("restart", "run.servers:restart", RUN, "Restart one server"),
@@ -103,6 +103,18 @@ ENTRIES: Final = (
 )
 
 BY_NAME: Final = {entry.name: entry for entry in ENTRIES}
+
+OTHER_WORDS: Final = {
+    "approve": "`quarterdeck trust approve NAME` approves what a server offers",
+    "import": "`quarterdeck config import CLIENT` takes over the servers of another client",
+    "install": "`quarterdeck add NAME` adds a server, `quarterdeck link CLIENT` has a client use quarterdeck",
+    "list": "`quarterdeck tools` lists the tools, `quarterdeck ps` the servers, `quarterdeck trust list` what is held",
+    "start": "`quarterdeck up` starts the daemon, `quarterdeck restart SERVER` starts one server again",
+    "stop": "`quarterdeck down` ends the daemon, `quarterdeck remove SERVER` removes a server",
+    "uninstall": "`quarterdeck remove SERVER` removes a server, `quarterdeck unlink CLIENT` takes us out of a client",
+    "update": "`quarterdeck outdated` shows what has a newer version, `quarterdeck upgrade SERVER` tries it",
+}
+"""Names that other tools have for commands, each with the fix that names ours; none of them runs anything."""
 
 PURPOSE: Final = "Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server."
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from quarterdeck.common.words import printable
 
-from .commands import BY_NAME, ENTRIES, PROGRAM, Entry, print_exit_codes, print_program_help
+from .commands import BY_NAME, ENTRIES, OTHER_WORDS, PROGRAM, Entry, print_exit_codes, print_program_help
 from .exits import CommandError, ExitCode, UsageError
 from .process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
 
@@ -170,6 +170,8 @@ def _take_state_dir(arguments: list[str]) -> list[str]:
 def _unknown(name: str) -> CommandError:
     from quarterdeck_protocol.names import did_you_mean
 
+    if fix := OTHER_WORDS.get(name):
+        return UsageError(f"there is no command {name!r}", fix)
     hint = did_you_mean(name, BY_NAME)
     return UsageError(f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
 

@@ -13,7 +13,7 @@ import pytest
 from support.config.places import use_places, write_config
 from support.processes.running import loaded_by
 
-from quarterdeck.cli.commands import ENTRIES, examples_of
+from quarterdeck.cli.commands import ENTRIES, OTHER_WORDS, PROGRAM, examples_of
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.process import InterruptedBySignal, OutputError
 from quarterdeck.cli.program import hoist_state_dir, make_program, run
@@ -284,6 +284,7 @@ def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
         (["--nonsense"], "there is no option --nonsense before a command"),
         (["--state-dir"], "--state-dir needs a directory"),
         (["trust", "nonsense"], "nonsense"),
+        *(([word, "any"], f"there is no command {word!r}\n  fix: `quarterdeck ") for word in OTHER_WORDS),
     ],
 )
 def test_a_command_that_is_not_there_is_told_with_what_is_near(
@@ -296,6 +297,19 @@ def test_a_command_that_is_not_there_is_told_with_what_is_near(
     assert said in err
     assert err.startswith("error[usage]: ")
     assert err.count("\n  fix: ") == 1
+
+
+def test_the_commands_that_stand_for_other_tools_names_are_all_there() -> None:
+    """A user who types `install` would be sent to a command that is not there."""
+    groups = {each.name: make_program((each,)).commands[each.name] for each in ENTRIES}
+    for word, fix in OTHER_WORDS.items():
+        assert word not in groups
+        named = re.findall(rf"`{PROGRAM} (\w+)(?: (\w+))?", fix)
+        assert named
+        for command, sub in named:
+            assert command in groups
+            if (below := getattr(groups[command], "commands", None)) is not None:
+                assert sub in below
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

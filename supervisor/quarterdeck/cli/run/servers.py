@@ -73,9 +73,9 @@ def ps(
     source: AskedQuietly,
     json: options.Json = False,
 ) -> None:
-    """Show every server of the running serve: phase, tools, process, memory, uptime, restarts, and what is wrong.
+    """Show every server that runs: phase, tools, process, memory, uptime, restarts, and what is wrong.
 
-    Without a serve it starts nothing, unless --own says so, and tells what is configured.
+    It starts nothing, unless --own says so: where no client has opened the configuration, it tells what is configured.
     """
     answer = ask(source, Ps()) if source.own else ask_running(source, Ps(), anywhere=True)
     if answer is None:
@@ -89,22 +89,34 @@ def ps(
 
 
 def _print_configured(source: Source, *, json: bool) -> None:
-    """Print what is configured where no serve runs: which servers would be started, and which cannot be."""
+    """Print which servers a client would start, and which of them cannot start."""
     settings = load(replace(source, log_level=LogLevel.ERROR), may_be_empty=True)
     if json:
         broken = {row.id: row.message for row in settings.broken}
         print_json({"running": False, "servers": [], "configured": settings.ids, "broken": broken})
         return
+    daemon = _describe_daemon()
+    daemon = daemon[:1].upper() + daemon[1:]
     if not settings.ids:
-        print_line("No serve is running, and no server is configured.")
+        print_line(f"{daemon}, and no server is configured.")
         print_line(f"  fix: {NO_CONFIGURATION}; then quarterdeck serve")
         return
     files = "".join(f" -c {shlex.quote(str(path))}" for path in source.config)
     names = ", ".join(settings.ids)
-    print_line(f"No serve is running; configured: {len(settings.ids)} ({names}).")
-    print_line(f"A client that starts `quarterdeck serve{files}` starts them; `quarterdeck status` shows the daemon.")
+    print_line(f"{daemon}; configured: {len(settings.ids)} ({names}).")
+    print_line(f"A client that starts `quarterdeck serve{files}` starts them.")
     for row in settings.broken:
         print_line(f"{row.id} cannot be started: {row.message}", "yellow")
+
+
+def _describe_daemon() -> str:
+    """Describe the daemon in the words of `up` and `status`, where none of its clients has this configuration."""
+    from quarterdeck.daemon.place import process_of, running_dir  # only where no serve has answered
+
+    pid = process_of(running_dir())
+    return (
+        "no daemon runs" if pid is None else f"the daemon runs (process {pid}), without a client of this configuration"
+    )
 
 
 def restart(
@@ -119,8 +131,8 @@ def restart(
         check_server(load(source), server)
         raise CommandError(
             ExitCode.NOT_READY,
-            "no serve is running: there is nothing to restart",
-            "start one: quarterdeck serve",
+            f"there is nothing to restart: {_describe_daemon()}",
+            "quarterdeck serve starts the server, and so does each client that starts that",
         )
     assert isinstance(answer, Restarted)
     if json:

@@ -13,6 +13,7 @@ from quarterdeck.cli.program import run
 from quarterdeck.cli.run import servers
 from quarterdeck.cli.run import servers as inspect_module
 from quarterdeck.cli.run.servers import describe_dossier, describe_policy, last_words, print_fault
+from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.control.protocol import (
     Answer,
@@ -27,6 +28,7 @@ from quarterdeck.control.protocol import (
     ServerList,
     ServerView,
 )
+from quarterdeck.daemon.place import daemon_dir, tell_process
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_sandbox.policy.promises import REACHABLE
 
@@ -163,8 +165,8 @@ def test_ps_without_a_serve_starts_nothing_and_says_what_is_configured(
     assert run(["ps", "-c", "mcp.json"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
-        "No serve is running; configured: 2 (a, half).",
-        "A client that starts `quarterdeck serve -c mcp.json` starts them; `quarterdeck status` shows the daemon.",
+        "No daemon runs; configured: 2 (a, half).",
+        "A client that starts `quarterdeck serve -c mcp.json` starts them.",
     ]
     assert "NOT_SET_QD" in lines[2]
     assert run(["ps", "-c", "mcp.json", "--json"]) == 0
@@ -175,11 +177,26 @@ def test_ps_without_a_serve_starts_nothing_and_says_what_is_configured(
     assert not (nobody / "state_dir").exists()
 
 
+def test_ps_tells_of_the_daemon_that_up_has_started(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`up` would say that the daemon runs, and `ps` a moment later that nothing does."""
+    write_config(nobody / "mcp.json", a={"command": "true"})
+    make_private_dir(daemon_dir())
+    told = tell_process(daemon_dir())
+    try:
+        assert run(["ps", "-c", "mcp.json"]) == 0
+        daemon = f"he daemon runs (process {os.getpid()}), without a client of this configuration"
+        assert capsys.readouterr().out.startswith(f"T{daemon}; configured: 1 (a).\n")
+        assert run(["restart", "a", "-c", "mcp.json"]) == 4
+        assert f"there is nothing to restart: t{daemon}\n" in capsys.readouterr().err
+    finally:
+        os.close(told)
+
+
 def test_ps_with_nothing_configured_says_what_to_write(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A new user would see an empty table, or be told of an option that ps lacks."""
     assert run(["ps"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("No serve is running, and no server is configured.\n  fix: ")
+    assert out.startswith("No daemon runs, and no server is configured.\n  fix: ")
     assert "--profile" not in out
 
 
@@ -187,7 +204,7 @@ def test_a_restart_without_a_serve_starts_nothing(nobody: Path, capsys: pytest.C
     """A server would be started, restarted and stopped, and the user believe that theirs was."""
     write_config(nobody / "mcp.json", a={"command": "true"})
     assert run(["restart", "a", "-c", "mcp.json"]) == 4
-    assert "no serve is running" in capsys.readouterr().err
+    assert "there is nothing to restart: no daemon runs\n" in capsys.readouterr().err
 
 
 def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(

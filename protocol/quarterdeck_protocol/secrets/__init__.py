@@ -17,7 +17,7 @@ from .recognise import (
     secrets_in_args,
 )
 from .redactor import REDACTED, Redactor, secret_values
-from .tokens import is_secret_name, only_origins, origin_of
+from .tokens import is_path, is_secret_name, only_origins, origin_of
 
 __all__ = [
     "REDACTED",
@@ -30,6 +30,7 @@ __all__ = [
     "hide_whole",
     "holds_secret",
     "is_ordinary",
+    "is_path",
     "is_secret_name",
     "only_origins",
     "origin_of",

@@ -16,6 +16,7 @@ from quarterdeck_protocol.secrets import (
     hide_text,
     hide_whole,
     holds_secret,
+    is_path,
     is_secret_name,
     secret_values,
     secrets_in,
@@ -30,6 +31,9 @@ _CONFIDENTIAL: Final = frozenset({"env", "environment", "envs", "headers", "http
 
 _OURS: Final = "QUARTERDECK_"
 """Variables of ours name directories and levels."""
+
+_ROOTS: Final = ("/", "~/", "./", "../")
+"""How a value begins that is shown as a path: a relative one without a dot may be any word."""
 
 _FLAG: Final = re.compile(r"--?[\w-]+")
 
@@ -55,7 +59,7 @@ def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = Non
 
 
 def mask_row(row: Mapping[str, object]) -> dict[str, object]:
-    """The row with the values in `env`, `headers` and `arguments` masked, and the secrets in all else."""
+    """The row with the values in `env`, `headers` and `arguments` masked, except paths, and the secrets in all else."""
     return {key: _mask_member(key, value) for key, value in row.items()}
 
 
@@ -64,6 +68,17 @@ def mask_value(value: object) -> object:
     if value is None or value == "":
         return value
     return hide_whole(value, _mask) if isinstance(value, str) else MASK
+
+
+def is_plain_path(name: str, value: object) -> bool:
+    """Whether the value of a variable is a path, and neither its name nor its looks says that it is a secret."""
+    return (
+        isinstance(value, str)
+        and value.startswith(_ROOTS)
+        and "${" not in value  # whose default may be a secret
+        and is_path(value)
+        and not (is_secret_name(name) or holds_secret(name, value))
+    )
 
 
 def mask_args(args: Sequence[object]) -> list[object]:
@@ -86,7 +101,10 @@ def _mask(_: str) -> str:
 
 def _mask_member(key: str, value: object) -> object:
     if key in {"env", "headers"} and isinstance(value, Mapping):
-        return {name: mask_value(member) for name, member in value.items()}
+        return {
+            name: member if key == "env" and is_plain_path(str(name), member) else mask_value(member)
+            for name, member in value.items()
+        }
     if key in {"env", "headers"}:
         return value if value is None else MASK
     if key == "auth" and isinstance(value, Mapping):
@@ -172,7 +190,7 @@ def _is_hidden(names: tuple[str, ...], flag: str, word: str) -> bool:
     if _REFERENCES.fullmatch(word):
         return False
     if not _CONFIDENTIAL.isdisjoint(above):
-        return not name.startswith(_OURS)
+        return not (name.startswith(_OURS) or is_plain_path(name, word))
     if name or not flag:
         return looks_secret(name, word) or mask_args([word]) != [word]
     return mask_args([flag, word]) != [flag, word]

@@ -63,6 +63,33 @@ def test_environment_headers_and_url_are_masked_and_the_rest_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "is_shown"),
+    [
+        ("MEMORY_FILE_PATH", "/home/me/memory.json", True),
+        ("MEMORY_FILE_PATH", "~/memory.json", True),
+        ("DATA_DIR", "./data", True),
+        ("SSL_KEY_FILE", "/etc/ssl/private/me.pem", True),
+        ("MEMORY_FILE_PATH", "memory.json", False),
+        ("PASSWORD", "/home/me/memory.json", False),
+        ("API_TOKEN", "/home/me/memory.json", False),
+        ("DATA_DIR", "/srv/AKIAIOSFODNN7EXAMPLE/x", False),
+        ("DATA_DIR", "/bPxRfiCYEXAMPLEKEYK7MDENGwJalrXUtnFEMI", False),
+        ("HOOK_PATH", "/services/T02ABCDEF/B03GHIJKL/k8sJ2dP9xQ1mN4vR7tZ0wY3u", False),
+        ("HOOK_PATH", "/wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", False),
+        ("HOOK_PATH", "/hook?token=s3cret", False),
+        ("DATA_DIR", "/srv/${KEY:-s3cret}", False),
+    ],
+)
+def test_a_path_in_a_variable_is_shown_unless_it_may_be_a_secret(name: str, value: str, is_shown: bool) -> None:
+    """A user could not see which file a server is given, or a secret that begins with a slash would be published."""
+    shown = value if is_shown else MASK
+    assert (mask_row({"env": {name: value}}) == {"env": {name: value}}) is is_shown
+    assert MASK in str(mask_row({"headers": {name: value}}))
+    text = json.dumps({"mcpServers": {"a": {"env": {name: value}}}})
+    assert mask(text) == text.replace(json.dumps(value), json.dumps(shown, ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
     ("written", "shown"),
     [
         (["-y", "pkg", "/path"], ["-y", "pkg", "/path"]),

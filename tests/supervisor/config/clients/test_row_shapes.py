@@ -31,7 +31,7 @@ def test_what_a_client_is_given_is_read_back(shape: RowShape, command: list[str]
         ({"type": "odd"}, {"type": "odd"}),
         ({"bearer_token_env_var": "T"}, {"headers": {"Authorization": "Bearer ${T}"}}),
         ({"env_http_headers": {"X": "T"}, "headers": {"Y": "z"}}, {"headers": {"Y": "z", "X": "${T}"}}),
-        ({"env_vars": ["A", {"name": "B"}], "env": {"C": "d"}}, {"env": {"A": "${A}", "C": "d"}}),
+        ({"env_vars": ["A", {"name": "B"}], "env": {"C": "d"}}, {"inherit_env": ["A"], "env": {"C": "d"}}),
         ({"env_keys": ["A"]}, {"env": {"A": "${input:A}"}}),
         ({"env_keys": 1, "env": 2}, {"env": 2}),
         ({"enabled_tools": ["a"], "disabled_tools": ["b"]}, {"includeTools": ["a"], "excludeTools": ["b"]}),

@@ -49,8 +49,11 @@ def import_config(
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
-    """Take over the servers of another MCP client; those that are there already stay as they are."""
-    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers, is_in
+    """Take over the servers of another MCP client; those that are there already stay as they are.
+
+    One whose name another server of yours has gets a second name, as fs-2.
+    """
+    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers, is_in, name_apart
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
     from quarterdeck.config.load.document import DocumentError
@@ -71,13 +74,14 @@ def import_config(
         ),
     ):
         file = read_user_file(target)
-        text, added, kept = add_servers(file.text, taken.found)
+        found = name_apart(file.text, taken.found)
+        text, added, kept = add_servers(file.text, found)
         diff = show_change(str(target), file.text, text)
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
     left_out = [*taken.left_out, *kept]
     document = parse(text, has_comments=True)
-    imported = [server for server in taken.found if is_of_user(server) and is_in(document, server)]
+    imported = [server for server in found if is_of_user(server) and is_in(document, server)]
     if json:
         changed_files = take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=False, is_shown=False)
         print_json(

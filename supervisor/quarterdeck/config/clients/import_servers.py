@@ -4,14 +4,15 @@ Nothing is written here.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.load.document import SERVER_KEYS, DocumentError, JsonObject
 from quarterdeck.config.load.jsonc import parse, set_member
 from quarterdeck.config.secrets.masking import literal_secrets
-from quarterdeck_protocol.names import to_server_id
+from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, to_server_id
 from quarterdeck_protocol.plain_words import plain_words
 
 from .client_locations import ClientLocation
@@ -24,6 +25,9 @@ _ANY_FILE: Final = Client("file", "the file", (), (), has_comments=True)
 
 _ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp_servers",))
 """Where rows are in the files of clients that we do not know, tried in this order."""
+
+_IDENTITY: Final = ("command", "args", "url")
+"""Keys by which two rows start one server."""
 
 
 class ImportFileError(Exception):
@@ -86,7 +90,7 @@ def locations_in_file(path: Path) -> list[ClientLocation]:
 
 
 def find_servers(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> FoundServers:
-    """The servers that `locations` hold, the first of each id.
+    """The servers that `locations` hold, the first of each name: the client starts no other.
 
     Args:
         locations: in their precedence.
@@ -97,17 +101,39 @@ def find_servers(locations: Sequence[ClientLocation], *, only: Collection[str] =
     """
     taken = FoundServers()
     documents: dict[Path, JsonObject] = {}
-    ids: set[str] = set()
+    names: set[str] = set()
     for location in locations:
         if location.path not in documents:
             documents[location.path] = _read(location, taken)
         for name, row in _rows(documents[location.path], location):
             if not only or name in only or _id_of(name) in only:
-                _take_row(location, name, row, ids, taken)
+                _take_row(location, name, row, names, taken)
     here = {location.keys[1] for location in locations if location.keys[0] == PROJECTS}
     if here:
         taken.elsewhere = sum(_count_elsewhere(document, here) for document in documents.values())
     return taken
+
+
+def name_apart(text: str, found: Iterable[FoundServer]) -> list[FoundServer]:
+    """Give each server whose id another server of our file has a second one: `fs-2` beside `fs`.
+
+    One that our file starts already, under its own id or under a second one, keeps that id.
+
+    Raises:
+        DocumentError: the text is no JSON object.
+    """
+    rows = _rows_by_id(parse(text, has_comments=True))
+    named: list[FoundServer] = []
+    for server in found:
+        chosen = next(each for each in _ids_for(server.id) if each not in rows or _is_same(rows[each], server.row))
+        notes = server.notes
+        if chosen != server.id:
+            differing = _differences(rows[server.id], server.row, _IDENTITY)
+            why = f"our file has another server {server.id!r}, differing in {differing}"
+            notes = (f"it is called {chosen!r} here: {why}", *notes)
+        rows.setdefault(chosen, server.row)
+        named.append(replace(server, id=chosen, notes=notes))
+    return named
 
 
 def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[FoundServer], list[SkippedServer]]:
@@ -120,23 +146,48 @@ def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[Foun
     document = parse(text, has_comments=True)
     first, second = SERVER_KEYS
     section = first if first in document or not isinstance(document.get(second), dict) else second
-    used = set(_ids(document))
+    rows = _rows_by_id(document)
     added, left_out = [], []
     for server in found:
-        if server.id in used:
-            left_out.append(SkippedServer(server.name, server.path, f"our file has a server {server.id!r} already"))
+        if server.id in rows:
+            differing = _differences(rows[server.id], server.row, server.row)
+            reason = f"our file has a server {server.id!r} already{differing and f', differing in {differing}'}"
+            left_out.append(SkippedServer(server.name, server.path, reason))
             continue
         text = set_member(text, (section, server.id), server.row, has_comments=True)
-        used.add(server.id)
+        rows[server.id] = server.row
         added.append(server)
     return text, added, left_out
 
 
 def is_in(document: JsonObject, server: FoundServer) -> bool:
-    """Whether our file starts what a client's row starts, under the id that it would have there."""
-    rows = (document.get(section) for section in SERVER_KEYS)
-    ours = next((found for row in rows if isinstance(row, Mapping) and (found := row.get(server.id)) is not None), None)
-    return isinstance(ours, Mapping) and all(ours.get(key) == server.row.get(key) for key in ("command", "args", "url"))
+    """Whether our file starts what a client's row starts, under the id that it would have there or a second one."""
+    rows = _rows_by_id(document)
+    for each in _ids_for(server.id):
+        if each not in rows:
+            return False
+        if _is_same(rows[each], server.row):
+            return True
+    return False
+
+
+def _ids_for(server_id: str) -> Iterator[str]:
+    """The id, then second ones without end, all of them legal."""
+    yield server_id
+    for number in count(2):
+        suffix = f"-{number}"
+        yield server_id[: MAX_SERVER_ID_CHARS - len(suffix)] + suffix
+
+
+def _is_same(ours: object, theirs: Mapping[str, object]) -> bool:
+    return isinstance(ours, Mapping) and not _differences(ours, theirs, _IDENTITY)
+
+
+def _differences(ours: object, theirs: Mapping[str, object], keys: Iterable[str]) -> str:
+    """The keys of two rows whose values differ, for people; empty for none."""
+    if not isinstance(ours, Mapping):
+        return "row"
+    return ", ".join(key for key in keys if ours.get(key) != theirs.get(key))
 
 
 def _read(location: ClientLocation, taken: FoundServers) -> JsonObject:
@@ -165,7 +216,7 @@ def _rows(document: JsonObject, location: ClientLocation) -> Iterator[tuple[str,
             yield (named if isinstance(named, str) else f"{'.'.join(location.keys)}[{place}]"), row
 
 
-def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], taken: FoundServers) -> None:
+def _take_row(location: ClientLocation, name: str, row: object, names: set[str], taken: FoundServers) -> None:
     client = location.client
     try:
         server_id = to_server_id(name)
@@ -175,10 +226,10 @@ def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], t
     except (UnsupportedRowError, ValueError) as error:
         taken.left_out.append(SkippedServer(name, location.path, str(error)))
         return
-    if server_id in ids:
-        taken.left_out.append(SkippedServer(name, location.path, f"another server {server_id!r} goes before it"))
+    if name in names:
+        taken.left_out.append(SkippedServer(name, location.path, f"another server {name!r} goes before it"))
         return
-    ids.add(server_id)
+    names.add(name)
     notes = converted.notes if server_id == name else (f"it is called {server_id!r} here", *converted.notes)
     taken.found.append(FoundServer(name, server_id, location.path, converted.row, notes, converted.inputs, location))
 
@@ -190,17 +241,21 @@ def _id_of(name: str) -> str | None:
         return None
 
 
-def _ids(document: JsonObject) -> Iterator[str]:
-    """The ids that our file gives away, whether their rows are good or not."""
+def _rows_by_id(document: JsonObject) -> dict[str, object]:
+    """The rows of our file by the ids that they take, whether they are good or not."""
+    found: dict[str, object] = {}
     for section in SERVER_KEYS:
         rows = document.get(section)
         if isinstance(rows, Mapping):
-            names: list[object] = list(rows)
+            named = [(name, row) for name, row in rows.items()]
         elif isinstance(rows, list):
-            names = [row.get("id", row.get("name")) for row in rows if isinstance(row, Mapping)]
+            named = [(row.get("id", row.get("name")), row) for row in rows if isinstance(row, Mapping)]
         else:
-            names = []
-        yield from (found for name in names if isinstance(name, str) and (found := _id_of(name)))
+            named = []
+        for name, row in named:
+            if isinstance(name, str) and (server_id := _id_of(name)):
+                found.setdefault(server_id, row)
+    return found
 
 
 def _count_elsewhere(document: JsonObject, here: Collection[str]) -> int:

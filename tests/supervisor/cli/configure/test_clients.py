@@ -229,11 +229,29 @@ def test_the_servers_of_a_client_are_ours_afterwards(home: Path, run: Run, capsy
     assert ours(home).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_second_clients_server_of_the_same_name_is_imported_beside_the_first(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another client's folder would be left out, and the user not see how the two servers differ."""
+    for file, folder in ((".cursor/mcp.json", "/a"), (".codeium/windsurf/mcp_config.json", "/b")):
+        write(home / file, {"mcpServers": {"fs": {"command": "npx", "args": ["files", folder]}}})
+    assert run("config", "import", "cursor") == 0
+    capsys.readouterr()
+    assert run("config", "import", "windsurf") == 0
+    out, err = capsys.readouterr()
+    assert '+    "fs-2": {' in out
+    assert "fs-2: it is called 'fs-2' here: our file has another server 'fs', differing in args" in err
+    assert [server.id for server in load_config_file(ours(home), {"HOME": str(home)}).servers] == ["fs", "fs-2"]
+    assert run("config", "import", "windsurf", "--dry-run") == 0
+    assert "there is nothing to import" in capsys.readouterr().out
+
+
 def test_what_is_there_already_stays_as_it_is(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """Settings of our own, such as a sandbox, would be lost; or the file's layout."""
     text = '{\n    "native": {},\n    "mcpServers": {\n        "a": {"command": "mine"}\n    }\n}\n'
     write(ours(home), text).chmod(0o644)
-    write(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
+    rows = {"a": {"command": "mine", "env": {"A": "1"}}, "b": {"command": "y"}}
+    write(home / ".cursor" / "mcp.json", {"mcpServers": rows})
     assert run("config", "import", "cursor", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert [each["id"] for each in report["imported"]] == ["b"]

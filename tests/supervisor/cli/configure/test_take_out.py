@@ -115,9 +115,13 @@ def test_a_projects_file_is_left_to_those_who_share_it(home: Path, run: Run) -> 
 def test_another_server_of_the_same_name_is_not_taken_out(home: Path, run: Run) -> None:
     """A server that we do not run would be gone."""
     path = write(home / ".codex" / "config.toml", CODEX)
-    write(home / ".config" / "quarterdeck" / "mcp.json", {"mcpServers": {"docs": {"command": "mine"}}})
+    ours = write(home / ".config" / "quarterdeck" / "mcp.json", {"mcpServers": {"docs": {"command": "mine"}}})
+    assert run("link", "codex", "--take-out") == 0
+    assert CODEX in path.read_text()
     assert run("config", "import", "codex", "--take-out") == 0
-    assert path.read_text() == CODEX
+    rows = json.loads(ours.read_text())["mcpServers"]
+    assert (rows["docs"], rows["docs-2"]["args"]) == ({"command": "mine"}, ["docs"])
+    assert "[mcp_servers.docs]" not in path.read_text()
 
 
 def shown(path: Path) -> str:

@@ -4,6 +4,7 @@ A token is printed once, when it is made; what is kept cannot be shown to anybod
 """
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 Name = Annotated[str, Argument(metavar="NAME", help="Whose it is: the ledger names calls by it.", show_default=False)]
 
 STATE_STYLES: Final = {"live": "green", "expired": "yellow", "revoked": "red"}
+
+USUAL_SPAN: Final = "90d"
+"""The lifetime of a token for which none is chosen: a token that is forgotten opens nothing for longer."""
 
 _REPAIR: Final = "make it a file of your own that nobody else may read; without it no such token is accepted"
 
@@ -78,7 +82,13 @@ def create(
         Option("--max-result", metavar="SIZE", help="No result larger than this: 65536, 64K, 2M.", show_default=False),
     ] = None,
     expires: Annotated[
-        str | None, Option("--expires", metavar="SPAN", help="For how long: 12h, 30d, 4w.", show_default=False)
+        str | None,
+        Option(
+            "--expires",
+            metavar="SPAN|never",
+            help="For how long: 12h, 30d, 4w, or never. Without this a terminal is asked, else it is 90d.",
+            show_default=False,
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -103,7 +113,8 @@ def create(
         groups = check_groups(group or ())
         limit = parse_rate(rate) if rate is not None else None
         most = parse_size(max_result) if max_result is not None else None
-        until = now + parse_span(expires) if expires is not None else None
+        chosen = expires if expires is not None else _ask_span(can_ask=not json)
+        until = now + chosen_s if (chosen_s := parse_span(chosen)) is not None else None
     path = tokens_path()
     with as_command_error(UnsafePathError, OSError, remedy=_REPAIR):
         make_private_dir(path.parent)
@@ -136,6 +147,15 @@ def create(
         return
     click.echo(token)
     print_line("this is shown once: give it to its client now", "dim", stderr=True)
+    if expires is None and until is not None:
+        print_line(f"it ends on {_moment(until)}; `--expires never` makes one that does not", "dim", stderr=True)
+
+
+def _ask_span(*, can_ask: bool) -> str:
+    """The lifetime that a person on the terminal chooses; where there is none, the usual one."""
+    if not (can_ask and sys.stdin.isatty()):
+        return USUAL_SPAN
+    return str(click.prompt("For how long (12h, 30d, 4w, never)?", default=USUAL_SPAN, err=True))
 
 
 def list_(json: options.Json = False) -> None:

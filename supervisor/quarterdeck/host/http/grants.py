@@ -29,6 +29,9 @@ MAX_NAME_CHARS: Final = 64
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([smh])")
+NEVER: Final = "never"
+"""Stands for a lifetime without an end."""
+
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,9})([KMG]?)")
 
@@ -229,12 +232,14 @@ def parse_rate(text: str) -> Rate:
     return Rate(int(found[1]), _SECONDS[found[2]])
 
 
-def parse_span(text: str) -> float:
-    """The seconds of `30d`, `12h`, `90m`, `45s` or `2w`.
+def parse_span(text: str) -> float | None:
+    """The seconds of `30d`, `12h`, `90m`, `45s` or `2w`; None for `never`.
 
     Raises:
         ValueError: it is no span of time.
     """
+    if text == NEVER:
+        return None
     if (found := _SPAN.fullmatch(text)) is None:
         raise ValueError(f"{text!r} is not a span of time")
     return float(int(found[1]) * _SECONDS[found[2]])

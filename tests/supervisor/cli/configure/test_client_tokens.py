@@ -1,6 +1,8 @@
 """`quarterdeck token create`, `list` and `revoke`."""
 
 import json
+from datetime import datetime, timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,53 @@ def test_a_token_is_printed_once_and_listed_without_itself(state: Path, capsys: 
     assert state.stat().st_mode & 0o777 == 0o700
 
 
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "lifetime", "told"),
+    [
+        ((), 90 * DAY, "`--expires never`"),
+        (("--json",), 90 * DAY, ""),
+        (("--expires", "2w"), 14 * DAY, "shown once"),
+        (("--expires", "never"), None, "shown once"),
+    ],
+)
+def test_a_token_ends_after_90_days_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], lifetime: timedelta | None, told: str
+) -> None:
+    """A token that is forgotten would open everything for ever; or a script be stopped by a question."""
+    out, err = said(capsys, "create", "ci", *words)
+    assert told in err
+    assert out.count("\n") == 1
+    [row] = json.loads(said(capsys, "list", "--json")[0])
+    assert expiry(row) == lifetime
+
+
+@pytest.mark.parametrize(("typed", "lifetime"), [("\n", 90 * DAY), ("12h\n", DAY / 2), ("never\n", None)])
+def test_a_person_is_asked_for_how_long(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    lifetime: timedelta | None,
+) -> None:
+    """A user would not come to know that a token ends, or how to say when."""
+    terminal = StringIO(typed)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    out, err = said(capsys, "create", "ci")
+    assert "For how long (12h, 30d, 4w, never)?" in err
+    assert out.startswith("qd_")
+    [row] = json.loads(said(capsys, "list", "--json")[0])
+    assert expiry(row) == lifetime
+
+
+def expiry(row: dict[str, str]) -> timedelta | None:
+    """The lifetime of a token as `token list --json` shows it."""
+    made, end = (datetime.fromisoformat(row[key]) if row[key] else None for key in ("created_at", "expires_at"))
+    return end - made if made is not None and end is not None else None
+
+
 def test_a_token_may_show_two_tools_in_place_of_all(
     state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +130,7 @@ def test_what_is_not_there_is_not_revoked(state: Path, capsys: pytest.CaptureFix
         (("a b",), "cannot be a token's name"),
         (("owner",), "token of quarterdeck token show"),
         (("ci", "--rate", "often"), "'often' is not a rate"),
-        (("ci", "--expires", "never"), "'never' is not a span of time"),
+        (("ci", "--expires", "nevr"), "'nevr' is not a span of time"),
         (("ci", "--tool", ""), "is not a pattern"),
     ],
 )

@@ -170,6 +170,7 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 def test_a_span_of_time_is_read() -> None:
     """A token would end at another time than the one that was meant."""
     assert [parse_span(text) for text in ("45s", "90m", "12h", "30d", "2w")] == [45, 5400, 43200, 2592000, 1209600]
+    assert parse_span("never") is None
     for text in ("", "30", "d", "0d", "-1d", "1.5h", "30 d", "1y", "9999999d"):
         with pytest.raises(ValueError, match="is not a span of time"):
             parse_span(text)

@@ -18,7 +18,7 @@ from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import utf8
 from quarterdeck.config.clients.known_clients import CLIENTS
 
-from .link_http import HTTP_URL, ClientTokens, end_token, found_url, tokens_shown
+from .link_http import HTTP_URL, ClientTokens, check_private, end_token, found_url, tell_tokens, tokens_shown
 from .take_out import TakeOut, as_it_was, print_diff, take_out_of_files
 
 if TYPE_CHECKING:
@@ -68,6 +68,9 @@ def link(
             show_default=False,
         ),
     ] = None,
+    allow_readable: Annotated[
+        bool, Option("--allow-readable", help="With --http: write the token also into a file that others can read.")
+    ] = False,
     take_out: TakeOut = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
@@ -108,6 +111,8 @@ def link(
         return [plan_link(location, name, entry(location)) for location in locations]
 
     plans = _plan(plan_all)
+    if tokens is not None and not allow_readable:
+        check_private(plans)
     if tokens is not None and not dry_run:
         tokens.make()
         plans = _plan(plan_all)
@@ -124,7 +129,7 @@ def link(
         raise
     _end_tokens(replaced)
     if tokens is not None and not dry_run:
-        _tell_tokens(plans, tokens)
+        tell_tokens(plans, tokens)
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=not json, is_shown=not json)
     if http:
         if not listens:
@@ -153,15 +158,6 @@ def unlink(
     tokens = tokens_shown([plan.location for plan in needed], name)
     _carry_out(needed, "unlinked", dry_run=dry_run, json=json)
     _end_tokens(tokens if not dry_run else ())
-
-
-def _tell_tokens(plans: "Sequence[LinkPlan]", tokens: ClientTokens) -> None:
-    for plan in plans:
-        ended_by = f"quarterdeck token revoke {tokens.name_of(plan.location)}"
-        print_line(f"{plan.location.client.title} has a token of its own, which ends with `{ended_by}`", stderr=True)
-        if plan.file.status is not None and plan.file.status.st_mode & 0o077:
-            path = str(plan.location.path)
-            print_line(f"{path} holds the token now, and others can read it: chmod 600 {path}", "yellow", stderr=True)
 
 
 def _end_tokens(names: Sequence[str]) -> None:

@@ -1,17 +1,19 @@
 """`quarterdeck link --http`: where clients find us, and the token that each is given for itself."""
 
 import re
+import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.exits import as_command_error
+from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.output import print_line
 
 from .client_tokens import deck_named, repairing, tokens_path, warn_of_unknown
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.client_locations import ClientLocation
+    from quarterdeck.config.clients.link_entry import LinkPlan
 
 HTTP_URL: Final = "http://127.0.0.1:8808/mcp"
 """Where the daemon listens unless told otherwise."""
@@ -99,6 +101,36 @@ class ClientTokens:
         shown = (found.name, found.decks, found.groups, found.search)
         wanted = (self._names[location.client.name], self._decks, self._groups, self._search)
         return token if shown == wanted else ""
+
+
+def check_private(plans: "Sequence[LinkPlan]") -> None:
+    """Refuse to write tokens into files that others can read.
+
+    Raises:
+        CommandError: a file that would be changed is one.
+    """
+    from quarterdeck.config.clients.user_file import is_open_to_others
+
+    for plan in plans:
+        if plan.is_needed and is_open_to_others(plan.file):
+            path = str(plan.location.path)
+            raise UsageError(
+                f"others can read {path}, and a token would stand there in plain text: nothing was changed",
+                f"chmod 600 {shlex.quote(path)}, then link again; or add --allow-readable",
+            )
+
+
+def tell_tokens(plans: "Sequence[LinkPlan]", tokens: ClientTokens) -> None:
+    """Say how the token of each client ends, and whose file shows it to others."""
+    from quarterdeck.config.clients.user_file import is_open_to_others
+
+    for plan in plans:
+        ended_by = f"quarterdeck token revoke {tokens.name_of(plan.location)}"
+        print_line(f"{plan.location.client.title} has a token of its own, which ends with `{ended_by}`", stderr=True)
+        if is_open_to_others(plan.file):
+            path = str(plan.location.path)
+            print_line(f"others can read the token in {path}", "yellow", stderr=True)
+            print_line(f"  fix: chmod 600 {shlex.quote(path)}", stderr=True)
 
 
 def tokens_shown(locations: "Sequence[ClientLocation]", name: str) -> list[str]:

@@ -5,6 +5,7 @@ What is kept: mode, owner, access list, byte order mark; a symbolic link, whose 
 
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -89,6 +90,24 @@ def backups(path: Path) -> list[Path]:
     except OSError:
         return []
     return [path.with_name(name) for name in sorted(names, reverse=True)]
+
+
+def is_open_to_others(file: UserFile) -> bool:
+    """Whether the modes of the file and of the folders above it let another user, or its group, read it.
+
+    A file that is not there yet is made private.
+    """
+    if file.status is None:
+        return False
+    return opens_to_others(file.status.st_mode, [folder.stat().st_mode for folder in file.target.parents])
+
+
+def opens_to_others(file_mode: int, folder_modes: Iterable[int]) -> bool:
+    """Whether these modes let a user who is not the owner read a file that lies below these folders."""
+    modes = [*folder_modes]
+    group = all(mode & (stat.S_IXGRP | stat.S_IXOTH) for mode in modes)  # which group a folder has is not asked
+    others = all(mode & stat.S_IXOTH for mode in modes)
+    return bool((group and file_mode & stat.S_IRGRP) or (others and file_mode & stat.S_IROTH))
 
 
 def _check_unchanged(file: UserFile) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -142,14 +143,12 @@ def test_an_address_and_a_token_are_written_where_a_client_takes_them(
         return [(each.name, each.state(now)) for each in load_grants(tmp_path / "state" / "tokens.json").grants]
 
     path = write(home / ".cursor" / "mcp.json", "{}")
-    path.chmod(0o644)
     assert run("link", "cursor", "--http", "--dry-run") == 0
     assert (path.read_text(), states()) == ("{}", [])
     assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9000/mcp") == 0
     token = shown(path)
     out, err = capsys.readouterr()
     assert token not in out + err
-    assert "chmod 600" in err
     assert "token revoke link-cursor" in err
     assert json.loads(path.read_text())["mcpServers"]["quarterdeck"]["url"] == "http://127.0.0.1:9000/mcp"
     assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp") == 0
@@ -169,6 +168,30 @@ def test_an_address_and_a_token_are_written_where_a_client_takes_them(
     assert run("unlink", "cursor") == 0
     assert "its token is revoked: link-cursor" in capsys.readouterr().err
     assert {state for _, state in states()} == {"revoked"}
+
+
+def test_a_token_is_not_written_where_others_can_read_it_unless_told(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of the machine could call the user's servers; or a file that is meant so could never be linked."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    with TemporaryDirectory(dir="/tmp") as open_home:  # pytest's own folders let nobody else in
+        Path(open_home).chmod(0o755)
+        monkeypatch.setenv("HOME", open_home)
+        path = write(Path(open_home) / ".cursor" / "mcp.json", "{}")
+        path.parent.chmod(0o755)
+        path.chmod(0o644)
+        for extra in ((), ("--dry-run",)):
+            assert run("link", "cursor", "--http", *extra) == 2
+            assert f"fix: chmod 600 {path}, then link again; or add --allow-readable\n" in capsys.readouterr().err
+        assert path.read_text() == "{}"
+        assert not load_grants(tmp_path / "state" / "tokens.json").grants
+        assert run("link", "cursor") == 0  # without a token
+        assert run("link", "cursor", "--http", "--allow-readable") == 0
+        assert shown(path).startswith("qd_")
+        assert f"others can read the token in {path}\n  fix: chmod 600 {path}\n" in capsys.readouterr().err
+        path.chmod(0o600)
+        assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp") == 0
 
 
 @pytest.mark.parametrize(

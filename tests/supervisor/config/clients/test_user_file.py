@@ -9,7 +9,13 @@ import pytest
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck.config.clients import user_file
-from quarterdeck.config.clients.user_file import UserFileError, backups, read_user_file, write_user_file
+from quarterdeck.config.clients.user_file import (
+    UserFileError,
+    backups,
+    opens_to_others,
+    read_user_file,
+    write_user_file,
+)
 
 NOW = datetime(2026, 11, 22, 7, 30, 15, 123456, UTC)
 
@@ -27,6 +33,27 @@ def test_a_file_is_replaced_and_its_old_self_is_kept_privately(tmp_path: Path) -
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert sorted(os.listdir(tmp_path)) == [path.name, backup.name]
     assert backups(path) == [backup]
+
+
+@pytest.mark.parametrize(
+    ("file", "folders", "is_open"),
+    [
+        (0o600, [0o755, 0o755], False),
+        (0o644, [0o755, 0o755], True),
+        (0o644, [0o700, 0o755], False),
+        (0o644, [0o755, 0o700], False),
+        (0o644, [0o750, 0o755], True),
+        (0o604, [0o750, 0o755], False),
+        (0o640, [0o750, 0o755], True),
+        (0o640, [0o700, 0o755], False),
+        (0o640, [0o701, 0o755], True),
+        (0o604, [0o701, 0o755], True),
+        (0o622, [0o755, 0o755], False),
+    ],
+)
+def test_a_file_is_open_to_others_where_they_reach_and_read_it(file: int, folders: list[int], is_open: bool) -> None:
+    """A token would be written where other users read it, or be refused in a home that nobody else can enter."""
+    assert opens_to_others(file, folders) is is_open
 
 
 def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Whole runs of a sample project with the plugin: with xdist and without, with a killed worker, with what is left."""
 
+import json
 import re
 import subprocess
 import sys
@@ -70,6 +71,18 @@ import tempfile
 def test_leaves(mcp_client):  # of the only server that there is
     assert mcp_client.call_tool("echo", {"text": "x"}).text == "x"
     tempfile.mkdtemp(prefix="left-by-a-test-")
+"""
+
+STARTS_MORE = """
+import pytest
+
+@pytest.fixture(scope="session")
+def mcp_config():
+    return "mcp.json"
+
+@pytest.mark.mcp("leaves")
+def test_starts_more(mcp_client):
+    assert mcp_client.call_tool("echo", {"text": "x"}).text == "x"
 """
 
 MISTYPED = """
@@ -192,6 +205,19 @@ def test_what_a_test_leaves_fails_the_run_by_its_name(project: Project) -> None:
 
     ended = project.run(LEAVES, "-n", "1", "--mcp-leaks=warn")
     assert (ended.returncode, "left behind" in ended.stdout) == (0, True), ended.stdout + ended.stderr
+
+
+@LINUX_ONLY
+def test_a_process_that_a_server_leaves_is_named_though_its_sandbox_has_ended_it(project: Project) -> None:
+    """An author would ship a server that fills up every machine on which nothing confines it."""
+    config = {"mcpServers": {"leaves": row("hostile", "daemonise")}}
+    (project.root / "mcp.json").write_text(json.dumps(config))
+    ended = project.run(STARTS_MORE, "-p", "no:xdist", "--mcp-config", "mcp.json")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    told = r"test_starts_more left process \d+ \(.*hostile\.py daemonise\) of server 'leaves', which outlived it"
+    assert re.search(told, ended.stdout), ended.stdout
+    ended = project.run(STARTS_MORE, "-p", "no:xdist", "--mcp-config", "mcp.json", "--mcp-leaks=off")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_what_a_test_asks_for_that_there_is_not_is_one_sentence(project: Project) -> None:

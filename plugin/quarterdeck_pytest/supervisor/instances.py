@@ -4,14 +4,13 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
-import psutil
 
 from quarterdeck.common.watchers import wait_until
 from quarterdeck.common.words import printable
@@ -37,13 +36,11 @@ from quarterdeck_pytest.relay import Relay
 from . import injuries
 from .drifts import told_drifts
 from .hearing import Tell, hear
+from .server_processes import describe_process, processes_left, processes_of, watch_ends
 from .wishes import WishError, wished
 
 STDERR_BYTES: Final = 8 * 1024
 """Of a server's standard error in a report."""
-
-GONE_S: Final = 20.0
-"""How long a process of a stopped server may still be on its way out, on a busy machine, before it counts as left."""
 
 
 class Instance:
@@ -85,11 +82,17 @@ class Instance:
         await self._fleet.start(BridgeConfig(servers=tuple(self._servers.values())))
 
     async def close(self) -> list[str]:
-        """Stop the servers; the processes of theirs that are left, one line each."""
-        processes = self._processes()
-        await self._fleet.tear_down()
-        left = await asyncio.to_thread(self._left, processes)
-        return [f"process {process.pid} ({_name_of(process)}) of a server that was stopped" for process in left]
+        """Stop the servers; the processes that outlived one or its sandbox, one line each."""
+        processes = processes_of(self._fleet.status().values())
+        watches = watch_ends(self._fleet.status().values())
+        outliving = asyncio.gather(*(watch.outlived() for watch in watches))
+        _, outlived = await asyncio.gather(self._fleet.tear_down(), outliving)
+        homes = server_paths(self.digest, "each").home.parents[1]
+        left = await asyncio.to_thread(processes_left, processes, homes)
+        return [
+            *(line for lines in outlived for line in lines),
+            *(f"{describe_process(process)} of a server that was stopped" for process in left),
+        ]
 
     # What is asked of it
 
@@ -270,28 +273,6 @@ class Instance:
     def _watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         return self._fleet.watch_each(lambda _: callback())
 
-    def _processes(self) -> list[psutil.Process]:
-        """All processes of its servers and their workers."""
-        found: dict[int, psutil.Process] = {}
-        for status in self._fleet.status().values():
-            if status.worker_pid is not None:
-                try:
-                    worker = psutil.Process(status.worker_pid)
-                    found |= {process.pid: process for process in (worker, *worker.children(recursive=True))}
-                except psutil.NoSuchProcess:
-                    continue
-        return list(found.values())
-
-    def _left(self, known: Iterable[psutil.Process]) -> list[psutil.Process]:
-        """Of the processes that were known, and of those that nobody knows, those that do not end.  Blocking.
-
-        A server that did not start, or what has forked away from one, is known by its home alone.
-        """
-        homes = server_paths(self.digest, "each").home.parents[1]
-        processes = {process.pid: process for process in (*known, *_living_below(homes))}
-        left: list[psutil.Process] = psutil.wait_procs([*processes.values()], GONE_S if processes else 0)[1]
-        return left
-
 
 class Instances:
     """All instances of a run, by key."""
@@ -347,16 +328,6 @@ async def open_instances() -> AsyncIterator[Instances]:
         await instances.close_all()
 
 
-def _living_below(folder: Path) -> list[psutil.Process]:
-    """The processes whose home is below this folder."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get("HOME", "").startswith(f"{folder}/"):
-                found.append(process)
-    return found
-
-
 def _broken(message: str, code: str) -> FaultRecord:
     return record_of(ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, message, code))
 
@@ -371,13 +342,6 @@ def _policy_of(config: ServerConfig) -> bytes:
     if "limits" in said:
         said["limits"] = {key: value for key, value in own["limits"].items() if value != usual["limits"][key]}
     return msgspec.json.encode({"preset": preset.value, **said})
-
-
-def _name_of(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())[:200] or process.name()
-    except psutil.Error:
-        return "whose command line cannot be read"
 
 
 def _tail(log: Path) -> str:

@@ -12,7 +12,7 @@ from support.config.places import row, write_config
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_pytest.messages import Wish
-from quarterdeck_pytest.supervisor import instances
+from quarterdeck_pytest.supervisor import server_processes
 from quarterdeck_pytest.supervisor.instances import Instance, _policy_of
 
 SECRET = "sk-4f9a8b7c6d5e4f3a2b1c0d9e"
@@ -32,7 +32,7 @@ def test_a_fault_crosses_without_secrets_and_without_orders_to_a_terminal(tmp_pa
 
 def test_what_has_forked_away_from_a_server_is_left_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine would fill up with what nobody started by name; also where the server itself never started."""
-    monkeypatch.setattr(instances, "GONE_S", 0.01)
+    monkeypatch.setattr(server_processes, "GONE_S", 0.01)
     instance = Instance("forks", Wish(words=("none",), cwd=str(tmp_path)), "test_it", shared=False)
     env = {"HOME": str(server_paths(instance.digest, "none").home)}
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=env) as away:

@@ -63,8 +63,8 @@ async def answer(product: Product, request: Request) -> Answer:
     match request:
         case Ps():
             return ServerList(await view_servers(product, product.status().values()))
-        case Tools(groups):
-            return await _list_tools(product, groups)
+        case Tools(groups, server):
+            return await _list_tools(product, groups, server)
         case Call(name, arguments):
             return await _call(product, name, bytes(arguments))
         case Restart(server):
@@ -86,7 +86,9 @@ async def answer(product: Product, request: Request) -> Answer:
             assert_never(request)
 
 
-async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Refused:
+async def _list_tools(product: Product, groups: Sequence[str], only: str) -> ToolList | Refused:
+    if only and only not in product.status():
+        return _no_server(product, only)
     for name in groups:
         if name not in product.groups.current:
             hint = did_you_mean(name, product.groups.current, "groups")
@@ -106,23 +108,30 @@ async def _list_tools(product: Product, groups: Sequence[str]) -> ToolList | Ref
         for endpoint in product.shown.endpoints()
         for tool in endpoint.offered()
     )
-    tools = tuple(tool for tool in tools if client.allows(tool.name))
+
+    def is_wanted(server: str) -> bool:
+        return (not only or server == only) and client.allows_some_of(server)
+
+    tools = tuple(tool for tool in tools if client.allows(tool.name) and (not only or tool.server == only))
     absent = [
         status
         for status in product.status().values()
-        if (status.list_fault is not None or not is_usable_phase(status.phase)) and client.allows_some_of(status.server)
+        if (status.list_fault is not None or not is_usable_phase(status.phase)) and is_wanted(status.server)
     ]
     rows = {row.id: row for row in product.approvals.rows}
     held = tuple(
         describe_held(rows[server], offer.held)
         for server, offer in product.approvals.held.items()
-        if (offer.waiting or offer.blocked) and client.allows_some_of(server)
+        if (offer.waiting or offer.blocked) and is_wanted(server)
     )
     by_group = {
         name: tuple(tool.name for tool in tools if group.has(tool.name))
         for name, group in product.groups.current.items()
         if not groups or name in groups
     }
+    if only:
+        notes = tuple(note for note in product.shown.notes() if note.startswith(f"{only}: "))
+        return ToolList(tools, await view_servers(product, absent), held, notes, by_group)
     # In a thread: globs without a tool are held against every name, of ten thousand perhaps.
     unmet = await asyncio.to_thread(unmet_by_groups, product.groups.current, _offered(product), product.shown.hidden())
     notes = (*product.shown.notes(), *unmet)

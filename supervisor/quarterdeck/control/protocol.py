@@ -35,9 +35,11 @@ class Tools(Message, frozen=True, tag="tools"):
 
     Attributes:
         groups: of those only what these have together; empty for all.
+        server: only the tools of this server; empty for all, native ones too.
     """
 
     groups: tuple[str, ...] = ()
+    server: str = ""
 
 
 class Call(Message, frozen=True, tag="call"):

@@ -92,6 +92,18 @@ async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_
     assert [server.id for server in listed.absent] == ["down", "half"]
 
 
+async def test_the_tools_of_one_server_are_listed_alone(tmp_path: Path) -> None:
+    """A user of forty servers would look for one among a thousand tools, or see another's fault."""
+    down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
+    with product_of(tmp_path, ProductEndpoint("up", "echo"), down, ProductEndpoint("more", "x")) as product:
+        decks = with_natives(product, DeckMaker())
+        one, absent, unknown = [await ask(product, Tools(server=name)) for name in ("up", "down", "upp")]
+        await decks.close()
+    assert ([tool.name for tool in one.tools], one.absent) == (["up__echo"], ())
+    assert (absent.tools, [server.id for server in absent.absent]) == ((), ["down"])
+    assert unknown == Refused(Refusal.NO_SUCH_SERVER, "there is no server 'upp': did you mean 'up'?")
+
+
 async def test_a_server_that_could_not_list_its_tools_is_absent_with_the_reason(tmp_path: Path) -> None:
     """One with too many tools would look like one that has none."""
     huge = ProductEndpoint("huge")

@@ -24,17 +24,18 @@ NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 
 def tools(
     source: AskedWithNative,
+    server: Annotated[str | None, Argument(metavar="SERVER", help="Only of this server.", show_default=False)] = None,
     group: options.Group = None,
     tokens: Annotated[
         bool, Option("--tokens", help="What each tool, server and group costs a model that is given it, in tokens.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """List the tools that can be called: native ones, and those of every server that is ready.
+    """List the tools that can be called: native ones, and those of every server that is ready; or of one server.
 
     When there are servers and all of them failed, or could not list their tools, it ends with 4.
     """
-    answer = ask(source, Tools(tuple(group or ())))
+    answer = ask(source, Tools(tuple(group or ()), server or ""), only=server)
     assert isinstance(answer, ToolList)
     if tokens:
         _show_tokens(answer, json=json)

@@ -66,15 +66,18 @@ Whole = Annotated[bool, Option("--whole", help="Show all of it, untruncated.")]
 @group.command("list")
 def list_matters(
     source: Named,
+    server: Server = None,
     everything: Annotated[bool, Option("--all", help="Also show what is approved, and what is gone.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what is held or blocked, and what the scan found; with --all everything that was ever decided."""
     with open_context(source) as context:
+        servers = [context.server(server)] if server is not None else context.servers
         if json:
-            print_json({"servers": [view_server(each) for each in context.servers]})
+            print_json({"servers": [view_server(each) for each in servers]})
         else:
-            print_servers(context.servers, everything=everything, trust=context.trust_of, diff=context.command("diff"))
+            diff = context.command("diff", server or "")
+            print_servers(servers, everything=everything, trust=context.trust_of, diff=diff)
 
 
 @group.command("diff")

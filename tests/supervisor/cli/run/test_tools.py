@@ -9,7 +9,18 @@ import pytest
 
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import tools
-from quarterdeck.control.protocol import Answer, Call, Fault, FaultView, Request, Result, ServerView, ToolList, ToolView
+from quarterdeck.control.protocol import (
+    Answer,
+    Call,
+    Fault,
+    FaultView,
+    Request,
+    Result,
+    ServerView,
+    ToolList,
+    Tools,
+    ToolView,
+)
 
 DOWN = FaultView("spawn_failed", "command_not_found", "npx is not there", "install it", "not_sent")
 
@@ -54,6 +65,13 @@ def test_tools_are_listed_and_the_absent_are_named(
     listed = json.loads(capsys.readouterr().out)
     assert listed["tools"][0]["definition"] == {"name": "read"}
     assert listed["absent"][0]["fault"]["code"] == "command_not_found"
+
+
+def test_of_one_server_only_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no serve runs, all servers would be started to list one."""
+    asked = answering(monkeypatch, ToolList((), ()))
+    assert run(["tools", "fs"]) == 0
+    assert (asked.request, asked.only) == (Tools(server="fs"), "fs")
 
 
 def test_what_tools_cost_is_shown_for_people_and_for_programs(

@@ -83,6 +83,18 @@ def test_what_is_held_is_listed_and_what_is_approved_is_not(shell: Shell) -> Non
     assert last == f"2 servers: 5 approved, 1 held: quarterdeck trust diff -c {shell.config} shows what would change"
 
 
+def test_one_server_is_listed_alone(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user of forty servers would look for one among all that is held."""
+    _, row, _, last = shell("list", "time").splitlines()
+    assert row.split()[:2] == ["time", "now"]
+    assert (
+        last == f"1 server: 3 approved, 1 held: quarterdeck trust diff time -c {shell.config} shows what would change"
+    )
+    assert [each["server"] for each in json.loads(shell("list", "time", "--json"))["servers"]] == ["time"]
+    assert run(["trust", "list", "tome", "-c", str(shell.config)]) == ExitCode.NOT_FOUND
+    assert "there is no server 'tome': did you mean 'time'?" in capsys.readouterr().err
+
+
 def test_everything_is_listed_on_demand(shell: Shell) -> None:
     """Nobody could see what was approved, by whom, since when."""
     shell.happens(gone(ZONE, scope=shell.scope))

@@ -5,9 +5,11 @@ Text comes from servers too: controls in it are escaped here, and nothing in it 
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
@@ -18,6 +20,7 @@ from .exits import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.containers import Lines
     from rich.text import Text
 
 WIDEST: Final = 110
@@ -29,8 +32,22 @@ LONGEST_WORD: Final = 40
 NARROWEST: Final = 10
 """Columns that whatever may be wrapped keeps; a terminal without room for that is sent whole rows, and wraps them."""
 
+NARROWEST_LINE: Final = 20
+"""Columns of a terminal that is too narrow to break a line for: it does so itself."""
+
 ENDLESS: Final = 1 << 20
 """Columns where there is no edge: a program that reads a table wants it uncut."""
+
+
+_UNIT: Final = re.compile(
+    r"(\s*)([^\s`]*`[^`]*`\S*"  # a command, as messages quote it
+    r"|quarterdeck(?: [^\s`;,()]*[^\s`;,:()])+$"  # or one with which a message ends
+    r"|\S+)"
+)
+"""What stays whole where a line is broken, and the blanks before it."""
+
+_PIECE: Final = re.compile(r"[^\s/\\,;:=&?]*[/\\,;:=&?]+|[^\s/\\,;:=&?]+")
+"""What stays whole of a word that is wider than its column: a path is broken behind a slash."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -62,14 +79,64 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def print_line(text: str = "", style: str = "", *, stderr: bool = False) -> None:
-    """One line for people, on stdout unless told otherwise; a terminal wraps it where it must."""
+def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: bool = True) -> None:
+    """Print one line for people, on stdout unless told otherwise; on a terminal it is broken at blanks alone.
+
+    Args:
+        text: the line.
+        style: of rich.
+        stderr: print it there.
+        wraps: break it where it is too wide; not what is another program's, and may be copied.
+    """
     stream = sys.stderr if stderr else sys.stdout
+    text = printable(text)
+    if wraps and stream.isatty():
+        text = fold(text, _columns_of(stream))
     if style and text and shows_styles(stream):
         _print(_text(Cell(text, style)), _console(stream), soft_wrap=True)
     else:
-        stream.write(printable(text) + "\n")
+        stream.write(text + "\n")
         stream.flush()
+
+
+def fold(text: str, columns: int) -> str:
+    """Break lines that are wider than `columns` at blanks, and indent what follows; commands and paths stay whole."""
+    return "\n".join(_fold_line(line, columns) for line in text.split("\n"))
+
+
+def _fold_line(line: str, columns: int) -> str:
+    if _cells(line) <= columns or columns < NARROWEST_LINE:
+        return line
+    margin = line[: len(line) - len(line.lstrip())] + "  "
+    lines, current = list[str](), ""
+    for blanks, unit in _UNIT.findall(line):
+        if current.strip() and _cells(current + blanks + unit) > columns:
+            lines.append(current)
+            current = margin + unit
+        else:
+            current += blanks + unit
+    return "\n".join((*lines, current))
+
+
+def _cells(text: str) -> int:
+    """The columns that a terminal needs for a text."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def _columns_of(stream: TextIO) -> int:
+    """The width of a terminal; `COLUMNS` overrides it."""
+    try:
+        return int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return ENDLESS
 
 
 def print_paragraph(text: str, style: str = "", *, lead: Cell | None = None) -> None:
@@ -91,28 +158,50 @@ def print_table(
     headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, indent: str = "", is_cut: bool = False
 ) -> None:
     """Aligned columns on stdout; on a terminal what is too wide is wrapped, or the last column cut with `is_cut`."""
-    from rich.measure import measure_renderables
     from rich.table import Table
 
     console = _console(sys.stdout)
     console.width -= len(indent)
-    endless = console.options.update(max_width=ENDLESS)
-    least = 2 * (len(headers) - 1)
-    drawn = [[_text(cell) for cell in row] for row in rows]
+    room = console.width - 2 * (len(headers) - 1)
+    columns = [(header, *(row[at].text for row in rows)) for at, header in enumerate(headers)]
+    widest = [max(_cells(line) for text in texts for line in printable(text).split("\n")) for texts in columns]
+    least = [_least_width(texts, wide) for texts, wide in zip(columns, widest, strict=True)]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=None)
-    for column, header in enumerate(headers):
-        title = _text(Cell(header, "bold"))
-        wide = measure_renderables(console, endless, [title, *(row[column] for row in drawn)])
-        is_word = wide.minimum == wide.maximum <= LONGEST_WORD
-        least += wide.maximum if is_word else min(wide.maximum, NARROWEST)
-        table.add_column(title, overflow="fold", no_wrap=is_word)
-    for row in drawn:
+    if is_cut:
+        least[-1] = min(least[-1], NARROWEST)
+    fits = sum(least) <= room
+    widths = _fit(widest, least, room) if fits else least if is_cut else widest
+    for header, width in zip(headers, widths, strict=True):
+        table.add_column(_text(Cell(header, "bold")), overflow="fold", width=width)
+    for row in rows:
+        drawn = [_text(cell) for cell in row]
         if is_cut:
-            row[-1].no_wrap, row[-1].overflow = True, "ellipsis"
-        table.add_row(*row)
-    if least > console.width:
-        console.width = least if is_cut else ENDLESS
+            drawn[-1].no_wrap, drawn[-1].overflow = True, "ellipsis"
+        table.add_row(*drawn)
+    if not fits:
+        console.width = ENDLESS
     _print(table, console, indent)
+
+
+def _least_width(texts: Sequence[str], widest: int) -> int:
+    """The columns without which a word would be broken inside; of one that is wider than all others, a piece of it."""
+    words = [word for text in texts for word in printable(text).split()]
+    if widest <= LONGEST_WORD and all(" " not in text for text in texts):
+        return widest
+    longest = max((_cells(piece) for word in words for piece in _PIECE.findall(word)), default=0)
+    return max(min(longest, LONGEST_WORD), min(widest, NARROWEST))
+
+
+def _fit(widest: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths of columns that together have this room: those that may be narrower share what is left alike."""
+    widths = [min(wide, max(room, low)) for wide, low in zip(widest, least, strict=True)]
+    while (excess := sum(widths) - room) > 0:
+        at = max((at for at in range(len(widths)) if widths[at] > least[at]), key=lambda at: widths[at], default=None)
+        if at is None:
+            break
+        next_wide = max((wide for other, wide in enumerate(widths) if other != at and wide < widths[at]), default=0)
+        widths[at] -= max(1, min(excess, widths[at] - max(least[at], next_wide)))
+    return widths
 
 
 @contextmanager
@@ -154,9 +243,34 @@ def _console(stream: TextIO) -> "Console":
 
 
 def _text(cell: Cell) -> "Text":
+    return _text_class().assemble((printable(cell.text), cell.style))
+
+
+@cache
+def _text_class() -> "type[Text]":
+    """Rich's text, whose words are broken behind punctuation where they are wider than their column."""
     from rich.text import Text
 
-    return Text.assemble((printable(cell.text), cell.style))
+    class FoldedText(Text):
+        def wrap(self, console: "Console", width: int, **how: Any) -> "Lines":
+            found = [] if how.get("no_wrap") else _breaks(self.plain, width)
+            return Text.wrap(Text("\n").join(self.divide(found)) if found else self, console, width, **how)
+
+    return FoldedText
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where to break the words of a text that are wider than `width`."""
+    found: list[int] = []
+    for word in re.finditer(r"\S+", text):
+        if not (word[0].isascii() and len(word[0]) > width):
+            continue
+        start = word.start()
+        for piece in _PIECE.finditer(text, word.start(), word.end()):
+            if piece.end() - start > width and piece.start() > start:
+                found.append(piece.start())
+                start = piece.start()
+    return found
 
 
 def _print(drawn: "RenderableType", console: "Console", indent: str = "", **how: Any) -> None:

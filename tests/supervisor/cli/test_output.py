@@ -97,12 +97,52 @@ def test_an_id_is_never_broken_by_a_narrow_terminal(monkeypatch: pytest.MonkeyPa
     table(("an-id-of-30-letters-----------", "words " * 9), is_cut=True)
     assert terminal.getvalue().splitlines()[1:] == [
         *(
-            "an-id-of-25-letters-------  /a/path//a/p",
-            *(f"{' ' * 28}{('/a/path/' * 9)[at : at + 12]}" for at in range(12, 72, 12)),
+            "an-id-of-25-letters-------  /a/path//a/",
+            *(f"{' ' * 28}{each}" for each in (*("path//a/",) * 7, "path/")),
         ),
         *(f"{NAME}{' ' * 26}  {WHAT}", "an-id-of-30-letters-----------  " + ("words " * 9).rstrip()),
         *(f"{NAME}{' ' * 26}  {WHAT}", "an-id-of-30-letters-----------  words wor…"),
     ]
+
+
+def test_a_line_is_broken_at_blanks_alone_and_a_command_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word broken in its middle cannot be read, and half of a path or a command cannot be copied."""
+    terminal = terminal_for(monkeypatch)
+    path = "/home/me/" + "folder/" * 6
+    print_line(f"error[x]: it names {path} which is hidden, and more words follow")
+    print_line(f"  fix: quarterdeck allow fs --read {path}")
+    print_line("write one of them (`quarterdeck config path` lists them) or name one")
+    print_line("日本語 " * 8)
+    print_line("short `and whole`")
+    print_line("what another program wrote is sent as it is, whole", wraps=False)
+    assert [line.rstrip() for line in terminal.getvalue().splitlines()] == [
+        *("error[x]: it names", f"  {path}", "  which is hidden, and more words follow"),
+        *("  fix:", f"    quarterdeck allow fs --read {path}"),
+        *("write one of them", "  (`quarterdeck config path` lists them)", "  or name one"),
+        *("日本語 日本語 日本語 日本語 日本語", "  日本語 日本語 日本語"),
+        "short `and whole`",
+        "what another program wrote is sent as it is, whole",
+    ]
+
+
+def test_a_styled_line_is_broken_as_a_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors, which are red, would be broken inside words where warnings are not."""
+    terminal = terminal_for(monkeypatch)
+    print_line("error[x]: the sandbox of this server hides something", "red")
+    red = [line.replace("\x1b[31m", "").replace("\x1b[0m", "") for line in terminal.getvalue().splitlines()]
+    assert red == ["error[x]: the sandbox of this server", "  hides something"]
+
+
+def test_no_word_of_a_table_is_broken_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's program or a fault's reason could not be read in a narrow terminal."""
+    terminal = terminal_for(monkeypatch, COLUMNS="44")
+    long = "interoperability of characterisation"
+    print_table(["A", "B", "C"], [[Cell("some words here"), Cell(long), Cell("/a/path/that-is/long/")]])
+    lines = [line.split() for line in terminal.getvalue().splitlines()[1:]]
+    shown = [word for line in lines for word in line]
+    assert {"some", "words", "here", "interoperability", "of", "characterisation"} <= set(shown)
+    assert "".join(word for word in shown if "/" in word) == "/a/path/that-is/long/"
+    assert all(word.endswith("/") for word in shown if "/" in word)
 
 
 def test_nothing_that_a_server_says_is_markup_or_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:

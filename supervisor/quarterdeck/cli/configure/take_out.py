@@ -29,6 +29,7 @@ def print_diff(lines: list[str]) -> None:
         print_line(
             line.replace("\t", "    "),
             STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
+            wraps=False,
         )
 
 

@@ -66,7 +66,7 @@ def logs(
         if json:
             print_json({"server": server, "at": line.at or None, "line": text})
         elif sys.stdout.isatty():
-            print_line(_local(line.at) + "\n".join(map(printable, text.split("\n"))))
+            print_line(_local(line.at) + "\n".join(map(printable, text.split("\n"))), wraps=False)
         else:
             sys.stdout.write(f"{_local(line.at)}{text}\n")
             sys.stdout.flush()

@@ -151,9 +151,9 @@ def _print_result(body: bytes) -> None:
     result = msgspec.json.decode(body, type=dict[str, object])
     content = result.get("content")
     for block in content if isinstance(content, list) else []:
-        print_line(describe_block(block))
+        print_line(describe_block(block), wraps=False)
     if not content and "structuredContent" in result:
-        print_line(_pretty(result["structuredContent"]))
+        print_line(_pretty(result["structuredContent"]), wraps=False)
 
 
 def describe_block(block: object) -> str:

@@ -9,9 +9,7 @@ import os
 import secrets
 import shutil
 import stat
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -231,6 +229,8 @@ def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
     `tempfile` does not do: before Python 3.11.8 it opens up what it may not remove through symbolic links
     (CVE-2023-6597), it raises on folders that are too deep, and a signal that ends us leaves its folders behind.
     """
+    import tempfile  # `ps` makes no folder
+
     folder = os.path.join(os.path.realpath(place or tempfile.gettempdir()), prefix + secrets.token_hex(8))
     with _removed_if_killed(folder):
         os.mkdir(folder, 0o700)
@@ -243,6 +243,8 @@ def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
 @contextmanager
 def _removed_if_killed(folder: str) -> Iterator[None]:
     """Within the block, a process waits for our end, to remove the folder then; it starts before the folder is made."""
+    import subprocess
+
     try:
         waiting = subprocess.Popen(
             [_SHELL, "-c", _REMOVE_AT_END],
@@ -268,6 +270,8 @@ def remove_tree(folder: str) -> None:
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.lexists(folder):
+        import subprocess
+
         # Neither of them follows a link that it meets, or has a limit of depth.
         for command in (("chmod", "-R", "u+rwX"), ("rm", "-rf")):
             with suppress(OSError):

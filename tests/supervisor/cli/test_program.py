@@ -5,9 +5,10 @@ import re
 import resource
 import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from support.config.places import use_places, write_config
@@ -274,6 +275,47 @@ def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
         loaded = loaded_by(f"from quarterdeck.cli.program import run; run({arguments})")
         assert loaded.isdisjoint(others), loaded & set(others)
         assert "quarterdeck.cli.run.serve" not in loaded
+
+
+ASKS: Final = """
+from quarterdeck.cli import source
+from quarterdeck.control.protocol import FaultView, ServerList, ServerView, ToolList, ToolView
+from msgspec import Raw
+server = ServerView("a", "faulted", "stdio", 0, None, None, None, None, 0, None, FaultView("k", "c", "m", "r", "d"))
+tool = ToolView("a__b", "a", "what", Raw(b"{}"))
+answers = {"Ps": ServerList((server,)), "Tools": ToolList((tool,), (server,))}
+source.find_serving = lambda *_, **__: "a directory"
+source.ask_serving = lambda _, request: answers[type(request).__name__]
+from quarterdeck.cli.program import run
+"""
+"""Has a serve answer `ps` and `tools`."""
+
+SLOW_TO_LOAD: Final = {"asyncio", "concurrent", "email", "multiprocessing", "sqlite3", "ssl", "subprocess", "zoneinfo"}
+"""Of the standard library; each costs as much as all that these commands do."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rooms", "others"),
+    [
+        (["--help"], {"cli", "common"}, {"msgspec"}),
+        (["ps"], {"cli", "common", "config", "control"}, {"click", "msgspec", "platformdirs", "rich"}),
+        (["tools"], {"cli", "common", "config", "control"}, {"click", "msgspec", "platformdirs", "rich"}),
+    ],
+)
+def test_what_answers_at_once_loads_no_room_and_no_library_that_it_does_not_need(
+    arguments: list[str], rooms: set[str], others: set[str]
+) -> None:
+    """Each look at the servers would cost a second of processor time, which a script does in a loop."""
+    loaded = loaded_by(
+        f"{ASKS if rooms > {'cli', 'common'} else 'from quarterdeck.cli.program import run'}\nrun({arguments})"
+    )
+    bare = loaded_by("")
+    ours = {name.split(".")[1] for name in loaded if name.startswith("quarterdeck.")}
+    assert ours == rooms
+    libraries = {name.partition(".")[0] for name in loaded - bare} - sys.stdlib_module_names
+    # What msgspec and rich try to load, where it is installed, is theirs.
+    assert libraries - {"quarterdeck", "quarterdeck_protocol", "quarterdeck_sandbox", "typing_extensions"} == others
+    assert not SLOW_TO_LOAD & {name.partition(".")[0] for name in loaded - bare}
 
 
 @pytest.mark.parametrize(

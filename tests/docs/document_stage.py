@@ -15,7 +15,7 @@ from support.processes.commands import DEADLINE_S, OURSELVES, forks
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
 
-from .documents import COMMAND_END
+from .documents import COMMAND_END, ROOT, blocks_of
 
 REQUIRED: Final = ("PATH", "LANG", "LC_ALL", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
 """What a command keeps of our environment."""
@@ -83,8 +83,23 @@ class Stage:
             case "locked":
                 self.connect()
                 assert self.run("quarterdeck lock").returncode == 0
+            case "own server":
+                self._make_project()
             case _:
                 raise ValueError(f"no stage is called {name!r}")
+
+    def _make_project(self) -> None:
+        """The project with which the page about testing begins, beside the pretend servers."""
+        blocks = [*blocks_of(ROOT / "docs" / "testing.md")]
+        server = next(block.text for block in blocks if block.language == "python")
+        row = json.loads(next(block.text for block in blocks if block.language == "json"))
+        if not (self.work / ".venv").exists():
+            (self.work / ".venv").symlink_to(sys.prefix)
+        (self.work / "src" / "notes").mkdir(parents=True, exist_ok=True)
+        (self.work / "src" / "notes" / "server.py").write_text(server)
+        configuration = self.work / "mcp.json"
+        rows = json.loads(configuration.read_text())["mcpServers"] | row["mcpServers"]
+        configuration.write_text(json.dumps({"mcpServers": rows}))
 
     def connect(self) -> None:
         """Start the servers once, and have recorded what they offer."""

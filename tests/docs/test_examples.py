@@ -123,6 +123,7 @@ def test_every_configuration_is_read_without_a_complaint(block: Block, tmp_path:
 @pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.page)
 def test_every_program_runs(block: Block, stage: Stage) -> None:
     """The first thing that somebody copies would not work."""
+    stage.prepare(block.stage)
     is_test = "def test_" in block.text
     has_loop = "async with" not in block.text or "asyncio.run" in block.text
     text = block.text if has_loop else IN_A_COROUTINE.format(textwrap.indent(block.text, "    "))

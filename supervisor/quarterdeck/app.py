@@ -176,6 +176,7 @@ async def open_quarterdeck(
             sessions=sessions,
             find_login=find_login,
             logins=shared.logins if shared is not None else None,
+            write_calls=calls.flush,
         )
         stack.push_async_callback(carried_through, product.logins.close)
         if product.decks is not None:

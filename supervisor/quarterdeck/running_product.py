@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -59,6 +59,10 @@ STARTED_S: Final = 60.0
 """How long calls wait for a server that a person has just logged in at; then they say that it still starts."""
 
 
+async def _write_nothing() -> None:
+    """Write no calls: none are recorded."""
+
+
 class Product:
     """The running product; made by `open_quarterdeck`.
 
@@ -76,6 +80,7 @@ class Product:
         decks: the native tools, one deck for each client; None without any.
         logins: at its servers, as calls of clients bring them about.
         announce_url: tells who wants to serve the same where this does.
+        write_calls: writes the calls that have ended to the ledger, and returns once they can be read there.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Product:
         sessions: SessionServers | None = None,
         find_login: Callable[[str], LoginPlace | None] = lambda _: None,
         logins: dict[str, OpenLogin] | None = None,
+        write_calls: Callable[[], Awaitable[None]] = _write_nothing,
     ) -> None:
         self._take(settings)
         self._common = common or CommonRecord()
@@ -116,6 +122,7 @@ class Product:
         self.decks: Final = self._make_decks()
         self.logins: Final = LoginBroker(find_login, self._start_logged_in, under_way=logins)
         self.announce_url: Final = announce
+        self.write_calls: Final = write_calls
 
     def _take(self, settings: Settings) -> None:
         self.settings = settings

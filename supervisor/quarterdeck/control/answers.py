@@ -45,6 +45,8 @@ from .protocol import (
     ToolList,
     Tools,
     ToolView,
+    WriteCalls,
+    Written,
 )
 from .views import view_fault, view_inspection, view_servers
 
@@ -77,6 +79,9 @@ async def answer(product: Product, request: Request) -> Answer:
             return await _list_all(product)
         case Decide(decisions):
             return await answer_decision(product.decide, decisions)
+        case WriteCalls():
+            await product.write_calls()
+            return Written()
         case Inspect(server):
             status = product.status().get(server)
             if status is None:

@@ -77,7 +77,11 @@ class Decide(Message, frozen=True, tag="decide"):
     decisions: msgspec.Raw
 
 
-Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide
+class WriteCalls(Message, frozen=True, tag="write_calls"):
+    """Have the calls that have ended written to the ledger; answered once they can be read there."""
+
+
+Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide | WriteCalls
 
 
 class FaultView(msgspec.Struct, frozen=True):
@@ -210,6 +214,10 @@ class Decided(Message, frozen=True, tag="decided"):
     """The answer to `Decide`: recorded, and acted upon."""
 
 
+class Written(Message, frozen=True, tag="written"):
+    """The answer to `WriteCalls`."""
+
+
 class Result(Message, frozen=True, tag="result"):
     """The tool answered the call; `body` is a server's result as it wrote it, a native one's as clients get it."""
 
@@ -315,7 +323,19 @@ class Refused(Message, frozen=True, tag="refused"):
     message: str
 
 
-Answer = ServerList | ToolList | ListingList | Result | Fault | Restarted | LogFile | Inspection | Decided | Refused
+Answer = (
+    ServerList
+    | ToolList
+    | ListingList
+    | Result
+    | Fault
+    | Restarted
+    | LogFile
+    | Inspection
+    | Decided
+    | Written
+    | Refused
+)
 
 
 class BadLineError(ValueError):

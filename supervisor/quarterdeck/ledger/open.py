@@ -292,6 +292,7 @@ class CallLog:
         self._notes: list[_Note] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
+        self._keeping = asyncio.Lock()
 
     def note(
         self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None, client: str = ""
@@ -311,12 +312,17 @@ class CallLog:
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)
-        await self._flush()
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Keep the notes that wait, and return once they and those before them can be read."""
+        async with self._keeping:
+            await self._flush()
 
     async def _flush_soon(self) -> None:
         await asyncio.sleep(FLUSH_S)
         self._flushing = None
-        await self._flush()
+        await self.flush()
 
     async def _flush(self) -> None:
         notes, self._notes = self._notes, []

@@ -32,6 +32,8 @@ from quarterdeck.control.protocol import (
     ServerList,
     ToolList,
     Tools,
+    WriteCalls,
+    Written,
 )
 from quarterdeck.host.offers.decks import Decks
 from quarterdeck.ledger.errors import LedgerWriteError
@@ -118,6 +120,19 @@ async def test_a_server_that_could_not_list_its_tools_is_absent_with_the_reason(
         "more than 5,000 tools",
     )
     assert (inspected.server.fault.code, inspected.last_death) == ("too_many_tools", None)
+
+
+async def test_calls_are_said_to_be_written_once_they_are(tmp_path: Path) -> None:
+    """`ledger calls` would read before the calls are there."""
+    written: list[str] = []
+
+    async def write() -> None:
+        written.append("calls")
+
+    with product_of(tmp_path) as product:
+        product.write_calls = write  # type: ignore[misc]
+        assert await ask(product, WriteCalls()) == Written()
+    assert written == ["calls"]
 
 
 async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:

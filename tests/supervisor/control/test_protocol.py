@@ -33,6 +33,8 @@ from quarterdeck.control.protocol import (
     ToolList,
     Tools,
     ToolView,
+    WriteCalls,
+    Written,
     decode_answer,
     decode_request,
     encode,
@@ -48,7 +50,7 @@ SERVER = ServerView(
 )
 
 REQUESTS: list[Request] = [Ps(), Tools(), Call("fs__read", msgspec.Raw(b'{"a":1}')), Restart("fs"), LogPath("fs")]
-REQUESTS += [Inspect("fs"), Listings()]
+REQUESTS += [Inspect("fs"), Listings(), WriteCalls()]
 DECISION = Decision("/deck.json", "fs", ItemKey(Subject.TOOL, "read"), "ab12", b"{}")
 REQUESTS += [Decide(msgspec.Raw(msgspec.json.encode([DECISION])))]
 ANSWERS: list[Answer] = [
@@ -62,6 +64,7 @@ ANSWERS: list[Answer] = [
         )
     ),
     Decided(),
+    Written(),
     Result(msgspec.Raw(b'{"content":[]}'), is_error=True),
     Fault(FAULT),
     Restarted(SERVER),

@@ -223,6 +223,33 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
     assert kept[0].at.endswith("Z")
 
 
+async def test_a_flush_returns_once_all_that_was_noted_is_kept() -> None:
+    """`ledger calls` would lack the call that has just ended; also where an earlier write is not done yet."""
+    kept: list[str] = []
+    may_write, began = asyncio.Event(), asyncio.Event()
+
+    async def keep(rows: Sequence[CallRow]) -> None:
+        began.set()
+        await may_write.wait()
+        kept.extend(row.tool for row in rows)
+
+    log = CallLog(keep)
+    log.note("user", "fs", "first", 0.1, None)
+    first = asyncio.create_task(log.flush())
+    await began.wait()
+    none = asyncio.create_task(log.flush())
+    log.note("user", "fs", "second", 0.1, None)
+    second = asyncio.create_task(log.flush())
+    await asyncio.sleep(0)
+    assert not none.done()
+    may_write.set()
+    await none
+    assert kept[:1] == ["first"]
+    await asyncio.gather(first, second)
+    assert kept == ["first", "second"]
+    await log.close()
+
+
 async def test_notes_that_cannot_be_kept_are_said_and_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """A full disk would end calls, or lose notes without a word."""
 

@@ -207,6 +207,7 @@ def calls(
     from quarterdeck.ledger.events.history import labels_of
 
     start = parse_time(since, datetime.now(UTC)) if since is not None else None
+    _await_calls()
     with reading() as reader:
         found = list(reader.calls(server=server, tool=tool, client=client, since=start, limit=lines))
     if json:
@@ -216,6 +217,21 @@ def calls(
         print_calls(found, labels_of(ServerKey(each.scope, each.server) for each in found))
     else:
         print_line("there is no such call", stderr=True)
+
+
+def _await_calls() -> None:
+    """Have every process that serves write the calls that have ended; one that does not is named."""
+    from quarterdeck.config.places.runtime_directory import find_all_serving
+    from quarterdeck.control.client import NoAnswerError, NotServingError, ask
+    from quarterdeck.control.protocol import WriteCalls
+
+    for place, serving in find_all_serving().items():
+        try:
+            ask(place, WriteCalls())
+        except NotServingError:
+            continue  # it has ended, and wrote them before
+        except NoAnswerError as error:
+            print_line(f"calls of process {serving.pid} may be missing: {error}", "yellow", stderr=True)
 
 
 def _book(reader: "LedgerReader", moment: str | None) -> "Book":

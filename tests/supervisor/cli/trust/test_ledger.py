@@ -9,6 +9,9 @@ from support.ledger.ledger_shell import LedgerShell
 
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.trust.ledger import Kind
+from quarterdeck.config.places.runtime_directory import Serving
+from quarterdeck.control.client import NoAnswerError, NotServingError
+from quarterdeck.control.protocol import WriteCalls
 from quarterdeck.ledger.events.events import LedgerEvent
 from quarterdeck.ledger.store.lease import Holder, take_lease
 
@@ -227,6 +230,28 @@ def test_beside_a_serve_one_can_look_but_not_change(state: Path, ledger: LedgerS
         assert ledger(*command, code=ExitCode.USAGE) == ""
         assert "quarterdeck serve (process 4711) writes the ledger" in ledger.err
         assert "end it first" in ledger.err
+
+
+def test_calls_are_read_once_those_who_serve_have_written_them(
+    state: Path, ledger: LedgerShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who looks at a call that has just ended would not find it."""
+    asked: list[object] = []
+    serving = Serving(7, "d", (), "", "")
+    places = {Path(name): serving for name in ("ended", "well", "hangs")}
+
+    def answer(place: Path, request: object) -> None:
+        asked.append((place.name, request))
+        if place.name == "ended":
+            raise NotServingError
+        if place.name == "hangs":
+            raise NoAnswerError("it does not answer")
+
+    monkeypatch.setattr("quarterdeck.config.places.runtime_directory.find_all_serving", lambda: places)
+    monkeypatch.setattr("quarterdeck.control.client.ask", answer)
+    assert ledger("calls")
+    assert asked == [(name, WriteCalls()) for name in ("ended", "well", "hangs")]
+    assert ledger.err == "calls of process 7 may be missing: it does not answer\n"
 
 
 def test_calls_are_shown_the_newest_first(state: Path, ledger: LedgerShell) -> None:

@@ -39,6 +39,7 @@ from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck.trust.package import has_to_install
 from quarterdeck_protocol.configs import RemoteServerConfig, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.tools import CallEnd, Client
 
 COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
@@ -163,6 +164,9 @@ async def open_quarterdeck(
             if isinstance(writes, LedgerWriter):
                 writes.lease.update(msgspec.structs.replace(holder, url=url))
 
+        def note(scope: str, server: str, tool: str, took_s: float, end: CallEnd | None, client: Client) -> None:
+            calls.note(scope, server, tool, took_s, end, client.name, product.programs.of(client))
+
         product: Product = Product(
             settings,
             directory,
@@ -170,7 +174,7 @@ async def open_quarterdeck(
             approvals,
             lock,
             announce,
-            calls.note,
+            note,
             serves=serves,
             common=common,
             sessions=sessions,

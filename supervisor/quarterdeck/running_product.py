@@ -29,6 +29,7 @@ from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.offers.groups import LiveGroups
+from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.terms import LOGIN
 from quarterdeck.trust.approvals import Approvals
@@ -80,6 +81,7 @@ class Product:
         decks: the native tools, one deck for each client; None without any.
         logins: at its servers, as calls of clients bring them about.
         announce_url: tells who wants to serve the same where this does.
+        programs: the names by which its clients introduce themselves.
         write_calls: writes the calls that have ended to the ledger, and returns once they can be read there.
     """
 
@@ -123,6 +125,7 @@ class Product:
         self.logins: Final = LoginBroker(find_login, self._start_logged_in, under_way=logins)
         self.announce_url: Final = announce
         self.write_calls: Final = write_calls
+        self.programs: Final = ProgramNames()
 
     def _take(self, settings: Settings) -> None:
         self.settings = settings
@@ -247,12 +250,14 @@ class Product:
             logins=self.logins,
             on_opened=self.sessions.opened,
             on_ended=self._end_session,
+            programs=self.programs,
         )
         return host if self.settings.names is None else host.within(self.settings.names)
 
     def _end_session(self, client: str) -> None:
         self.sessions.ended(client)
         self.results.leave(client)
+        self.programs.forget(client)
 
     def instructions(self, client: Client = ANONYMOUS) -> str:
         """What a client is told at its start: what is held, who wants a login or still starts, and what servers say.

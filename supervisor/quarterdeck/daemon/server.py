@@ -298,6 +298,8 @@ class _Session:
 
                 host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=head.greeted_at)
                 with closing(host):
+                    if (name := memory.client[0]) and is_resumed:  # it introduces itself once
+                        product.programs.introduce(client, name)
                     serving = serve_stdio(
                         host,
                         stdin_fd=stdin_fd,

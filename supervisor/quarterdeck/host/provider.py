@@ -24,6 +24,7 @@ from .offers.content import Content, KnownTools
 from .offers.decks import Decks
 from .offers.groups import LiveGroups
 from .offers.sources import RenamedSource
+from .program_names import ProgramNames
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -200,6 +201,7 @@ def create_provider_host(
     logins: "LoginBroker | None" = None,
     on_opened: Callable[[str], None] = lambda _: None,
     on_ended: Callable[[str], None] = lambda _: None,
+    programs: ProgramNames | None = None,
 ) -> ProviderHostImpl:
     """A provider host over `box`.
 
@@ -216,6 +218,7 @@ def create_provider_host(
         logins: where the people of clients of this machine may be asked to log in; None for nowhere.
         on_opened: told the key of each client's session that will end.
         on_ended: told it when it has.
+        programs: keeps the names by which clients introduce themselves.
     """
     info = info or ProviderHostInfo()
     return ProviderHostImpl(
@@ -233,6 +236,7 @@ def create_provider_host(
             logins=logins,
             on_opened=on_opened,
             on_ended=on_ended,
+            programs=programs or ProgramNames(),
         )
     )
 

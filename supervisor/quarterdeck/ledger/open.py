@@ -282,6 +282,7 @@ class _Note(NamedTuple):
     duration_s: float
     size: int
     client: str
+    program: str
 
 
 class CallLog:
@@ -295,15 +296,22 @@ class CallLog:
         self._keeping = asyncio.Lock()
 
     def note(
-        self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None, client: str = ""
+        self,
+        scope: str,
+        server: str,
+        tool: str,
+        duration_s: float,
+        end: CallEnd | None,
+        client: str = "",
+        program: str = "",
     ) -> None:
-        """A call of `client` has ended; `end` None when its caller gave up."""
+        """Note that a call of `client`, which calls itself `program`, has ended; `end` None when its caller gave up."""
         if len(self._notes) >= MAX_WAITING:
             self._dropped += 1
             return
         why = (end.code or str(end.kind)) if isinstance(end, ProtocolFault) else ""
         size = len(end.body) if isinstance(end, WireResult) else 0
-        self._notes.append(_Note(time(), scope, server, tool, _outcome(end), why, duration_s, size, client))
+        self._notes.append(_Note(time(), scope, server, tool, _outcome(end), why, duration_s, size, client, program))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
@@ -346,4 +354,6 @@ def _outcome(end: CallEnd | None) -> str:
 
 
 def _row(note: _Note) -> CallRow:
-    return CallRow(audit_time(note.at), *note[1:6], round(note.duration_s * 1000, 3), note.size, note.client)
+    return CallRow(
+        audit_time(note.at), *note[1:6], round(note.duration_s * 1000, 3), note.size, note.client, note.program
+    )

@@ -41,7 +41,7 @@ WAIT_S: Final = 10.0
 _MAX_NAME_CHARS: Final = 200
 """Of a tool's name that a client made up, in a message."""
 
-Note = Callable[[str, float, CallEnd | None, str], None]
+Note = Callable[[str, float, CallEnd | None, Client], None]
 """Takes a tool's own name, how long its call took (seconds), how that ended (None for a caller who gave up), and the
 name of the client."""
 
@@ -198,7 +198,7 @@ class GatedEndpoint(LiveEndpoint):
         now = monotonic()
         call.queue.leave(call, now if isinstance(end, WireResult) else None)
         if call.began is not None:
-            self._note(call.tool, now - call.began, end, call.client)
+            self._note(call.tool, now - call.began, end, call.caller)
             call.began = None
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:

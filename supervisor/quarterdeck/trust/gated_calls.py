@@ -64,13 +64,12 @@ class GatedCall:
 
     Attributes:
         tool: the server's own name for it.
-        client: who asked.
         queue: the one that it is in.
         asked_at: monotonic, seconds.
         began: when an endpoint took it; None before that and once it has been noted.
     """
 
-    __slots__ = ("_call", "_deliver", "_gate", "_open", "_pending", "asked_at", "began", "client", "queue", "tool")
+    __slots__ = ("_call", "_deliver", "_gate", "_open", "_pending", "asked_at", "began", "queue", "tool")
 
     def __init__(self, gate: CallGate, queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
         self._gate = gate
@@ -79,7 +78,6 @@ class GatedCall:
         self._deliver = deliver
         self._pending: PendingCall | None = None
         self.tool = call.tool
-        self.client = call.client.name
         self.queue = queue
         self.asked_at = monotonic()
         self.began: float | None = None

@@ -9,12 +9,12 @@ from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import FleetStatus, LiveFleet
 from quarterdeck_protocol.offers import News
-from quarterdeck_protocol.tools import CallEnd
+from quarterdeck_protocol.tools import CallEnd, Client
 
 from .approvals import Approvals
 from .gate import GatedEndpoint, Note
 
-NoteCall = Callable[[str, str, str, float, CallEnd | None, str], None]
+NoteCall = Callable[[str, str, str, float, CallEnd | None, Client], None]
 """A `Note` behind the scope and the id of the server."""
 
 WatchNews = Callable[[Callable[[News], None]], Callable[[], None]]

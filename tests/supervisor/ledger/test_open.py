@@ -205,7 +205,7 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
         kept.extend(rows)
 
     log = CallLog(keep)
-    log.note("user", "fs", "read", 0.25, WireResult(b"{}", "x"), "ci")
+    log.note("user", "fs", "read", 0.25, WireResult(b"{}", "x"), "ci", "editor")
     log.note("user", "fs", "read", 0.1, WireResult(b"{  }", "x", is_error=True))
     log.note("user", "fs", "read", 0.1, ProtocolFault(FaultKind.TIMEOUT, "late", code="call_timeout"))
     log.note("user", "fs", "read", 0.1, ProtocolFault(FaultKind.TRANSPORT, "gone"))
@@ -220,6 +220,7 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
     ]
     assert (kept[0].scope, kept[0].server, kept[0].tool, kept[0].duration_ms) == ("user", "fs", "read", 250.0)
     assert [row.client for row in kept] == ["ci", "", "", "", ""]
+    assert [row.program for row in kept] == ["editor", "", "", "", ""]
     assert kept[0].at.endswith("Z")
 
 

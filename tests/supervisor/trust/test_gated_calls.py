@@ -184,7 +184,7 @@ def test_a_request_is_found_by_what_it_wishes_and_begun_as_what_it_is() -> None:
         request.begin_on(endpoint)  # type: ignore[arg-type]
     assert gate.steps == [("find_for", PLAN)] * 2
     assert [how for how, *_ in endpoint.begun] == ["forward", "subscribe"]
-    assert (request.tool, request.client, request.caller) == ("prompts/get plan", "ada", ADA)
+    assert (request.tool, request.caller) == ("prompts/get plan", ADA)
 
 
 def test_a_request_ends_as_a_call_does() -> None:

@@ -11,7 +11,7 @@ from support.trust.approvals import ToldEndpoint, bench, row, stdio
 from quarterdeck.trust.gate import GatedEndpoint
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck_protocol.offers import News, ServerNote
-from quarterdeck_protocol.tools import CallEnd, RawCall
+from quarterdeck_protocol.tools import CallEnd, Client, RawCall
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,7 @@ async def test_how_a_call_ends_is_noted_with_its_scope_and_server() -> None:
         gate.begin(RawCall("a", b"{}"), ends.append)
         await at.until(lambda: bool(ends))
         [(scope, server, tool, took_s, end, client)] = notes
-        assert (scope, server, tool, end, client) == (at.approvals.rows[0].scope, "fs", "a", ends[0], "")
+        assert (scope, server, tool, end, client) == (at.approvals.rows[0].scope, "fs", "a", ends[0], Client())
         assert isinstance(took_s, float)
 
 

@@ -201,7 +201,7 @@ def calls(
 ) -> None:
     """Show what was called, the newest first, by whom, how it ended and what it took.
 
-    A client is called by its token's name, or by its door; calls are kept for a while, unchained.
+    A client is named as it introduced itself, and by its token or its door; calls are kept for a while, unchained.
     """
     from quarterdeck.ledger.events.fold import ServerKey
     from quarterdeck.ledger.events.history import labels_of

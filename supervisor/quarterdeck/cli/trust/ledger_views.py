@@ -191,6 +191,11 @@ def view_step(step: "BookChange") -> dict[str, object]:
     }
 
 
+def describe_caller(call: "CallRow") -> str:
+    """Name who called: by its own word, and by how it was let in."""
+    return ", ".join(filter(None, (flat(call.program), flat(call.client)))) or "-"
+
+
 def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -> None:
     """A line a call."""
     from quarterdeck.common.words import duration, size
@@ -201,7 +206,7 @@ def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -
             Cell(call.at, "dim"),
             Cell(flat(labels[ServerKey(call.scope, call.server)])),
             Cell(flat(call.tool), "cyan"),
-            Cell(flat(call.client) or "-"),
+            Cell(describe_caller(call)),
             Cell(duration(call.duration_ms / 1000)),
             Cell(size(call.bytes)),
             Cell(f"{flat(call.outcome)}, {flat(call.code)}" if call.code else flat(call.outcome)),

@@ -123,12 +123,14 @@ class HttpHost:
             parking=host.content.parking,
             logs=host.content.logs,
             results=host.content.results,
+            programs=host.content.programs,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
         )
         self.requests.past = self.short_way
         server.on_opened = self._open
         self._groups, self._served_groups = host.content.groups, groups
+        self._programs = host.content.programs
         self._is_searched = is_searched
         self._in_flight = in_flight
         self._sessions: dict[str, tuple[Client, Implementation | None, datetime]] = {}
@@ -224,6 +226,8 @@ class HttpHost:
             params = session.client_params
             introduced = params.client_info if params is not None else None
             self._sessions[connection.session_id] = client, introduced, datetime.now(UTC)
+            if introduced is not None:
+                self._programs.introduce(client, introduced.name)
             connection.exit_stack.callback(self._sessions.pop, connection.session_id, None)
             holder = _Holder(manager, connection.session_id, transport)
             version = connection.protocol_version

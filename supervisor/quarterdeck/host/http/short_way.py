@@ -27,6 +27,7 @@ from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
 from quarterdeck.host.offers.offer_news import LogStreams
+from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.host.raw_calls import (
     OWNED,
     ClientMessage,
@@ -36,6 +37,7 @@ from quarterdeck.host.raw_calls import (
     envelope_of,
     read_call,
     read_cancellation,
+    read_introduction,
     read_list,
     read_message,
 )
@@ -100,6 +102,7 @@ class HttpShortWay:
         parking: Parking | None = None,
         logs: LogStreams | None = None,
         results: KeptResults | None = None,
+        programs: ProgramNames | None = None,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
     ) -> None:
@@ -117,6 +120,7 @@ class HttpShortWay:
             parking: the calls of clients of 2026-07-28 that wait for an answer.
             logs: where their requests are told log lines that asked for them.
             results: bounds what tools answer, and keeps what is cut of it; None for no bound.
+            programs: keeps the names by which clients without sessions introduce themselves.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
         """
@@ -134,6 +138,7 @@ class HttpShortWay:
         self._parking = parking
         self._logs = logs
         self._results = results
+        self._programs = programs or ProgramNames()
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, LegacySession] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
@@ -251,6 +256,8 @@ class HttpShortWay:
             return self._answer_list(id_json, head.version.decode(), head, exchange)
         envelope = envelope_of(message)
         if envelope is not None and envelope not in accepted:
+            if (info := read_introduction(message)) is not None:
+                self._programs.introduce(head.client, info.name)
             scope["state"][ANSWERED] = partial(self._accept, place, envelope)
         return None
 

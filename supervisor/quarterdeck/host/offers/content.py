@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.budget.cutting import chars_within
 from quarterdeck.host.budget.kept_results import KeptResults
+from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, SearchedTools, ToolSearch
 from quarterdeck.host.stdio.early_reply import EVERYTHING, TOOLS_ONLY
 from quarterdeck_protocol.offers import Listing, OfferSource
@@ -46,6 +47,7 @@ class Content:
         logins: where the people of clients of this machine may be asked to log in; None for nowhere.
         logs: the requests that asked for log lines.
         parking: the calls of clients of 2026-07-28 that wait for an answer to what a server asked.
+        programs: the names by which clients introduce themselves.
         has_settled: whether `settled` has been awaited.
         catalog: the tools as they are shown.
         search: finds tools for clients that are shown no others.
@@ -60,6 +62,7 @@ class Content:
     decks: Decks | None = None
     on_opened: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None
+    programs: ProgramNames = field(default_factory=ProgramNames)
     offers: OfferSource | None = None
     groups: LiveGroups = field(default_factory=lambda: LiveGroups({}))
     results: KeptResults | None = None

@@ -354,6 +354,7 @@ class _Connection:
         if not self._is_introduced and (client := read_introduction(message)) is not None:
             self._is_introduced = True
             self._journal.introduced(client.name, client.version)
+            self._host.content.programs.introduce(self._client, client.name)
         self._session.take(line, message)
 
     def _on_end(self, id_json: bytes, key: Key) -> None:

@@ -82,7 +82,12 @@ def add_offers(connection: sqlite3.Connection) -> None:
     """Version 2 to 3: events may be of prompts, resources, templates and capabilities, which older readers refuse."""
 
 
-STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (add_lookups, add_clients, add_offers)
+def add_programs(connection: sqlite3.Connection) -> None:
+    """Version 3 to 4: calls have the name by which their client introduced itself."""
+    _run(connection, "ALTER TABLE calls ADD COLUMN program TEXT NOT NULL DEFAULT ''")
+
+
+STEPS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (add_lookups, add_clients, add_offers, add_programs)
 """Step N leads from version N to N + 1.  Each runs inside the caller's transaction."""
 
 SCHEMA_VERSION: Final = len(STEPS)

@@ -235,6 +235,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
         outcome: how; `code` says why when it failed.
         bytes: of its answer.
         client: the name of who asked; empty where there was one client alone.
+        program: the name by which that client introduced itself, which nobody has checked; empty before it did.
     """
 
     at: str
@@ -246,16 +247,17 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
     duration_ms: float = 0.0
     bytes: int = 0
     client: str = ""
+    program: str = ""
 
 
 def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: int = MAX_CALLS) -> None:
     """Add calls and drop the oldest beyond `keep`, inside the caller's transaction."""
     connection.executemany(
-        "INSERT INTO calls(at, scope, server, tool, outcome, code, client, duration_ms, bytes)"
-        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO calls(at, scope, server, tool, outcome, code, client, program, duration_ms, bytes)"
+        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
-                *map(column, (row.at, row.scope, row.server, row.tool, row.outcome, row.code, row.client)),
+                *map(column, (row.at, row.scope, row.server, row.tool, row.outcome, row.code, row.client, row.program)),
                 row.duration_ms,
                 row.bytes,
             )
@@ -268,17 +270,22 @@ def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: 
 def select_calls(
     connection: sqlite3.Connection, texts: Mapping[str, str | None], since: str | None
 ) -> Iterator[CallRow]:
-    """The calls with these texts in their columns, and not before `since`, the last one first; None asks for any."""
+    """The calls with these texts in their columns, and not before `since`, the last one first; None asks for any.
+
+    A client is found by its name, and by the name by which it introduced itself.
+    """
     wanted = {name: column(text) for name, text in texts.items() if text is not None}
-    conditions = "".join(f" AND {name} = ?" for name in wanted) + (" AND at >= ?" if since is not None else "")
+    clients = " AND ? IN (client, nullif(program, ''))"
+    conditions = "".join(clients if name == "client" else f" AND {name} = ?" for name in wanted)
+    conditions += " AND at >= ?" if since is not None else ""
     values = [*wanted.values(), *([since] if since is not None else [])]
     statement = (
-        "SELECT id, at, scope, server, tool, outcome, code, client, duration_ms, bytes FROM calls"  # noqa: S608  # names are ours
+        "SELECT id, at, scope, server, tool, outcome, code, client, program, duration_ms, bytes FROM calls"  # noqa: S608  # names are ours
         f" WHERE id < ?{conditions} ORDER BY id DESC LIMIT {_CALLS}"
     )
     before = 2**62
     while page := connection.execute(statement, (before, *values)).fetchall():
         for _, *row, duration_ms, size in page:
-            at, scope, server, tool, outcome, code, client = map(text_of, row)
-            yield CallRow(at, scope, server, tool, outcome, code, duration_ms, size, client)
+            at, scope, server, tool, outcome, code, client, program = map(text_of, row)
+            yield CallRow(at, scope, server, tool, outcome, code, duration_ms, size, client, program)
         before = page[-1][0]

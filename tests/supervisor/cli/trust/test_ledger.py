@@ -4,16 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.ledger.histories import EVIL, NOW, SCOPE, TOLD, ZONE, approved, open_ledger, seen, story, tool_form
 from support.ledger.ledger_shell import LedgerShell
 
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.trust.ledger import Kind
+from quarterdeck.cli.trust.ledger_views import describe_caller
 from quarterdeck.config.places.runtime_directory import Serving
 from quarterdeck.control.client import NoAnswerError, NotServingError
 from quarterdeck.control.protocol import WriteCalls
 from quarterdeck.ledger.events.events import LedgerEvent
 from quarterdeck.ledger.store.lease import Holder, take_lease
+from quarterdeck.ledger.store.queries import CallRow
 
 FIRST, SECOND, THIRD = (len(events) for _, events in story())
 LAST = FIRST + SECOND + THIRD
@@ -252,6 +255,16 @@ def test_calls_are_read_once_those_who_serve_have_written_them(
     assert ledger("calls")
     assert asked == [(name, WriteCalls()) for name in ("ended", "well", "hangs")]
     assert ledger.err == "calls of process 7 may be missing: it does not answer\n"
+
+
+def test_a_caller_is_named_by_its_own_name_and_by_how_it_was_let_in() -> None:
+    """A user would see the pid of a door, or take a client's own word for what it was let in by."""
+    row = CallRow("", "", "fs", "read", "ok")
+    shown = [describe_caller(replace(row, client=client, program=program)) for client, program in CALLERS]
+    assert shown == ["editor\\n, door 1", "ci", "editor", "-"]
+
+
+CALLERS = (("door 1", "editor\n"), ("ci", ""), ("", "editor"), ("", ""))
 
 
 def test_calls_are_shown_the_newest_first(state: Path, ledger: LedgerShell) -> None:

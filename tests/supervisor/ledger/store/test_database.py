@@ -300,7 +300,8 @@ def test_calls_from_before_clients_were_named_stay(tmp_path: Path) -> None:
     with opened(directory) as store:
         store.record_calls([row])
     with closing(sqlite3.connect(directory / "ledger.db", isolation_level=None)) as hand:
-        hand.execute("ALTER TABLE calls DROP COLUMN client")
+        for column in ("client", "program"):
+            hand.execute(f"ALTER TABLE calls DROP COLUMN {column}")
         hand.execute("PRAGMA user_version = 1")
     with opened(directory) as store:
         store.record_calls([replace(row, client="ci")])

@@ -41,6 +41,16 @@ def test_calls_of_one_client_are_found(tmp_path: Path) -> None:
         assert list(store.calls(client="")) == [rows[1]]
 
 
+def test_calls_are_found_by_the_name_that_a_client_gives_itself(tmp_path: Path) -> None:
+    """A user knows the name of an editor, and not the pid of its door."""
+    rows = [replace(call(1), client="door 1", program="editor"), replace(call(2), client="editor"), call(3)]
+    with opened(tmp_path / "l") as store:
+        store.record_calls(rows)
+        assert list(store.calls()) == rows[::-1]
+        assert list(store.calls(client="editor")) == [rows[1], rows[0]]
+        assert list(store.calls(client="door 1")) == [rows[0]]
+
+
 def test_the_oldest_make_room(tmp_path: Path) -> None:
     """A chatty agent would fill the disk."""
     with opened(tmp_path / "l") as store:

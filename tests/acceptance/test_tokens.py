@@ -75,7 +75,13 @@ async def test_a_token_opens_what_it_names_until_it_is_revoked(url: str) -> None
                 assert bool(refused.is_error) is (name == "ci")
     assert quarterdeck_forked("call", "b__echo", '{"text": "command"}').returncode == 0
     wanted = sorted([("ci", "a")] * 6 + [("owner", "a"), ("owner", "b")] * 6 + [("quarterdeck call", "b")])
-    eventually(lambda: sorted((call["client"], call["server"]) for call in calls()) == wanted, DEADLINE_S, "the ledger")
+    recorded = calls()
+    assert sorted((call["client"], call["server"]) for call in recorded) == wanted
+    assert {(call["client"], call["program"]) for call in recorded} == {
+        ("ci", "mcp"),
+        ("owner", "mcp"),
+        ("quarterdeck call", ""),
+    }
 
     slow, short = token("slow", "--rate", "2/h"), token("short", "--expires", "1s")
     assert [posted(url, slow).status_code for _ in range(3)] == [400, 400, 429]

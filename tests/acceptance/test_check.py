@@ -127,7 +127,7 @@ def test_a_program_that_is_no_server_and_one_that_is_not_there_are_told_apart(ch
     ended = check("--", "no-such-program")
     assert ended.returncode == 4
     assert "no-such-program" in ended.stderr
-    assert "quarterdeck check SERVER -c FILE" in ended.stderr
+    assert "options first: quarterdeck check -c FILE SERVER" in ended.stderr
     ended = check("https://example.com/mcp")
     assert ended.returncode == 2
     assert "by the id of its row, not by https://example.com/mcp" in ended.stderr

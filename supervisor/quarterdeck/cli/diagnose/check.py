@@ -165,7 +165,9 @@ def _remedy(word: str) -> str:
     """What to do about a first word that starts nothing: one without a slash may be meant as a server's id."""
     if "/" in word:
         return "try its command by hand: quarterdeck sandbox run -- COMMAND"
-    return "for a configured server (quarterdeck config show lists them): quarterdeck check SERVER -c FILE"
+    return (
+        "for a configured server (quarterdeck config show lists them), options first: quarterdeck check -c FILE SERVER"
+    )
 
 
 @dataclass(frozen=True, slots=True)

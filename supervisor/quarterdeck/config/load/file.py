@@ -153,6 +153,7 @@ def load_config_file(
     """
     try:
         base = path.absolute().parent
+        base = base.resolve() if ".." in base.parts else base
         within = bounds.holds if bounds is not None and bounds.root is not None else None
         is_own_word = standing is not Standing.PROJECT
         if text is None:

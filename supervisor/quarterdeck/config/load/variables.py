@@ -78,9 +78,9 @@ class Variables:
 
     def locate(self, text: str) -> Path:
         """The path that `text` means: `~` is the user's home, a relative one starts at the file's directory."""
-        if text == "~" or text.startswith("~/"):
-            return self.home / text[2:]
-        return self.base / text
+        found = self.home / text[2:] if text == "~" or text.startswith("~/") else self.base / text
+        # A sandbox shows what it is given by the names in it, and has no folder that only `..` leads out of.
+        return found.resolve() if ".." in found.parts else found
 
     def read_env_file(self, path: str, shown: str) -> dict[str, str]:
         """The variables of a dotenv file, literally: references in it are not expanded.

@@ -135,6 +135,16 @@ def test_a_byte_order_mark_is_accepted(folder: Path) -> None:
     assert ids(load(folder, b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "c"}}}')) == ["a"]
 
 
+def test_paths_of_a_file_that_is_named_through_its_neighbour_are_the_same(folder: Path) -> None:
+    """`-c ../project/mcp.json` would name a folder that no sandbox shows, and the server be refused."""
+    (folder / "beside").mkdir(exist_ok=True)
+    row = {"command": "c", "args": ["${workspaceFolder}/a"], "cwd": ".", "sandbox": {"read": ["."]}}
+    plain = load(folder, {"mcpServers": {"a": row}})
+    named = load_config_file(folder / "beside" / ".." / "mcp.json", ENVIRON)
+    assert named.servers == plain.servers
+    (folder / "beside").rmdir()
+
+
 def test_a_broken_row_is_kept_beside_the_others(folder: Path) -> None:
     """One mistake would cost a user every server, or the broken one would vanish without a word."""
     rows = {

@@ -67,6 +67,7 @@ def stdio(**fields: object) -> ServerConfig:
         ),
         ({"command": "c", "cwd": "sub"}, stdio(cwd="/etc/qd/sub")),
         ({"command": "c", "cwd": "~/sub"}, stdio(cwd="/home/u/sub")),
+        ({"command": "c", "cwd": "../sub"}, stdio(cwd="/etc/sub")),
         ({"command": "c", "cwd": "${workspaceFolder}"}, stdio(cwd="/etc/qd")),
         (
             {

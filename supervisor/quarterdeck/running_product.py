@@ -136,6 +136,7 @@ class Product:
     async def reload(self, settings: Settings) -> None:
         """Run these settings from now on: only what changed is stopped or started.
 
+        Read them with `before=product.settings`, so that what broke in the files runs as it was; see `Settings.load`.
         Native tools follow with each client's next session; what else was wished on the command line stays.
         """
         self._take(settings)

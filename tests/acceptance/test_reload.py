@@ -125,23 +125,39 @@ def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(s
     assert client.call("kept__echo", text="hi")["content"][0]["text"] == "hi"
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ('{"mcpServers": {"kept": ', "mcp.json"),
-        ('{"mcpServers": {"good": {"command": "true"}, "half": {"command": "${NOT_SET_QD}"}}}', "NOT_SET_QD"),
-        ('{"mcpServers": {"good": {"command": "true"}, "half": {"comand": "true"}}}', "comand"),
-        ("[]", "mcp.json"),
-    ],
-    ids=["half written", "an unset variable", "a wrong key", "not an object"],
-)
-def test_a_broken_file_is_refused_whole_and_nothing_restarts(served: Served, text: str, reason: str) -> None:
-    """Saving a half-typed file would stop every server."""
+def test_a_row_that_breaks_runs_on_beside_what_is_new_and_every_view_says_so(served: Served) -> None:
+    """One bad row would freeze the running configuration, and only the log would say so."""
     client, before, written = served.client, served.servers(), served.written()
+    served.edit(kept=row("echo"), other={"comand": "true"}, bad={"command": 7}, fresh=row("echo"))
+    assert served.logged("other runs as it was before", written)["level"] == "error"
+    served.approve("fresh")
+    served.ready("kept", "other", "fresh")
+    assert client.call("other__echo", text="hi")["content"][0]["text"] == "hi"
+    after = served.servers()
+    assert (after["other"]["pid"], after["bad"]["fault"]["code"]) == (before["other"]["pid"], "config_invalid")
+    whom = ("-c", str(served.config))
+    banner = f"configuration: {served.config}: mcpServers.other"
+    for words in (("ps", *whom), ("allow", "kept", "--dry-run", *whom), ("doctor", *whom)):
+        shown = quarterdeck_forked(*words)
+        said = "".join((shown.stdout + shown.stderr).split())
+        assert "".join(banner.split()) in said, words
+        assert "".join(["fix:", "correct", "the", "configuration", "where", "the", "message", "points"]) in said, words
+
+    served.edit(kept=row("echo"), other=row("echo"))
+    served.logged("the whole configuration can be used again", written)
+    assert quarterdeck_json_forked("ps", *whom)["troubles"] == []
+    assert served.servers()["other"]["pid"] == before["other"]["pid"]
+
+
+@pytest.mark.parametrize("text", ['{"mcpServers": {"kept": ', "", "[]"], ids=["half written", "empty", "not an object"])
+def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(served: Served, text: str) -> None:
+    """Saving a half-typed file would stop every server."""
+    client, before, written, reason = served.client, served.servers(), served.written(), "mcp.json"
     served.config.write_text(text)
-    refusal = served.logged("the changed configuration is refused, the old one stays: ", written)
-    assert refusal["level"] == "error"
-    assert reason in refusal["event"]
+    trouble = served.logged("it counts as it was before", written)
+    assert trouble["level"] == "error"
+    assert reason in trouble["event"]
+    assert "it counts as it was before" in quarterdeck_forked("ps", "-c", str(served.config)).stdout
     checked = quarterdeck_forked("config", "check", "-c", str(served.config))
     assert checked.returncode == 2
     assert reason in checked.stdout + checked.stderr

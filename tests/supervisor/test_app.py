@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from support.config.places import use_places, write_config, write_document
+from support.config.places import row, use_places, write_config, write_document
 from support.fleet.workers import PlayedSession
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
@@ -147,9 +147,23 @@ async def test_what_the_users_word_is_here_is_announced_before_a_server_runs(fol
         assert {str(path), str(folder / "a.env")} <= set(announced_files())
         (folder / "b.env").write_text("X=1\n")
         write_config(path, **rows, b={"command": "true", "envFile": "b.env"})
-        await product.reload(Settings.load([path], {"HOME": str(folder)}))
+        await product.reload(Settings.load([path], {"HOME": str(folder)}, before=product.settings))
         assert str(folder / "b.env") in announced_files()
     assert str(path) not in announced_files()
+
+
+@pytest.mark.anyio
+async def test_a_program_that_reloads_keeps_a_server_whose_row_broke(folder: Path) -> None:
+    """A typo would stop a server of an embedding program, which a `serve` keeps."""
+    path = write_config(folder / "mcp.json", a=row("echo"))
+    async with open_quarterdeck(Settings.load([path], {"HOME": str(folder)})) as product:
+        await product.finished()
+        pid = product.status()["a"].pid
+        write_config(path, a={"comand": "true"}, b={"command": 7})
+        await product.reload(Settings.load([path], {"HOME": str(folder)}, before=product.settings))
+        assert pid is not None
+        assert (product.status()["a"].pid, product.status()["b"].phase) == (pid, "faulted")
+        assert [each.server for each in product.settings.troubles] == ["a", "b"]
 
 
 @pytest.mark.anyio

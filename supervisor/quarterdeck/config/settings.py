@@ -15,6 +15,7 @@ from quarterdeck.config.load.merge import FileFound, load_file, load_found, load
 from quarterdeck.config.load.origin import FROM_CODE, Candidate, Origin, Standing, candidates_digest, mcp_config_paths
 from quarterdeck.config.load.problems import Problem
 from quarterdeck.config.load.registry_key import RegistryWish
+from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import ServerPaths, command_digest, configuration_digest, server_paths
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
@@ -53,6 +54,8 @@ class Settings:
         groups: named parts of what is offered, of which a door may be shown some.
         max_result_tokens: above how many tokens a tool's result is cut for clients; None for never.
         warnings: what the files' loader set aside, one line each.
+        troubles: what of the files cannot be used, and what runs in its place.
+        files: the files as they were read; a reload takes from them what is broken by then.
         unread: why files of the user's own were passed over, so that not every server is known.
         trusted: the user's word: files that nothing that we confine may write; see `config.trusted_files`.
         expanded_secrets: what was put in for variables, and must not be shown; see `secrets`.
@@ -82,6 +85,8 @@ class Settings:
     groups: Mapping[str, Group] = field(default_factory=dict)
     max_result_tokens: int | None = None
     warnings: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    files: tuple[FileFound, ...] = field(default=(), repr=False, compare=False)
     unread: tuple[str, ...] = ()
     trusted: tuple[str, ...] = field(default=(), repr=False)
     expanded_secrets: frozenset[str] = field(default=frozenset(), repr=False)
@@ -101,29 +106,38 @@ class Settings:
         *,
         native: NativeWish | None = None,
         cwd: Path | None = None,
+        before: "Settings | None" = None,
     ) -> Self:
-        """The servers of these files together; for the same id the earlier file wins.
+        """Return the servers of these files together; for the same id the earlier file wins.
 
         Args:
             paths: named by the user, who is trusted.
             environ: what `${VAR}` is looked up in; our own environment by default.
             native: gets what the files say of native tools; theirs for the same member the earlier file's, too.
             cwd: the working directory; ours by default.
+            before: the settings that run, for a reload: what was good in them and is broken now stays as it was.
 
         Raises:
             ConfigFileError: nothing of one file can be used; or native tools are wanted, and what it says of them
                 cannot be.
         """
         lookups = Lookups(os.environ if environ is None else environ)
-        files = load_named(paths, lookups)
+        files = load_named(paths, lookups, before.files if before is not None else ())
         for found in files:
-            if found.error is not None:
-                raise found.error
+            if found.unread is not None:
+                raise found.unread
         return cls._of(files, native, cwd, lookups)
 
     @classmethod
-    def discover(cls, cwd: Path, environ: Mapping[str, str] | None = None, *, native: NativeWish | None = None) -> Self:
-        """The servers of the files that belong to a directory, where nobody named one: the user's and the project's.
+    def discover(
+        cls,
+        cwd: Path,
+        environ: Mapping[str, str] | None = None,
+        *,
+        native: NativeWish | None = None,
+        before: "Settings | None" = None,
+    ) -> Self:
+        """Return the servers of the files that belong to a directory: the user's and the project's.
 
         For the same id the earlier file wins, but the user's over the project's.  A file of which nothing can be used
         is passed over with a warning.
@@ -132,18 +146,24 @@ class Settings:
             cwd: the working directory; what lies in it is untrusted, see `origins`.
             environ: says where the user's files are, and is what `${VAR}` is looked up in; our own by default.
             native: gets what the user's files say of native tools.
+            before: the settings that run, for a reload: what was good in them and is broken now stays as it was.
 
         Raises:
             ConfigFileError: native tools are wanted, and what a file of the user's says of them cannot be used.
         """
         lookups = Lookups(os.environ if environ is None else environ)
-        return replace(cls._of(load_found(cwd, lookups), native, cwd, lookups), is_found=True)
+        files = load_found(cwd, lookups, before.files if before is not None else ())
+        return replace(cls._of(files, native, cwd, lookups), is_found=True)
 
     @classmethod
     def _of(cls, files: Sequence[FileFound], native: NativeWish | None, cwd: Path | None, lookups: Lookups) -> Self:
         merged = merge_files(files)
         usable = {found.candidate.path: found.loaded for found in files if found.loaded is not None}
-        problems = {path: loaded.native_problem for path, loaded in usable.items() if loaded.native_problem}
+        problems = {
+            path: loaded.native_problem
+            for path, loaded in usable.items()
+            if loaded.native_problem and loaded.native is None
+        }
         parts = {path: loaded.native for path, loaded in usable.items() if loaded.native is not None}
         native_settings, native_warnings = merge_native(parts)
         if native is None:
@@ -171,11 +191,13 @@ class Settings:
                 (each.max_result_tokens for each in usable.values() if each.max_result_tokens is not None), None
             ),
             warnings=(
-                *(f"skipped: {found.error}" for found in files if found.error is not None),
+                *(f"skipped: {found.unread}" for found in files if found.unread is not None),
                 *merged.warnings,
                 *native_warnings,
             ),
-            unread=tuple(str(found.error) for found in own if found.error is not None),
+            troubles=merged.troubles,
+            files=tuple(files),
+            unread=tuple(str(found.unread) for found in own if found.unread is not None),
             trusted=trusted_files(trusted, merged.servers, cwd=cwd, environ=lookups),
             expanded_secrets=merged.secrets,
             environ=lookups.environ,

@@ -64,7 +64,7 @@ async def answer(product: Product, request: Request) -> Answer:
     """What `deck` answers; cancelling it cancels a call under way."""
     match request:
         case Ps():
-            return ServerList(await view_servers(product, product.status().values()))
+            return ServerList(await view_servers(product, product.status().values()), product.settings.troubles)
         case Tools(groups, server):
             return await _list_tools(product, groups, server)
         case Call(name, arguments):

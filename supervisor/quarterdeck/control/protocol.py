@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.config.load.trouble import Trouble
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.plain_words import plain_words
 
@@ -162,9 +163,14 @@ class ToolView(msgspec.Struct, frozen=True):
 
 
 class ServerList(Message, frozen=True, tag="servers"):
-    """The answer to `Ps`, in configuration order."""
+    """The answer to `Ps`, in configuration order.
+
+    Attributes:
+        troubles: what of the configuration cannot be used.
+    """
 
     servers: tuple[ServerView, ...]
+    troubles: tuple[Trouble, ...] = ()
 
 
 class ToolList(Message, frozen=True, tag="tools"):

@@ -131,7 +131,8 @@ class Deck:
         ready = sum(state.phase is EndpointPhase.READY for state in states)
         since = self._since.isoformat(timespec="seconds")
         command, problem = (served.product.settings.command, served.problem) if served is not None else ("", "")
-        return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name, problem)
+        troubles = served.product.settings.troubles if served is not None else ()
+        return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name, problem, troubles)
 
     def queues(self) -> dict[str, CallQueue]:
         """The calls of each of its servers."""

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.http_wish import HttpWish
+from quarterdeck.config.load.trouble import Trouble
 
 PROTOCOL: Final = 2
 """Of doors; in the name of the socket, so that a door never meets a daemon that speaks another.
@@ -216,6 +217,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
         since: ISO 8601, UTC.
         name: of its configuration, see `deck_names`; empty for one that has none.
         problem: why it serves nobody now: servers offer what its lock does not name; empty where it does.
+        troubles: what of its configuration cannot be used.
     """
 
     key: str
@@ -227,6 +229,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
     command: str = ""
     name: str = ""
     problem: str = ""
+    troubles: tuple[Trouble, ...] = ()
 
 
 class HttpStatus(msgspec.Struct, frozen=True):

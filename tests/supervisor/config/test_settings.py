@@ -80,6 +80,45 @@ def test_a_file_that_cannot_be_used_is_passed_over_with_a_warning(home: Path) ->
     assert settings.warnings[0].startswith(f"skipped: {project(home)}/.mcp.json: ")
 
 
+def test_a_users_file_that_breaks_for_a_second_takes_no_projects_row_along(home: Path) -> None:
+    """An editor that empties a file first would stop the servers of every project."""
+    path = user_file(home, servers=rows(a="user"))
+    write_document(project(home) / ".mcp.json", mcpServers=rows(b="project"))
+    before = discover(home)
+    path.write_text("")
+    environ = {"HOME": str(home)}
+    now = Settings.discover(project(home), environ, before=before)
+    assert commands(now) == {"a": "user", "b": "project"}
+    assert (now.unread, [each.meanwhile for each in now.troubles]) == ((), ["it counts as it was before"])
+    user_file(home, servers=rows(a="mended"))
+    again = Settings.discover(project(home), environ, before=now)
+    assert (commands(again), again.troubles) == ({"a": "mended", "b": "project"}, ())
+
+
+def test_a_projects_row_that_the_user_takes_something_from_keeps_nothing(home: Path) -> None:
+    """A project would go on with a variable that its user withdrew."""
+    user_file(home, allow_project_env=["QD_TOKEN"], servers={})
+    written = {"b": {"command": "${QD_TOKEN}"}, "c": {"command": "c"}}
+    write_document(project(home) / ".mcp.json", mcpServers=written)
+    before = discover(home, QD_TOKEN="run")
+    assert commands(before) == {"b": "run", "c": "c"}
+    user_file(home, servers={})
+    now = Settings.discover(project(home), {"HOME": str(home), "QD_TOKEN": "run"}, before=before)
+    assert (commands(now), [row.id for row in now.broken]) == ({"c": "c"}, ["b"])
+
+
+def test_native_tools_go_on_with_what_their_key_said_while_it_was_right(home: Path) -> None:
+    """A typo beside the rows would keep every edit of them out, or let commands run under another sandbox."""
+    path = user_file(home, servers=rows(a="one"), native={"sandbox": {"network": "none"}})
+    wish = NativeWish(profile=Profile.ALL, workspace=project(home))
+    before = Settings.load([path], {}, native=wish)
+    user_file(home, servers=rows(a="two"), native={"sandbox": {"netwrk": "none"}})
+    now = Settings.load([path], {}, native=wish, before=before)
+    assert commands(now) == {"a": "two"}
+    assert now.native == before.native
+    assert "netwrk" in now.troubles[0].message
+
+
 def test_nothing_is_a_configuration_too(home: Path) -> None:
     """A fresh machine could not start."""
     settings = discover(home)

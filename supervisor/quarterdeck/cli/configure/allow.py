@@ -13,6 +13,7 @@ from quarterdeck.cli.find.row_change import replace_text
 from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, check_server, load
+from quarterdeck.cli.troubles import present_troubles, print_troubles
 from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
 
 from .take_out import as_it_was, print_diff
@@ -104,6 +105,7 @@ def _find_target(source: Source, server: str) -> _Target:
             "say there what it may see, before its `--`: --read PATH, --write PATH, --grant NAME, --network MODE",
         )
     settings = load(source)
+    print_troubles(present_troubles(source, settings.troubles), stderr=True)
     check_server(settings, server)
     config = next((each for each in settings.servers if each.id == server), None)
     if config is None:

@@ -10,6 +10,8 @@ import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
+from quarterdeck.cli.source import Source
+from quarterdeck.cli.troubles import present_troubles, print_troubles
 from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
     diagnosis = diagnose(machine, test)
     found = read_config(config)
     servers, unmet = foresee(config, found, machine), unmet_names(found)
+    troubles = present_troubles(Source(tuple(config or ())), found.troubles)
     code = max(diagnosis.exit_code, int(any(server.outlook != "starts" for server in servers)))
     if json:
         previews = msgspec.to_builtins(servers)
@@ -53,6 +56,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
                 **document,
                 "servers": previews,
                 "unmet_names": unmet,
+                "troubles": msgspec.to_builtins(troubles),
                 "machine": msgspec.to_builtins(machine, order="deterministic"),
             }
         )
@@ -60,6 +64,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
         print_diagnosis(diagnosis)
         print_servers(servers, config or ())
         print_unmet_names(unmet)
+        print_troubles(troubles)
         print_line(verdict(diagnosis.exit_code, servers), ("green", "yellow", "bold red")[code])
     if code:
         raise click.exceptions.Exit(code)

@@ -14,6 +14,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.troubles import print_troubles
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.words import duration
 from quarterdeck.config.places.paths import UnsafePathError
@@ -144,6 +145,7 @@ def status(json: options.Json = False) -> None:
     print_line()
     _print_rows(DECKS, [_deck_row(deck) for deck in found.decks])
     _print_drifts(found.decks)
+    print_troubles(trouble for deck in found.decks for trouble in deck.troubles)
     print_line()
     names = {deck.key: deck.name or deck.key for deck in found.decks}
     _print_rows(CLIENTS, [_client_row(client, names) for client in found.clients])

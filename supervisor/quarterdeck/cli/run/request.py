@@ -49,8 +49,8 @@ def make_request(
     )
 
 
-def read_request(request: ServeRequest, environ: Mapping[str, str]) -> "Settings":
-    """What the files say now.
+def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":
+    """Return what the files say now; for a reload `before` are the settings that run, see `Settings.load`.
 
     Raises:
         ConfigFileError: nothing of a named file can be used.
@@ -72,9 +72,9 @@ def read_request(request: ServeRequest, environ: Mapping[str, str]) -> "Settings
             tools=asked.tools,
         )
     if request.config or native is not None:
-        settings = Settings.load(map(Path, request.config), environ, native=native, cwd=cwd)
+        settings = Settings.load(map(Path, request.config), environ, native=native, cwd=cwd, before=before)
     else:
-        settings = Settings.discover(cwd, environ)
+        settings = Settings.discover(cwd, environ, before=before)
     locks: tuple[str, ...] = ()
     if request.lock_file is not None:
         from quarterdeck.trust.lock.ignores import IGNORE_NAME

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.trust.views import describe_key
 from quarterdeck.common.words import flat
-from quarterdeck.config.load.origin import Standing
 from quarterdeck.running_product import Product
 from quarterdeck.trust.judge.documents import documents_of
 from quarterdeck.trust.server_state import lists_of
@@ -66,13 +65,13 @@ def _log_status(status: EndpointStatus, said: Callable[[str], str]) -> None:
 
 @asynccontextmanager
 async def following(
-    product: Product, read: Callable[[], "Settings"], withhold: Callable[[Collection[str]], None]
+    product: Product, read: Callable[["Settings"], "Settings"], withhold: Callable[[Collection[str]], None]
 ) -> AsyncIterator[None]:
     """Reload the configuration after each change of its files, inside the block.
 
     Args:
         product: what runs it.
-        read: reads it as it is now; in a thread.
+        read: reads it as it is now, given the settings that run; in a thread.
         withhold: keeps secrets out of the log from then on.
     """
     task = asyncio.create_task(_follow(product, read, withhold))
@@ -84,7 +83,7 @@ async def following(
 
 
 async def _follow(
-    product: Product, read: Callable[[], "Settings"], withhold: Callable[[Collection[str]], None]
+    product: Product, read: Callable[["Settings"], "Settings"], withhold: Callable[[Collection[str]], None]
 ) -> None:
     if not product.settings.candidates:
         return
@@ -99,19 +98,17 @@ async def _follow(
         _config_log.exception("the configuration files are no longer watched: restart this to apply changes")
 
 
-async def reload(product: Product, read: Callable[[], "Settings"], withhold: Callable[[Collection[str]], None]) -> None:
-    """Apply the files as they are now, unless something in them is newly broken; see `following`."""
+async def reload(
+    product: Product, read: Callable[["Settings"], "Settings"], withhold: Callable[[Collection[str]], None]
+) -> None:
+    """Apply the files as they are now, each row for itself; see `following`."""
     from quarterdeck.config.load.file import ConfigFileError
 
     old = product.settings
     try:
-        new = await asyncio.to_thread(read)
+        new = await asyncio.to_thread(read, old)
     except (ConfigFileError, CommandError) as error:
-        _config_log.error("the changed configuration is refused, the old one stays: %s", error)
-        return
-    problems = _new_problems(old, new)
-    if problems:
-        _config_log.error("the changed configuration is refused, the old one stays: %s", "; ".join(problems))
+        _config_log.error("the changed configuration cannot be read, the old one stays: %s", error)
         return
     if _is_same(old, new):
         return
@@ -120,28 +117,21 @@ async def reload(product: Product, read: Callable[[], "Settings"], withhold: Cal
     for warning in new.warnings:
         if warning not in old.warnings:
             _config_log.warning("%s", warning)
+    for trouble in new.troubles:
+        if trouble not in old.troubles:
+            _config_log.error("%s; %s", trouble.message, trouble.meanwhile)
+    if old.troubles and not new.troubles:
+        _config_log.info("the whole configuration can be used again")
     _config_log.info("the configuration changed: %s", _summary(old, new))
     # What was the user's word when something was started is kept from it for as long as it runs.
     trusted = tuple(dict.fromkeys((*new.trusted, *old.trusted)))
     await product.reload(replace(new, settle_s=old.settle_s, names=old.names, open_port=old.open_port, trusted=trusted))
 
 
-def _new_problems(old: "Settings", new: "Settings") -> list[str]:
-    """Rows that are newly broken, and files that can no longer be used.
-
-    Rows of project files do not count: such a file could else keep a server running that the user removed.
-    """
-    known = {row.message for row in old.broken}
-    problems = [
-        row.message
-        for row in new.broken
-        if row.message not in known and new.origin(row.id).standing is not Standing.PROJECT
-    ]
-    return problems + [problem for problem in new.unread if problem not in old.unread]
-
-
 def _is_same(old: "Settings", new: "Settings") -> bool:
     if (old.overrides, old.groups, old.max_result_tokens) != (new.overrides, new.groups, new.max_result_tokens):
+        return False
+    if old.troubles != new.troubles:
         return False
     return (old.servers, old.broken, old.native, old.origins) == (new.servers, new.broken, new.native, new.origins)
 

@@ -24,6 +24,7 @@ from quarterdeck.cli.source import (
     check_server,
     load,
 )
+from quarterdeck.cli.troubles import print_troubles
 from quarterdeck.common.words import duration, flat, how_it_ended, printable, size
 from quarterdeck.control.protocol import (
     FaultView,
@@ -83,8 +84,9 @@ def ps(
         return
     assert isinstance(answer, ServerList)
     if json:
-        print_json({"running": not source.own, "servers": answer.servers})
+        print_json({"running": not source.own, "servers": answer.servers, "troubles": answer.troubles})
     else:
+        print_troubles(each for each in answer.troubles if not each.is_listed)
         print_servers(answer.servers)
 
 
@@ -105,8 +107,7 @@ def _print_configured(source: Source, *, json: bool) -> None:
     names = ", ".join(settings.ids)
     print_line(f"{daemon}; configured: {len(settings.ids)} ({names}).")
     print_line(f"A client that starts `quarterdeck serve{files}` starts them.")
-    for row in settings.broken:
-        print_line(f"{row.id} cannot be started: {row.message}", "yellow")
+    print_troubles(settings.troubles)
 
 
 def _describe_daemon() -> str:

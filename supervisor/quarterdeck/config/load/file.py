@@ -94,6 +94,7 @@ class LoadedConfig:
         allowed_env: the variables that projects' files may use.
         registry: where it says that servers are looked for, or what is wrong with that; None when it says nothing.
         top_problems: what is wrong with those three.
+        kept: rows that are broken now and were good before: `servers` has them as they were; see `merge.keep_good`.
         origins: by the id of a server or a broken row.
         claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
         overrides: by the id of a server what of it is shown otherwise.
@@ -105,6 +106,7 @@ class LoadedConfig:
 
     servers: tuple[ServerConfig, ...] = ()
     broken: tuple[BrokenRow, ...] = ()
+    kept: tuple[BrokenRow, ...] = ()
     warnings: tuple[str, ...] = ()
     native: NativeSettings | None = None
     native_problems: tuple[Problem, ...] = ()

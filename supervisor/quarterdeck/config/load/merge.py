@@ -2,11 +2,14 @@
 
 Files that a user names count in the order of the command line.  Files that are found count in the order of their
 places, but a project's may not define what one of the user's defines.
+
+A start and a live reload read files here, by one rule: each row counts for itself.  A reload also passes the files as
+they were `before`: a row, or a whole file, that was good then and is broken now stays as it was.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -20,19 +23,32 @@ from quarterdeck_protocol.names import is_server_id
 from .file import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
 from .origin import Candidate, Origin, Standing, candidates, home_of, mcp_config_paths
 from .project import ProjectBounds, project_root
+from .trouble import Trouble
 
 
 class FileFound(msgspec.Struct, frozen=True):
-    """What the file at a place says, or why nothing of it can be used; neither when there is none."""
+    """What the file at a place says, or why nothing of it can be used; neither when there is none.
+
+    With both, it says what it said before it could no longer be used.
+
+    Attributes:
+        bounds: how far it reaches, if it is a project's.
+    """
 
     candidate: Candidate
     loaded: LoadedConfig | None = None
     error: ConfigFileError | None = None
+    bounds: ProjectBounds | None = None
 
     @property
     def exists(self) -> bool:
         """Whether there is a file."""
         return self.loaded is not None or self.error is not None
+
+    @property
+    def unread(self) -> ConfigFileError | None:
+        """Why nothing of it counts; None where something does, or where there is no file."""
+        return self.error if self.loaded is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,7 @@ class MergedConfig:
     Attributes:
         overrides: by the id of a server what of it is shown otherwise.
         groups: named parts of what is offered, of each name the earlier file's.
+        troubles: what cannot be used, in the order of the files.
     """
 
     servers: tuple[ServerConfig, ...]
@@ -51,29 +68,83 @@ class MergedConfig:
     secrets: frozenset[str] = field(repr=False)
     overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
 
 
-def load_named(paths: Iterable[Path], environ: Mapping[str, str]) -> tuple[FileFound, ...]:
-    """The files that a user named, each with what it says or why nothing of it can be used."""
-    keyring = SecretStore().get
-    return tuple(
+def load_named(
+    paths: Iterable[Path], environ: Mapping[str, str], before: Iterable[FileFound] = ()
+) -> tuple[FileFound, ...]:
+    """Load the files that a user named, each with what it says or why nothing of it can be used.
+
+    `before`: the files as they were when they were last applied; none at a start.
+    """
+    keyring, earlier = SecretStore().get, _by_path(before)
+    found = [
         load_file(Candidate(path, Standing.NAMED, "named by you"), environ, keyring, must_exist=True) for path in paths
+    ]
+    return tuple(keep_good(each, earlier.get(each.candidate.path)) for each in found)
+
+
+def load_found(cwd: Path, environ: Mapping[str, str], before: Iterable[FileFound] = ()) -> tuple[FileFound, ...]:
+    """Load every place that belongs to the working directory `cwd`, with what the file there says, if there is one.
+
+    `before`: the files as they were when they were last applied; none at a start.
+    """
+    places = candidates(cwd, environ)
+    keyring, earlier = SecretStore().get, _by_path(before)
+
+    def load(place: Candidate, bounds: ProjectBounds | None = None) -> FileFound:
+        return keep_good(load_file(place, environ, keyring, cwd, bounds), earlier.get(place.path))
+
+    own = {place.path: load(place) for place in places if place.standing is Standing.USER}
+    bounds = _bounds(cwd, environ, own.values())
+    return tuple(own.get(place.path) or load(place, bounds) for place in places)
+
+
+def keep_good(now: FileFound, before: FileFound | None) -> FileFound:
+    """Return the file with everything that is broken in it and was good `before` as it was then.
+
+    A project's file keeps nothing once it may reach less far: the user took that away.
+    """
+    if before is None or before.loaded is None or now.bounds != before.bounds:
+        return now
+    if now.error is not None:
+        return msgspec.structs.replace(now, loaded=replace(before.loaded, kept=()))
+    if now.loaded is None:
+        return now
+    return msgspec.structs.replace(now, loaded=_keep_rows(now.loaded, before.loaded))
+
+
+def _keep_rows(now: LoadedConfig, before: LoadedConfig) -> LoadedConfig:
+    good = {config.id: config for config in before.servers}
+    if now.native is None and now.native_problems:
+        now = replace(now, native=before.native, native_row=before.native_row)
+    kept = tuple(row for row in now.broken if row.id in good)
+    if not kept:
+        return now
+    origins = {row.id: before.origins[row.id] for row in kept}
+    servers = {config.id: config for config in now.servers} | {row.id: good[row.id] for row in kept}
+    overrides = {row.id: before.overrides[row.id] for row in kept if row.id in before.overrides}
+    return replace(
+        now,
+        servers=tuple(servers[server] for server in now.origins if server in servers),
+        broken=tuple(row for row in now.broken if row.id not in good),
+        kept=kept,
+        origins={**now.origins, **origins},
+        overrides={**now.overrides, **overrides},
+        secrets=now.secrets.union(*(origin.expanded for origin in origins.values())),
+        files=now.files.union(read.path for origin in origins.values() for read in origin.files.values()),
     )
 
 
-def load_found(cwd: Path, environ: Mapping[str, str]) -> tuple[FileFound, ...]:
-    """Every place that belongs to the working directory `cwd`, with what the file there says, if there is one."""
-    places = candidates(cwd, environ)
-    keyring = SecretStore().get
-    own = {place.path: load_file(place, environ, keyring, cwd) for place in places if place.standing is Standing.USER}
-    bounds = _bounds(cwd, environ, own.values())
-    return tuple(own.get(place.path) or load_file(place, environ, keyring, cwd, bounds) for place in places)
+def _by_path(files: Iterable[FileFound]) -> dict[Path, FileFound]:
+    return {found.candidate.path: found for found in files}
 
 
 def merge_files(files: Iterable[FileFound]) -> MergedConfig:
     """The servers of all files that can be used: for each id the one that counts."""
     files = tuple(files)
-    unread = next((found.error for found in files if found.error and found.candidate.standing is Standing.USER), None)
+    unread = next((found.unread for found in files if found.unread and found.candidate.standing is Standing.USER), None)
     users = {
         server.casefold(): found.candidate.path
         for found in reversed(files)
@@ -87,8 +158,10 @@ def merge_files(files: Iterable[FileFound]) -> MergedConfig:
     secrets: set[str] = set()
     overrides: dict[str, ServerOverrides] = {}
     groups: dict[str, Group] = {}
+    troubles: list[Trouble] = []
     for found in files:
         loaded, path = found.loaded, found.candidate.path
+        troubles += _of_file(found)
         if loaded is None:
             continue
         if unread is not None and found.candidate.standing is Standing.PROJECT:
@@ -114,7 +187,41 @@ def merge_files(files: Iterable[FileFound]) -> MergedConfig:
             if name in groups
         ]
         groups = {**loaded.groups, **groups}
-    return MergedConfig(tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets), overrides, groups)
+        troubles += _of_rows(loaded, taken)
+    return MergedConfig(
+        tuple(servers),
+        tuple(broken),
+        origins,
+        tuple(warnings),
+        frozenset(secrets),
+        overrides,
+        groups,
+        tuple(troubles),
+    )
+
+
+def _of_file(found: FileFound) -> Iterator[Trouble]:
+    """What is wrong with a file as a whole, and with its keys beside the rows."""
+    if found.error is not None:
+        meanwhile = "nothing of it is used" if found.loaded is None else "it counts as it was before"
+        yield Trouble(str(found.error), meanwhile)
+        return
+    if found.loaded is not None:
+        for problem in found.loaded.top_problems:
+            yield Trouble(f"{found.candidate.path}: {problem}", "it is ignored")
+        for problem in found.loaded.native_problems[:1]:
+            meanwhile = "it is ignored" if found.loaded.native is None else "it counts as it was before"
+            yield Trouble(f"{found.candidate.path}: {problem}", meanwhile)
+
+
+def _of_rows(loaded: LoadedConfig, taken: Container[str]) -> Iterator[Trouble]:
+    """What is wrong with the rows that count; those in `taken` are another file's."""
+    for row in loaded.kept:
+        if row.id not in taken:
+            yield Trouble(row.message, f"{row.id} runs as it was before", row.remedy, row.id)
+    for row in loaded.broken:
+        if row.id not in taken:
+            yield Trouble(row.message, f"{row.id} is not started", row.remedy, row.id, is_listed=True)
 
 
 def _why(server: str, reserved: Mapping[str, Path], origins: Mapping[str, Origin]) -> str:
@@ -133,7 +240,7 @@ def _bounds(cwd: Path, environ: Mapping[str, str], users: Iterable[FileFound]) -
     return ProjectBounds(
         project_root(cwd, own),
         frozenset[str]().union(*(each.allowed_env for each in loaded)),
-        TrustMode.STRICT if is_strict or any(found.error for found in users) else TrustMode.BASELINE,
+        TrustMode.STRICT if is_strict or any(found.unread for found in users) else TrustMode.BASELINE,
     )
 
 
@@ -148,17 +255,18 @@ def load_file(
 ) -> FileFound:
     """What the file at one place says, or why nothing of it can be used."""
     path = candidate.path
+    bounds = bounds if candidate.standing is Standing.PROJECT else None
     if not must_exist and not os.path.exists(path):
-        return FileFound(candidate)
+        return FileFound(candidate, bounds=bounds)
     try:
         loaded = load_config_file(
             path,
             environ,
             workspace=workspace.absolute() if workspace is not None else None,
             standing=candidate.standing,
-            bounds=bounds if candidate.standing is Standing.PROJECT else None,
+            bounds=bounds,
             keyring=keyring,
         )
     except ConfigFileError as error:
-        return FileFound(candidate, error=error)
-    return FileFound(candidate, loaded)
+        return FileFound(candidate, error=error, bounds=bounds)
+    return FileFound(candidate, loaded, bounds=bounds)

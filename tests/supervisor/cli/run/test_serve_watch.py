@@ -92,9 +92,9 @@ class Files:
         """A serve that runs what the files say now."""
         return PlayedProduct(self.read())
 
-    def read(self) -> Settings:
+    def read(self, before: Settings | None = None) -> Settings:
         """What they say now."""
-        return read_request(self.request, os.environ)
+        return read_request(self.request, os.environ, before)
 
     def withhold(self, secrets: Collection[str]) -> None:
         """These are kept out of the log from now on."""
@@ -139,19 +139,80 @@ async def test_another_budget_of_results_alone_is_applied_too(files: Files) -> N
     assert [settings.max_result_tokens for settings in product.reloads] == [7]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"mcpServers": {"a": {"command": "one"}, "b": {"command": "${NOPE}"}}}']
-)
-async def test_what_is_newly_broken_is_refused_whole(files: Files, caplog: pytest.LogCaptureFixture, text: str) -> None:
-    """A half-typed row would stop the servers that work."""
+async def test_a_row_that_breaks_runs_on_and_all_else_changes(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    """One bad row would freeze the configuration, or a half-typed row stop the server that works."""
     product = files.product()
+    files.write(
+        a={"command": "one", "sandbox": {"reed": []}}, b={"command": "three"}, c={"command": 7}, d={"command": "x"}
+    )
+    await files.reload(product)
+    settings = product.settings
+    assert {config.id: config.command for config in settings.servers} == {"a": "one", "b": "three", "d": "x"}
+    assert [config.id for config in settings.servers] == ["a", "b", "d"]
+    assert [row.id for row in settings.broken] == ["c"]
+    kept, skipped = settings.troubles
+    assert (kept.server, kept.meanwhile, kept.is_listed) == ("a", "a runs as it was before", False)
+    assert (skipped.server, skipped.meanwhile, skipped.is_listed) == ("c", "c is not started", True)
+    assert kept.message.startswith(f"{files.path}: mcpServers.a.sandbox: unknown key 'reed'")
+    assert kept.remedy == REMEDIES["config_invalid"]
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors == [f"{each.message}; {each.meanwhile}" for each in (kept, skipped)]
+
+
+async def test_a_row_that_runs_as_it_was_takes_its_next_good_form(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A typo that was mended would need a restart, or the banner stay for ever."""
+    product = files.product()
+    for row in ({"command": 7}, {"command": 8}, {"command": "mended"}):
+        files.write(a=row, b={"command": "two"})
+        await files.reload(product)
+    assert {config.id: config.command for config in product.settings.servers} == {"a": "mended", "b": "two"}
+    assert product.settings.troubles == ()
+    assert "the whole configuration can be used again" in caplog.messages
+
+
+async def test_a_broken_row_that_is_taken_out_is_stopped(files: Files) -> None:
+    """A server would run for ever that no file names."""
+    product = files.product()
+    for rows in ({"a": {"command": 7}, "b": {"command": "two"}}, {"b": {"command": "two"}}):
+        files.write(**rows)
+        await files.reload(product)
+    assert product.settings.ids == ("b",)
+
+
+async def test_overrides_and_secrets_of_a_row_that_runs_as_it_was_are_as_they_were(files: Files) -> None:
+    """A client would see hidden tools, or a log the secret, because of a typo beside them."""
+    row = {"command": "one", "env": {"API_KEY": "hunter2-hunter2"}, "hide": ["purge*"]}
+    files.write(a=row)
+    product = files.product()
+    before = product.settings.overrides["a"]
+    files.write(a={**row, "hide": [], "command": 7})
+    await files.reload(product)
+    assert product.settings.overrides == {"a": before}
+    assert "hunter2-hunter2" in product.settings.secrets
+    assert product.settings.origin("a").row["command"] == "one"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"mcpServers": {"a": {"comm'])
+async def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(
+    files: Files, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    """An editor that writes in two steps would stop every server, or the edit never be taken."""
+    product = files.product()
+    before = product.settings
     files.path.write_text(text)
     await files.reload(product)
-    assert product.reloads == []
-    [record] = caplog.records
-    assert record.levelno == logging.ERROR
-    assert record.getMessage().startswith("the changed configuration is refused, the old one stays: ")
-    assert "mcp.json" in record.getMessage()
+    assert (product.settings.servers, product.settings.origins) == (before.servers, before.origins)
+    [trouble] = product.settings.troubles
+    assert trouble.message.startswith(f"{files.path}: ")
+    assert (trouble.server, trouble.meanwhile) == ("", "it counts as it was before")
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == f"{trouble.message}; {trouble.meanwhile}"
+    files.write(a={"command": "other"})
+    await files.reload(product)
+    assert product.settings.ids == ("a",)
+    assert product.settings.troubles == ()
 
 
 async def test_what_was_broken_before_does_not_keep_an_edit_out(files: Files) -> None:
@@ -166,10 +227,11 @@ async def test_what_was_broken_before_does_not_keep_an_edit_out(files: Files) ->
 async def test_a_file_that_is_taken_away_stops_nothing(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     """An editor that saves by writing a new file would stop every server for a moment."""
     product = files.product()
+    before = product.settings.servers
     files.path.unlink()
     await files.reload(product)
-    assert product.reloads == []
-    assert "the old one stays" in caplog.text
+    assert product.settings.servers == before
+    assert "it counts as it was before" in caplog.text
 
 
 async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
@@ -296,7 +358,7 @@ async def test_a_watching_that_fails_is_said_and_ends_nothing(
 async def test_without_a_file_nothing_is_watched(changes: Changes) -> None:
     """Native tools alone would cost a thread and a watch."""
     product = PlayedProduct(Settings())
-    async with asyncio.timeout(30), following(cast("Product", product), Settings, lambda _: None):
+    async with asyncio.timeout(30), following(cast("Product", product), lambda _: Settings(), lambda _: None):
         await asyncio.sleep(0)
     assert (changes.asked, product.reloads) == ((), [])
 

@@ -94,8 +94,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "resource_blocked": "unblock it: quarterdeck trust approve SERVER URI",
         "resource_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER URI",
         "result_too_large": "raise max_result_bytes, or ask for less",
-        "sandbox_refused": "quarterdeck allow SERVER gives it what its row names; else change the row's sandbox, or "
-        "what the machine gives: quarterdeck doctor says what that is",
+        "sandbox_refused": "change the row's sandbox as the message says, or what the machine gives: quarterdeck "
+        "doctor says what that is",
         "scope_needed": "quarterdeck login SERVER asks for it, too; where the login has it already, or the row sends a "
         "token of its own, ask its operator",
         "server_error": "look whether it was done, then call again; its operator can see why it failed",
@@ -121,6 +121,23 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Every stable code, and what a person can do about it; `quarterdeck explain` has a page for each."""
+
+
+NOTHING_TO_ADD: Final = "nothing can be added for it"
+"""In the message of a hidden path that `allow` refuses, too: the message itself says what helps."""
+
+_ADDED_BY_ALLOW: Final = re.compile(r'is hidden: add "(?:read|write)": \[(?!.*"grants")')
+"""In the message of a hidden path that `allow` gives."""
+
+
+def find_remedy(code: str | None, message: str = "") -> str | None:
+    """Return the remedy of a code, for any server; None for a code without one.
+
+    Every view of a fault takes it from here, so that people and clients read the same fix.
+    """
+    if code == "sandbox_refused" and _ADDED_BY_ALLOW.search(message):
+        return "quarterdeck allow SERVER gives it what its row names; or change the row's sandbox"
+    return REMEDIES.get(code) if code else None
 
 
 _SERVER: Final = re.compile(r"(\bquarterdeck (?:[a-z]+ )+)SERVER\b(?! TOOL)")
@@ -278,7 +295,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
 
     def remedy_for(self, server: str | None) -> str | None:
         """The remedy for this server, see `fill_remedy`; for any when None."""
-        remedy = self._remedy or (REMEDIES.get(self.code) if self.code else None)
+        remedy = self._remedy or find_remedy(self.code, self.message)
         return fill_remedy(remedy, server) if remedy and server else remedy
 
     @classmethod

@@ -9,6 +9,7 @@ from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.program.launch import LaunchPlan, plan_launch
 from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.layout import Places, View, build_view
+from quarterdeck_sandbox.view.secret_paths import PathRules
 
 ELF = Path("/bin/sh").resolve().read_bytes()[:4096]
 """The beginning of a binary whose loader exists."""
@@ -78,6 +79,10 @@ class Home:
         plan = plan or self.plan("/bin/sh")
         program = self.resolve(plan)
         return build_view(SandboxPolicy.model_validate(policy).values, plan, program, self.places, environ or {})
+
+    def rules(self, **policy: object) -> PathRules:
+        """The rules that a policy is judged by."""
+        return PathRules.of(SandboxPolicy.model_validate(policy).values, self.places)
 
 
 def make_home(root: Path) -> Home:

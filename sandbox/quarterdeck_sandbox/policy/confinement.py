@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.policy_values import LimitValues, Network, NetworkMode, Property, Tier
+from quarterdeck_protocol.policy_values import LimitValues, Network, NetworkMode, PolicyValues, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 
 from .host_names import Route
@@ -61,6 +61,9 @@ class Confinement(msgspec.Struct, frozen=True):
         routes: the hosts that it may reach by a relay.
         secrets: paths outside that must not be open to it: the probes try them.
         user_home: the home of the user who runs us, for hints.
+        policy: what it was compiled from, for hints.
+        private: our own directories, for hints.
+        configuration: the folders of our configuration, for hints.
         counts_alone: whether its processes are counted apart from all others.
         outdated: a path that had changed since it was prepared, so that it was compiled anew; empty where none had.
     """
@@ -80,6 +83,9 @@ class Confinement(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...]
     machine: Machine
     user_home: str = ""
+    policy: PolicyValues | None = None
+    private: tuple[str, ...] = ()
+    configuration: tuple[str, ...] = ()
     counts_alone: bool = True
     outdated: str = ""
 

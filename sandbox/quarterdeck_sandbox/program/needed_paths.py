@@ -1,8 +1,10 @@
 """Tell what a sandbox must show for a path of a command line, or of a variable, to work: seldom just that path.
 
     a program's file          its project, by its marker; else its folder: what it imports lies beside it
+    a package's script        the outermost `node_modules` around it, where the packages that it imports lie
     a database, a store       its folder, to be written: a journal or a temporary copy is made beside the file
     what is not there yet     the folder that it is to be made in, to be written
+    a folder that an option or a variable calls a store  itself, to be written
     any other file or folder  itself
 
 Only looks.  A folder that nobody should give away whole (the home, the root, `/tmp`) is never the answer.
@@ -20,6 +22,9 @@ from quarterdeck_sandbox.policy.mounts import ancestors, is_within
 
 MARKERS: Final = ("package.json", "pyproject.toml", ".git")
 """What lies in the root of a project."""
+
+PACKAGES: Final = "node_modules"
+"""Where node looks for packages, in the folder of a script and in each one above."""
 
 _CODE: Final = re.compile(r"\.(?:py|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|rb|php|pl|lua|sh|bash|jar|dll)$", re.IGNORECASE)
 
@@ -69,23 +74,26 @@ def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
     """What a policy needs for this path; None where nothing can be given that would do."""
     path, folder = named.path, os.path.dirname(named.path)
     if observed.isdir(path):
-        return RequiredPath("read", path) if _is_of_one_thing(path, user_home) else None
+        key = "write" if _CHANGED.search(named.label) else "read"
+        return RequiredPath(key, path) if is_of_one_thing(path, user_home) else None
     if not observed.lexists(path):
-        is_possible = observed.isdir(folder) and _is_of_one_thing(folder, user_home)
+        is_possible = observed.isdir(folder) and is_of_one_thing(folder, user_home)
         return RequiredPath("write", folder, "the file is to be made in it") if is_possible else None
     if _CODE.search(path):
         root = project_of(path, user_home)
         return RequiredPath("read", root, _why_project(root)) if root is not None else RequiredPath("read", path)
     if _CHANGED.search(named.label) or _CHANGED.search(os.path.basename(path)):
-        if _is_of_one_thing(folder, user_home):
+        if is_of_one_thing(folder, user_home):
             return RequiredPath("write", folder, "a journal or a temporary copy is made beside the file")
         return None
     return RequiredPath("read", path)
 
 
 def project_of(path: str, user_home: str) -> str | None:
-    """The root of the project that a program's file belongs to, else its folder; None where that is no one thing's."""
-    inner = [step for step in ancestors(os.path.dirname(path)) if _is_of_one_thing(step, user_home)]
+    """Return the root of the project of a program's file, else its folder; None where that is not one thing's."""
+    if _SCRIPT.search(path) and (modules := _outermost_packages(path)) is not None:
+        return modules
+    inner = [step for step in ancestors(os.path.dirname(path)) if is_of_one_thing(step, user_home)]
     for index, step in enumerate(inner):
         if any(observed.lexists(os.path.join(step, marker)) for marker in MARKERS):
             if _SCRIPT.search(path) and not _has_packages(step):
@@ -132,14 +140,23 @@ def paths_in(argument: str) -> Iterator[str]:
                 yield from (part for part in text.split(separator) if "/" in part)
 
 
-def _is_of_one_thing(folder: str, user_home: str) -> bool:
-    return folder not in _SHARED and not is_within(user_home, folder)
+def is_of_one_thing(folder: str, user_home: str) -> bool:
+    """Return whether a folder may be given away whole: it is no home, no folder above one, and not everyone's."""
+    is_a_home = os.path.dirname(folder) in {"/home", "/Users"}
+    return folder not in _SHARED and not is_a_home and not is_within(user_home, folder)
+
+
+def _outermost_packages(path: str) -> str | None:
+    above, found, _ = path.partition(f"/{PACKAGES}/")
+    return f"{above}/{PACKAGES}" if found else None
 
 
 def _has_packages(folder: str) -> bool:
-    return observed.isdir(os.path.join(folder, "node_modules"))
+    return observed.isdir(os.path.join(folder, PACKAGES))
 
 
 def _why_project(root: str) -> str:
+    if os.path.basename(root) == PACKAGES:
+        return "the packages that it imports"
     marker = next((each for each in MARKERS if observed.lexists(os.path.join(root, each))), None)
     return f"its project, by {marker}" if marker is not None else "its folder: what it imports lies beside it"

@@ -39,7 +39,7 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.program.resolve import SETS_PROGRAM, Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import CERTIFICATES, build_view, identity_mounts, require_visible
-from quarterdeck_sandbox.view.secret_paths import PathRules, credentials_touching
+from quarterdeck_sandbox.view.secret_paths import PathRules, configuration_folders, credentials_touching
 
 from .processes import threads_of
 from .unix_user import SOMEBODY, choose_user, hand_over, own_user, owner_of, why_unreachable, why_unreadable
@@ -81,7 +81,7 @@ def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
     """
     with observing():
         confinement = lay_out(plan, policy, requester)
-        require_visible(confinement.view, plan, str(requester.places.user_home))
+        require_visible(confinement.view, plan, PathRules.of(policy, requester.places))
     return settle(own(confinement, plan, requester.places, requester.places), requester.places)
 
 
@@ -141,6 +141,9 @@ def lay_out(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
         routes=routes,
         secrets=tuple(_secrets(view, places, identity)) if policy.confines_files else (),
         user_home=str(places.user_home),
+        policy=policy,
+        private=places.private,
+        configuration=configuration_folders(places),
         machine=machine,
     )
 

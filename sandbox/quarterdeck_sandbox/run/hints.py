@@ -12,14 +12,15 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.faults import NOTHING_TO_ADD
 from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_code, named_in, need_of, project_of
+from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_code, named_in, project_of
 from quarterdeck_sandbox.program.resolve import resolve_program
 from quarterdeck_sandbox.view.layout import build_view, is_visible
-from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, grant_for
+from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, PathRules, grant_for, offered
 
 MAX_HINTS: Final = 5
 """More would bury the first, which is mostly the right one."""
@@ -106,6 +107,7 @@ class Outside(msgspec.Struct, frozen=True):
         closed: what it may not write although it may write the folder around.
         named: the paths that its command line and its variables name.
         lone_files: files that it may change, in folders where it may make none.
+        objection: why a path may not be added to its policy, empty where it may; see `PathRules.objection`.
     """
 
     visible: Callable[[str], bool]
@@ -117,6 +119,11 @@ class Outside(msgspec.Struct, frozen=True):
     closed: tuple[str, ...] = ()
     named: tuple[NamedPath, ...] = ()
     lone_files: tuple[str, ...] = ()
+    objection: Callable[[RequiredPath], str] = lambda _: ""
+
+    def offer(self, path: str, label: str = "") -> RequiredPath | str:
+        """Return the path to add, so that this one works; in words why none may be added."""
+        return offered(NamedPath(path, label), self.user_home, self.objection)
 
 
 _PASSWORDS: Final = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers")
@@ -149,12 +156,13 @@ def missing_paths(
     home = os.path.realpath(places.user_home)
     own = [os.path.realpath(place) for place in (places.home, places.tmp)]
     cwd = [NamedPath(os.path.realpath(plan.cwd), "cwd")] if names_cwd else []
+    rules = PathRules.of(policy, places)
     found: list[RequiredPath] = []
     said: dict[str, None] = {}
     for named in (*cwd, *named_in(plan.argv, variables, plan.cwd, home)):
         if is_within_any(named.path, own):
             continue
-        need = _lacks(named, view, home)
+        need = _lacks(named, view, rules)
         if isinstance(need, str):
             said[need] = None
         elif need is not None:
@@ -162,13 +170,13 @@ def missing_paths(
     return _together(found), list(said)
 
 
-def _lacks(named: NamedPath, view: View, user_home: str) -> RequiredPath | str | None:
-    """What the policy needs for this path; in words why that cannot be given so; None for nothing."""
-    path = named.path
+def _lacks(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | str | None:
+    """Return the path that the policy needs for this one; in words why that cannot be given so; None for nothing."""
+    path, user_home = named.path, rules.user_home
     what = f"{named.label} {path}".lstrip()
     if os.path.lexists(path):
         if is_visible(view, path):
-            return _lacks_around(named, view, user_home)
+            return _lacks_around(named, view, rules)
         if grant := grant_for(path, user_home):
             return (
                 f'{what} is not offered: add "grants": ["{grant}"] to its sandbox; '
@@ -176,29 +184,31 @@ def _lacks(named: NamedPath, view: View, user_home: str) -> RequiredPath | str |
             )
         if not os.path.isdir(path) and not os.path.isfile(path):
             return f"{what} is not a file or folder: a socket or device leads out of the sandbox"
-        return need_of(named, user_home) or f"{what} is in a folder with other files: move it into a folder of its own"
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
+    elif not os.path.isdir(folder := os.path.dirname(path)):
         return (
             f"{what} does not exist, and neither does its folder: create the folder first"
             if is_within(path, user_home)
             else None
         )
-    if is_visible(view, folder):
+    elif is_visible(view, folder):
         return None
-    return need_of(named, user_home) or f"{what} would be created in a folder with other files: choose another place"
+    need = rules.offer(named)
+    return f"{what} is not offered: {need}" if isinstance(need, str) else need
 
 
-def _lacks_around(named: NamedPath, view: View, user_home: str) -> RequiredPath | None:
-    """What a file that is visible itself lacks beside it."""
+def _lacks_around(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | None:
+    """Return the path that a file which is visible itself lacks beside it; None where none may be given."""
     if is_code(named.path):
-        root = project_of(named.path, user_home)
-        return need_of(named, user_home) if root is not None and not is_visible(view, root) else None
-    mount = view.covering(named.path)
-    if mount is None or mount.kind is not MountKind.WRITE or mount.target != named.path or os.path.isdir(named.path):
+        root = project_of(named.path, rules.user_home)
+        is_lacking = root is not None and not is_visible(view, root)
+    else:
+        mount = view.covering(named.path)
+        is_lacking = mount is not None and mount.kind is MountKind.WRITE and mount.target == named.path
+        is_lacking = is_lacking and not os.path.isdir(named.path)
+    need = rules.offer(named) if is_lacking else None
+    if not isinstance(need, RequiredPath) or (not is_code(named.path) and need.key != "write"):
         return None
-    need = need_of(named, user_home)
-    return need if need is not None and need.key == "write" else None
+    return need
 
 
 def _together(needs: Sequence[RequiredPath]) -> list[RequiredPath]:
@@ -229,8 +239,21 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
             closed=confinement.view.closed,
             named=tuple(named_in(plan.argv, env, plan.cwd, confinement.user_home)),
             lone_files=tuple(_lone_files(confinement.view)),
+            objection=_objection(confinement),
         ),
     )
+
+
+def _objection(confinement: Confinement) -> Callable[[RequiredPath], str]:
+    policy, env = confinement.policy or PolicyValues(), confinement.plan.env
+    writable = (*(env[name] for name in ("HOME", "TMPDIR") if name in env), *policy.write)
+    real = os.path.realpath
+    ours = (
+        tuple(map(real, confinement.private)),
+        tuple(map(real, writable)),
+        tuple(map(real, confinement.configuration)),
+    )
+    return PathRules(policy, real(confinement.user_home), *ours).objection
 
 
 def hints_in(text: str, outside: Outside) -> tuple[str, ...]:
@@ -249,7 +272,9 @@ def _all(text: str, outside: Outside) -> Iterator[str]:
     if _NOTHING_BESIDE.search(text):
         for file in outside.lone_files:
             folder = os.path.dirname(file)
-            yield f'{file} may be changed, but no file can be created beside it; add "write": ["{folder}"] in its place'
+            why = outside.objection(RequiredPath("write", folder))
+            fix = f"move it into a folder of its own: {why}" if why else f'add "write": ["{folder}"] in its place'
+            yield f"{file} may be changed, but no file can be created beside it; {fix}"
     yield from _of_paths(text, outside)
     yield from _of_named(outside)
     yield from _of_hosts(text, outside)
@@ -275,9 +300,11 @@ def _of_paths(text: str, outside: Outside) -> Iterator[str]:
                     if is_refused_write and is_within_any(path, outside.closed):
                         yield f"{path} can only be read: quarterdeck or other programs trust what is there"
                     elif is_refused_write and not path.startswith(("/usr/", "/proc/", "/dev/")):
-                        yield f'{path} can only be read; add "write": ["{os.path.dirname(path)}"]'
+                        folder = os.path.dirname(path)
+                        why = outside.objection(RequiredPath("write", folder))
+                        yield f"{path} can only be read; " + (why or f'add "write": ["{folder}"]')
                 elif outside.exists(path):
-                    yield _hidden(path, outside.user_home)
+                    yield _hidden(path, outside)
 
 
 def _of_programs(text: str, outside: Outside) -> Iterator[str]:
@@ -287,7 +314,8 @@ def _of_programs(text: str, outside: Outside) -> Iterator[str]:
     for named in outside.named:
         if is_code(named.path) and outside.visible(named.path) and outside.exists(named.path):
             root = project_of(named.path, outside.user_home)
-            if root is not None and not outside.visible(root):
+            is_hidden = root is not None and not outside.visible(root)
+            if root is not None and is_hidden and not outside.objection(RequiredPath("read", root)):
                 yield f'{named.path} is visible, but not all of its project; add "read": ["{root}"]'
 
 
@@ -297,10 +325,12 @@ def _of_named(outside: Outside) -> Iterator[str]:
         if outside.visible(named.path):
             continue
         if outside.exists(named.path):
-            yield _hidden(named.path, outside.user_home, named.label)
-        elif outside.exists(os.path.dirname(named.path)) and (need := need_of(named, outside.user_home)):
+            yield _hidden(named.path, outside, named.label)
+        elif outside.exists(os.path.dirname(named.path)):
+            need = outside.offer(named.path, named.label)
             of = f"{named.label} names {named.path}, which" if named.label else f"{named.path}"
-            yield f"{of} is not there, and its folder is hidden; add {need.shown}"
+            fix = need if isinstance(need, str) else f"add {need.shown}"
+            yield f"{of} is not there, and its folder is hidden; {fix}"
 
 
 def _lone_files(view: View) -> Iterator[str]:
@@ -321,7 +351,8 @@ def _outside(path: str, outside: Outside) -> str:
     return path
 
 
-def _hidden(path: str, user_home: str, label: str = "") -> str:
+def _hidden(path: str, outside: Outside, label: str = "") -> str:
+    user_home = outside.user_home
     if path in _PASSWORDS:
         return f"{path} is hidden, as it should be: it holds passwords"
     if grant := grant_for(path, user_home):
@@ -331,8 +362,10 @@ def _hidden(path: str, user_home: str, label: str = "") -> str:
         return f'{path} exists but is hidden; it leads out of the sandbox: only the preset "trusted" allows it'
     what = next((what for name, what in IN_A_HOME.items() if is_within(path, f"{user_home}/{name}")), "")
     trust = f" if it may see your {what}" if what else ""
-    need = need_of(NamedPath(path, label), user_home)
-    if need is None or not need.why:
+    need = outside.offer(path, label)
+    if isinstance(need, str):
+        return f"{path} exists but is hidden, and {NOTHING_TO_ADD}: {need}"
+    if not need.why:
         return f'{path} exists but is hidden; add "read": ["{path}"]{trust}'
     return f"{path} exists but is hidden; add {need.shown} ({need.why}){trust}"
 

@@ -26,6 +26,7 @@ from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import Places, is_within
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, plan_launch
 from quarterdeck_sandbox.view.layout import require_visible
+from quarterdeck_sandbox.view.secret_paths import PathRules
 
 from .confine import Requester, lay_out, own, sharable
 
@@ -87,7 +88,7 @@ class Preparer:
                 return None
             confinement = own(layout.confinement, plan, layout.places, places)
             with self._memory.observing() as seen:
-                require_visible(confinement.view, plan, str(places.user_home))
+                require_visible(confinement.view, plan, PathRules.of(policy, places))
         except (LaunchError, OSError, ValueError):
             return None  # the worker will say it
         if not seen.is_settled:

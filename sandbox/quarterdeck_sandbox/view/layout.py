@@ -228,19 +228,18 @@ class _Builder:
             )
 
 
-def require_visible(view: View, plan: LaunchPlan, user_home: str) -> None:
+def require_visible(view: View, plan: LaunchPlan, rules: PathRules) -> None:
     """Refuse a directory or an argument that exists outside, and not inside: nothing is shown silently.
 
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it.
     """
-    user_home = observed.realpath(user_home)
     if not is_visible(view, plan.cwd):
         folder = NamedPath(observed.realpath(plan.cwd))
-        raise refusal(hidden_message(f"the working directory {plan.cwd}", folder, user_home))
-    for named in named_in(plan.argv, {}, plan.cwd, user_home):
+        raise refusal(hidden_message(f"the working directory {plan.cwd}", folder, rules))
+    for named in named_in(plan.argv, {}, plan.cwd, rules.user_home):
         if observed.lexists(named.path) and not is_visible(view, named.path):
-            raise refusal(hidden_message(named.path, named, user_home))
+            raise refusal(hidden_message(named.path, named, rules))
 
 
 def is_visible(view: View, path: str) -> bool:

@@ -5,18 +5,19 @@ Judged path by path before anything starts; every refusal is `LaunchError("sandb
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
 
+from quarterdeck_protocol.faults import NOTHING_TO_ADD
 from quarterdeck_protocol.policy_values import Grant, PolicyValues
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.hostile_files import Followed
 from quarterdeck_sandbox.policy.mounts import Places, is_within, is_within_any, overlap
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.program.needed_paths import NamedPath, need_of
+from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_of_one_thing, need_of
 
 IN_A_HOME: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -138,19 +139,22 @@ class PathRules(msgspec.Struct, frozen=True):
         user_home: the user's home, symbolic links followed.
         private: our own directories, likewise.
         writable: what it can change, and so plant links in; likewise.
+        configuration: the folders of our own configuration, which no hint offers; likewise.
     """
 
     policy: PolicyValues
     user_home: str
     private: tuple[str, ...]
     writable: tuple[str, ...]
+    configuration: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, policy: PolicyValues, places: Places) -> Self:
         """The rules for a process with these directories."""
         writable = (str(places.home), str(places.tmp), *policy.write)
         real = observed.realpath
-        return cls(policy, real(str(places.user_home)), tuple(map(real, places.private)), tuple(map(real, writable)))
+        home, config = str(places.user_home), tuple(map(real, configuration_folders(places)))
+        return cls(policy, real(home), tuple(map(real, places.private)), tuple(map(real, writable)), config)
 
     def admit(self, path: str, key: str) -> Followed:
         """Where a path leads that the policy names under `key`, `read` or `write`.
@@ -175,6 +179,27 @@ class PathRules(msgspec.Struct, frozen=True):
         self.protect(real, f'"{key}" names {_leading(path, real)}')
         self._guard_credentials(path, real, key)
         return followed
+
+    def offer(self, named: NamedPath) -> RequiredPath | str:
+        """Return the path to add to the policy, so that the named one works; in words why none may be added.
+
+        Every hint comes from here, and `allow` gives no more: a start admits the returned path.
+        """
+        return offered(named, self.user_home, self.objection)
+
+    def objection(self, need: RequiredPath) -> str:
+        """Return why no hint may offer this path; empty where a start admits it."""
+        real = observed.realpath(need.path)
+        if not is_of_one_thing(need.path, self.user_home) and observed.isdir(real):
+            return f"{need.path} holds more than one thing's files, as a home does: name a folder in it"
+        for place in (*self.private, *self.configuration):
+            if overlap(real, place):
+                return f"{place} is quarterdeck's own: choose another place"
+        try:
+            self.admit(need.path, need.key)
+        except LaunchError as error:
+            return str(error)
+        return ""
 
     def protect(self, real: str, what: str) -> None:
         """Refuse what would show our own directories.
@@ -230,10 +255,10 @@ def locate(path: str, key: str) -> Followed:
     return followed
 
 
-def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
-    """The message that an existing path cannot be seen, and what would show it."""
+def hidden_message(what: str, named: NamedPath, rules: PathRules) -> str:
+    """Return the message that an existing path cannot be seen, and what would show it."""
     path = named.path
-    if grant := grant_for(path, user_home):
+    if grant := grant_for(path, rules.user_home):
         if grant is Grant.SSH_AGENT:
             return (
                 f'{what} is hidden: add "read": ["{path}"] to its sandbox; or take it out of the command line, '
@@ -246,12 +271,39 @@ def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
         mode = stat.S_IFREG
     if mode not in {stat.S_IFDIR, stat.S_IFREG}:
         return f"{what} is hidden: what is behind it acts outside of any sandbox; the preset 'trusted' has none"
-    need = need_of(named, user_home)
-    if need is None:
-        return f"{what} is hidden, and its folder holds more than its files: move it into a folder of its own"
+    need = rules.offer(named)
+    if isinstance(need, str):
+        return f"{what} is hidden, and {NOTHING_TO_ADD}: {need}"
     if not need.why:
         return f'{what} is hidden: add "read": ["{path}"] or "write": ["{path}"] to its sandbox'
     return f"{what} is hidden: add {need.shown} to its sandbox ({need.why})"
+
+
+def offered(named: NamedPath, user_home: str, objection: Callable[[RequiredPath], str]) -> RequiredPath | str:
+    """Return the path to add to a policy for a named one; in words why none may be added.
+
+    `objection` says of a path why it may not, empty where it may; see `PathRules.objection`.
+    """
+    need = need_of(named, user_home)
+    if need is not None:
+        return objection(need) or need
+    if observed.isdir(named.path):
+        return objection(RequiredPath("read", named.path)) or "it is a folder of many things: name a folder in it"
+    if observed.lexists(named.path):
+        return "its folder holds other files, too: move it into a folder of its own"
+    if observed.isdir(os.path.dirname(named.path)):
+        if "." not in os.path.basename(named.path):
+            return f"it is not there yet, and would be created in a folder with other files: first mkdir {named.path}"
+        return "it would be created in a folder with other files: choose another place"
+    lost = RequiredPath("read", named.path)  # it was there a moment ago
+    return objection(lost) or lost
+
+
+def configuration_folders(places: Places) -> tuple[str, ...]:
+    """Return the folders of our own configuration: where they are by default, and where the protected files are."""
+    usual = (f"{places.user_home}/{name}" for name in (".config/quarterdeck", ".config/indusvx", ".indusvx"))
+    named = (os.path.dirname(path) for path in places.protected if os.path.basename(path) == "mcp.json")
+    return (*usual, *(folder for folder in named if os.path.basename(folder) in {"quarterdeck", "indusvx"}))
 
 
 def refusal(message: str) -> LaunchError:

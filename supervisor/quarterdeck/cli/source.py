@@ -180,7 +180,7 @@ def ask_running(source: Source, request: Request, *, anywhere: bool = False) -> 
     if answer is None and not source.config and source.native is None and (anywhere or source.is_open):
         other = only_serving()
         if other is not None:
-            answer = _answer_of(other, request)
+            answer = answer_of(other, request)
     return checked(answer) if answer is not None else None
 
 
@@ -217,9 +217,14 @@ def _ask_serving(source: Source, request: Request) -> Answer | None:
     """What the running `serve` answers; None when there is none."""
     native = source.native
     directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
-    if directory is None and not isinstance(request, Call):
+    if directory is None and not (isinstance(request, Call) and source.own_files and _is_of_folder(source)):
         directory = serving_own_files(source)
-    return _answer_of(directory, request) if directory is not None else None
+    return answer_of(directory, request) if directory is not None else None
+
+
+def _is_of_folder(source: Source) -> bool:
+    """Whether a call may depend on the working directory: then only a deck of that may answer it."""
+    return find_serving_files(source.own_files) is not None and load(source).is_of_folder
 
 
 def serving_own_files(source: Source) -> Path | None:
@@ -236,10 +241,15 @@ def _ask_run(source: Source, request: Request) -> Answer | None:
     if source.config or not isinstance(request, Inspect | Restart):
         return None
     directory = find_serving(command_digest(request.server))
-    return _answer_of(directory, request) if directory is not None else None
+    return answer_of(directory, request) if directory is not None else None
 
 
-def _answer_of(directory: Path, request: Request) -> Answer | None:
+def answer_of(directory: Path, request: Request) -> Answer | None:
+    """Return the answer of the `serve` with this runtime directory; None where it has just ended.
+
+    Raises:
+        CommandError: it does not answer.
+    """
     try:
         return ask_serving(directory, request)
     except NotServingError:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from quarterdeck.config.environment import server_environment
 from quarterdeck.config.load.jsonc import set_member
-from quarterdeck.config.load.origin import Origin, steps_of
+from quarterdeck.config.load.origin import Origin, mcp_config_paths, steps_of
 from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.plain_words import plain_words
@@ -38,7 +38,8 @@ def missing(
             folder.mkdir()
         env = server_environment(config, environ, home, tmp)
         plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
-        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())))
+        own = tuple(map(str, mcp_config_paths(Path(plan.cwd), environ)[1:]))
+        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), own)
         values = (policy or config.sandbox).values
         return missing_paths(plan, values, places, environ, config.env, names_cwd=config.cwd is not None)
 

@@ -17,7 +17,7 @@ from quarterdeck.config.load.problems import Problem
 from quarterdeck.config.load.registry_key import RegistryWish
 from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import ServerPaths, command_digest, configuration_digest, server_paths
-from quarterdeck.config.places.trusted_files import trusted_files
+from quarterdeck.config.places.trusted_files import LOCKS, trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
@@ -48,6 +48,8 @@ class Settings:
         candidates: the places to watch for a change of the configuration, whether there is a file or not.
         is_found: no file was named, so they were looked for; then `candidates` name the configuration, else
             `config_paths` do, so that commands find the `serve` of it.
+        is_of_folder: whether the working directory changes what runs: a project's file or a lock lies there, or a value
+            names it.
         registry: where servers are looked for, or what is wrong with what a file says of it.
         origins: where each server and broken row is written, by id; see `origin`.
         overrides: by the id of a server what of it clients are shown otherwise.
@@ -79,6 +81,7 @@ class Settings:
     command: str = ""
     candidates: tuple[Path, ...] = ()
     is_found: bool = False
+    is_of_folder: bool = False
     registry: RegistryWish | Problem = field(default_factory=RegistryWish)
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
@@ -126,7 +129,7 @@ class Settings:
         for found in files:
             if found.unread is not None:
                 raise found.unread
-        return cls._of(files, native, cwd, lookups)
+        return cls._of(files, native, cwd, lookups).with_names_of(before)
 
     @classmethod
     def discover(
@@ -153,7 +156,7 @@ class Settings:
         """
         lookups = Lookups(os.environ if environ is None else environ)
         files = load_found(cwd, lookups, before.files if before is not None else ())
-        return replace(cls._of(files, native, cwd, lookups), is_found=True)
+        return replace(cls._of(files, native, cwd, lookups).with_names_of(before), is_found=True)
 
     @classmethod
     def _of(cls, files: Sequence[FileFound], native: NativeWish | None, cwd: Path | None, lookups: Lookups) -> Self:
@@ -183,6 +186,7 @@ class Settings:
             native_files=tuple(parts),
             config_paths=tuple(found.candidate.path for found in files if found.exists),
             candidates=tuple(found.candidate.path for found in files),
+            is_of_folder=_is_of_folder(files, cwd),
             registry=next((each.registry for each in usable.values() if each.registry is not None), RegistryWish()),
             origins=merged.origins,
             overrides=merged.overrides,
@@ -204,6 +208,10 @@ class Settings:
             asked=frozenset(lookups.asked),
         )
 
+    def with_names_of(self, before: "Settings | None") -> Self:
+        """Return these with the names that `before` was read with, where something may be as it was then."""
+        return replace(self, asked=self.asked | before.asked) if before is not None and self.troubles else self
+
     @property
     def digest(self) -> str:
         """12 hex digits that name the configuration: the set of its files, without any the workspace or the command.
@@ -217,6 +225,14 @@ class Settings:
             return candidates_digest(self.candidates)
         alone = (self.native.workspace,) if self.native is not None else ()
         return self._digest_of(self.config_paths or alone)
+
+    @property
+    def deck_digest(self) -> str:
+        """12 hex digits that name the configuration wherever a client found it, unless its folder changes what runs."""
+        if self.is_found and not self.is_of_folder:
+            own = (found.candidate for found in self.files)
+            return candidates_digest(place.path for place in own if place.standing is Standing.USER)
+        return self.digest
 
     def home_digest(self, server: str) -> str:
         """12 hex digits that name whose directories a server has: those of its row's file, where that is the user's.
@@ -288,6 +304,15 @@ class Settings:
             broken=tuple(row for row in self.broken if row.id == server),
             origins={name: origin for name, origin in self.origins.items() if name == server},
         )
+
+
+def _is_of_folder(files: Iterable[FileFound], cwd: Path | None) -> bool:
+    files = tuple(files)
+    if any(found.exists and found.candidate.standing is Standing.PROJECT for found in files):
+        return True
+    if any(found.loaded is not None and found.loaded.names_workspace for found in files):
+        return True
+    return cwd is not None and any(os.path.lexists(cwd / name) for name in LOCKS)
 
 
 def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None = None) -> list[ServerConfig]:

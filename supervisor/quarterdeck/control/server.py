@@ -50,8 +50,10 @@ _log = logging.getLogger("quarterdeck.control")
 
 
 @asynccontextmanager
-async def open_control(product: Product) -> AsyncIterator[None]:
+async def open_control(product: Product, deck: str = "") -> AsyncIterator[None]:
     """Answer commands about `product`, and let them find it; requests under way are dropped at the end.
+
+    `deck` is the name of the daemon's deck that it is.
 
     Raises:
         UnsafePathError: the socket cannot be made.
@@ -66,7 +68,7 @@ async def open_control(product: Product) -> AsyncIterator[None]:
     async with answering(product.directory, answer_request):
         settings = product.settings
         native = settings.native.fingerprint if settings.native is not None else ""
-        product.directory.announce(settings.config_paths, CLIENT_VERSION, native, settings.command)
+        product.directory.announce(settings.config_paths, CLIENT_VERSION, native, settings.command, deck)
         yield
 
 

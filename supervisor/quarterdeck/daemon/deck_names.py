@@ -1,7 +1,8 @@
 """Names for decks, by which people and HTTP clients call them, and the file that keeps whose each is.
 
 A name is that of the project's folder, or of the configuration's file or folder, with digits behind it where two have
-the same.  It stays its configuration's: a token for `api` must never open another project that is called so, too.
+the same; `user` is the user's own files, wherever they are found.  It stays its configuration's: a token for `api` must
+never open another project that is called so, too.
 """
 
 import hashlib
@@ -74,7 +75,9 @@ class KnownDecks(msgspec.Struct, frozen=True):
         """The one of this identity."""
         return next((each for each in self.decks if each.identity == identity), None)
 
-    def used(self, identity: str, request: ServeRequest, now: float, bound: Collection[str]) -> "KnownDecks":
+    def used(
+        self, identity: str, request: ServeRequest, now: float, bound: Collection[str], base: str = ""
+    ) -> "KnownDecks":
         """With this one used now; one that is new gets a name, unless there are too many.
 
         Args:
@@ -82,6 +85,7 @@ class KnownDecks(msgspec.Struct, frozen=True):
             request: what is wanted.
             now: seconds since the epoch.
             bound: the names that tokens have; they are kept.
+            base: what its name begins with; empty for `base_name`.
         """
         known = self.of(identity)
         if known is not None:
@@ -93,7 +97,7 @@ class KnownDecks(msgspec.Struct, frozen=True):
             if spare is None:
                 return self
             kept = tuple(each for each in kept if each is not spare)
-        name = _free_name(base_name(request), identity, {each.name for each in self.decks})
+        name = _free_name(base or base_name(request), identity, {each.name for each in self.decks})
         return KnownDecks((*kept, KnownDeck(name, identity, request, now)))
 
 
@@ -135,7 +139,7 @@ class DeckNames:
         self._path = path
         self._bound = bound
         # Where no project's file lies: what is found from there is the user's own.
-        self._own = ServeRequest(cwd=str(path.parent))
+        self.own: Final = ServeRequest(cwd=str(path.parent))
 
     def find(self, name: str) -> ServeRequest | None:
         """By what the deck of this name is opened; None where no configuration has it.
@@ -144,7 +148,7 @@ class DeckNames:
             DeckNamesError: the file cannot be used.
         """
         if name == USER_DECK:
-            return self._own
+            return self.own
         known = self.known().find(name)
         return known.request if known is not None else None
 
@@ -170,8 +174,14 @@ class DeckNames:
         Raises:
             DeckNamesError: the file cannot be used.
         """
+        if self._is_own(wanted):
+            return USER_DECK
         known = self.known().of(identity_of(wanted))
         return known.name if known is not None else ""
+
+    def _is_own(self, wanted: ServeRequest) -> bool:
+        """Whether this is the user's own configuration, with nothing of a folder and no option."""
+        return wanted in (self.own, ServeRequest(cwd=""))
 
     def name(self, wanted: ServeRequest, request: ServeRequest) -> str:
         """The name of this configuration, which has one from now on; empty where there are too many.
@@ -183,15 +193,16 @@ class DeckNames:
         Raises:
             DeckNamesError: the file cannot be used.
         """
-        if request == self._own:
+        if self._is_own(wanted):
             return USER_DECK
+        base = USER_DECK if request.cwd == self.own.cwd and not request.config and request.native is None else ""
         identity, now = identity_of(wanted), time.time()
         known = self.known().of(identity)
         if known is not None and now - known.used_at < USED_S:
             return known.name
         try:
             with holding_directory(self._path.parent, LOCK_S):
-                names = self.known().used(identity, request, now, self._bound())
+                names = self.known().used(identity, request, now, self._bound(), base)
                 replace_file(self._path, msgspec.json.format(msgspec.json.encode(names), indent=1) + b"\n")
         except OSError as error:
             raise DeckNamesError(f"{self._path} cannot be written: {error.strerror or error}") from error

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Final, Protocol
@@ -80,8 +81,8 @@ class UnknownDeckError(LookupError):
 OpenDeck = Callable[[ServeRequest, Mapping[str, str], Settings], AbstractAsyncContextManager[Served]]
 """Opens a deck; entered and left in one task."""
 
-ReadSettings = Callable[[ServeRequest, Mapping[str, str]], Settings]
-"""What the files say now; blocking."""
+ReadSettings = Callable[[ServeRequest, Mapping[str, str], Settings | None], Settings]
+"""Reads the files as they are now, given the settings that run where a deck of them is open; blocking."""
 
 
 class DeckEndedError(Exception):
@@ -121,6 +122,17 @@ class Deck:
         """What it gives; None while it is being opened, or when that failed."""
         is_open = self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None
         return self._opened.result() if is_open else None
+
+    @property
+    def settings(self) -> Settings | None:
+        """The settings that it runs now; None while it is being opened, or when that failed."""
+        return served.product.settings if (served := self.opened) is not None else None
+
+    @property
+    def identity(self) -> str:
+        """The `deck_key` of the settings that it runs now: an edit of its files changes it."""
+        settings = self.settings
+        return deck_key(self.request, settings) if settings is not None else self.key
 
     def status(self) -> DeckStatus:
         """What it is, and how many of its servers are ready."""
@@ -176,6 +188,7 @@ class Deck:
 
     async def _own(self, opening: AbstractAsyncContextManager[Served]) -> None:
         current_deck.set(self.key)
+        current_name.set(self.name)
         try:
             async with opening as served:
                 self._opened.set_result(served)
@@ -191,6 +204,10 @@ class Deck:
 
 current_deck: Final[ContextVar[str]] = ContextVar("deck", default="")
 """The deck that runs in this context: whose log a line is."""
+
+
+current_name: Final[ContextVar[str]] = ContextVar("deck name", default="")
+"""The name of the deck that is opened in this context; empty without one."""
 
 
 class Decks:
@@ -230,17 +247,43 @@ class Decks:
         Raises:
             Exception: why it cannot be opened.
         """
-        settings = await asyncio.to_thread(self._read, request, environ)
+        settings = await asyncio.to_thread(self._read, request, environ, self._running(request, environ))
         request = request.of_deck
         key = deck_key(request, settings)
-        name = await asyncio.to_thread(self._name, request, settings) if key not in self._decks else ""
-        deck = self._decks.get(key)
+        name = ""
+        if self._of(key) is None:
+            if self._names is not None and settings.is_found and not settings.is_of_folder and not request.command:
+                # Opened where no project lies, so that it serves clients of every folder.
+                request = msgspec.structs.replace(request, cwd=self._names.own.cwd)
+                settings = await asyncio.to_thread(self._read, request, environ, None)
+            name = await asyncio.to_thread(self._name, request, settings)
+        deck = self._of(key)
         if deck is None:
             deck = self._decks[key] = Deck(key, name, request, self._open_deck(request, environ, settings))
             deck.on_ended(self._forget)
             self.changed.set()
         async with self._used(deck) as served:
             yield deck, served
+
+    def _of(self, key: str) -> Deck | None:
+        """The deck of these settings, as they are now."""
+        return next((deck for deck in self if deck.identity == key), None) or self._decks.get(key)
+
+    def _running(self, request: ServeRequest, environ: Mapping[str, str]) -> Settings | None:
+        """The settings of an open deck that a client with this environment would share, were its files unchanged.
+
+        A client that comes while its file is broken is served what runs, as those that are connected.
+        """
+        wanted = [request.of_deck]
+        if self._names is not None and not request.config:
+            wanted.append(msgspec.structs.replace(request.of_deck, cwd=self._names.own.cwd))
+        for deck in self:
+            settings = deck.settings if deck.request in wanted else None
+            if settings is None:
+                continue
+            if settings.used_environment == replace(settings, environ=environ).used_environment:
+                return settings
+        return None
 
     @asynccontextmanager
     async def borrow_named(self, name: str, environ: Mapping[str, str]) -> AsyncIterator[tuple[Deck, Served]]:
@@ -320,12 +363,12 @@ class Decks:
 
 def deck_key(request: ServeRequest, settings: Settings) -> str:
     """12 hex digits that name a deck: what is wanted, in which files, with which values of the environment."""
-    said = [wanted_of(request, settings), settings.digest, sorted(settings.used_environment.items())]
+    said = [wanted_of(request, settings), settings.deck_digest, sorted(settings.used_environment.items())]
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:12]
 
 
 def wanted_of(request: ServeRequest, settings: Settings) -> ServeRequest:
     """The request without a working directory that changes nothing."""
     runs_there = any(isinstance(config, StdioServerConfig) and config.cwd == request.cwd for config in settings.servers)
-    uses_cwd = settings.is_found or (request.command is not None and runs_there)
+    uses_cwd = settings.is_of_folder if settings.is_found else request.command is not None and runs_there
     return msgspec.structs.replace(request, cwd=request.cwd if uses_cwd else "")

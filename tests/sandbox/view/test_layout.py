@@ -40,7 +40,7 @@ def refused(home: Home, command: tuple[str, ...] = ("/bin/sh",), *, cwd: Path | 
     """Why a view was refused."""
     with pytest.raises(LaunchError) as caught:
         plan = home.plan(*command, **({"cwd": str(cwd)} if cwd else {}))
-        layout.require_visible(home.view(plan, **policy), plan, str(home.user))
+        layout.require_visible(home.view(plan, **policy), plan, home.rules(**policy))
     assert caught.value.code == "sandbox_refused"
     return str(caught.value)
 
@@ -245,7 +245,7 @@ def test_a_relative_argument_that_leads_out_is_an_error(home: Home) -> None:
     home.file("other/x")
     plan = home.plan("/bin/ls", "../other", "./main.py", cwd=proj)
     with pytest.raises(LaunchError, match=f"{home.user}/other is hidden"):
-        layout.require_visible(home.view(plan, read=(proj,)), plan, str(home.user))
+        layout.require_visible(home.view(plan, read=(proj,)), plan, home.rules(read=(proj,)))
 
 
 def test_a_hidden_working_directory_is_an_error(home: Home) -> None:

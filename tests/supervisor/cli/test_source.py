@@ -159,11 +159,14 @@ def test_the_users_own_files_are_found_from_wherever_they_are_asked_for(
         for source in (Source(), Source((own,))):
             for request in (Ps(), Tools(), Restart("a")):
                 assert ask(source, request) is NOTHING
-        assert asked == [deck.path] * 6
-        assert source_module.ask_running(Source(), Call("a__t", msgspec.Raw(b"{}"))) is None
+        call = Call("a__t", msgspec.Raw(b"{}"))
+        assert source_module.ask_running(Source(), call) is NOTHING
+        assert asked == [deck.path] * 7
+        write_config(own, a={"command": "c", "cwd": "${workspaceFolder}"})
+        assert source_module.ask_running(Source(), call) is None, "what is called depends on the folder"
         monkeypatch.chdir(project)
         assert source_module.ask_running(Source(), Ps()) is None
-        assert len(asked) == 6
+        assert len(asked) == 7
 
 
 def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,16 @@ from support.config.places import use_places
 from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.load.text_edit import EditError
+from quarterdeck.config.places.paths import state_dir
 from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.faults import NOTHING_TO_ADD, find_remedy
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.policy.mounts import Places
+from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.program.needed_paths import RequiredPath
+from quarterdeck_sandbox.program.resolve import resolve_program
+from quarterdeck_sandbox.view.layout import build_view, require_visible
+from quarterdeck_sandbox.view.secret_paths import PathRules
 
 
 @pytest.fixture
@@ -116,3 +123,91 @@ def test_a_row_of_a_list_is_left_to_the_user() -> None:
     origin = Origin(Path("/x"), "servers[0]", Standing.NAMED, row, "/servers/0")
     with pytest.raises(EditError):
         edited(json.dumps({"servers": [row]}), origin, {"read": ["/b"]})
+
+
+SITUATIONS: list[tuple[str, list[str], dict[str, str], dict[str, object]]] = [
+    ("a folder in an argument", ["{home}/notes"], {}, {"read": ["{home}/notes"]}),
+    ("a folder of an option that stores", ["--storage-path", "{home}/papers"], {}, {"write": ["{home}/papers"]}),
+    ("a folder that is not there, in one that is hidden", ["--db", "{home}/data/new"], {}, {"write": ["{home}/data"]}),
+    ("a folder to be created in the home", ["--storage-path", "{home}/later"], {}, {}),
+    ("a file in an argument", ["{home}/notes/a.txt"], {}, {"read": ["{home}/notes/a.txt"]}),
+    ("a folder in a variable", [], {"GIT_BASE_DIR": "{home}/repo"}, {"read": ["{home}/repo"]}),
+    ("a store in a variable", [], {"MEMORY_FILE_PATH": "{home}/data/m.jsonl"}, {"write": ["{home}/data"]}),
+    (
+        "a hidden file in ~/.config",
+        ["--config", "{home}/.config/app/c.toml"],
+        {},
+        {"read": ["{home}/.config/app/c.toml"]},
+    ),
+    ("a dotfile", ["{home}/.apprc"], {}, {"read": ["{home}/.apprc"]}),
+    ("a git repository", ["--repository", "{home}/repo"], {}, {"read": ["{home}/repo"]}),
+    ("a script in a checkout", ["{home}/repo/src/s.py"], {}, {"read": ["{home}/repo"]}),
+    (
+        "a script of an installed package",
+        ["{home}/repo/node_modules/a/dist/i.js"],
+        {},
+        {"read": ["{home}/repo/node_modules"]},
+    ),
+    ("the home itself", ["{home}"], {}, {}),
+    ("a parent of the home", ["{home}/.."], {}, {}),
+    ("another user's home", ["/home/qd-nobody-s"], {}, {}),
+    ("our state", ["{state}"], {}, {}),
+    ("a folder in our state", ["{state}/s"], {}, {}),
+    ("our configuration", ["{home}/.config/quarterdeck/mcp.json"], {}, {}),
+    ("a parent of our configuration", ["{home}/.config"], {}, {}),
+    ("a file in the home that is written beside", ["--db", "{home}/x.db"], {}, {}),
+    ("a folder with a key in it", ["{home}/keys"], {}, {}),
+    ("a socket", ["{home}/s.sock"], {}, {}),
+]
+"""Rows as people write them for public servers, and what `allow` gives each; nothing where the message says why."""
+
+
+@pytest.mark.parametrize(("what", "args", "env", "given"), SITUATIONS, ids=[each[0] for each in SITUATIONS])
+def test_every_hint_works_when_it_is_followed(
+    home: Path, what: str, args: list[str], env: dict[str, str], given: dict[str, list[str]]
+) -> None:
+    """A user would be sent to `allow`, which refuses, or to grant a home or a place of ours."""
+    for folder in ("notes", "papers", "repo/.git", "repo/src", "repo/node_modules/a/dist", ".config/app", "keys/ssh"):
+        (home / folder).mkdir(parents=True)
+    (home / ".config/quarterdeck").mkdir()
+    (home / ".ssh").symlink_to(home / "keys/ssh")
+    files = ("notes/a.txt", "repo/src/s.py", "repo/node_modules/a/package.json", "repo/node_modules/a/dist/i.js")
+    for file in (*files, ".config/app/c.toml", ".config/quarterdeck/mcp.json", ".apprc", "x.db", "data/m.jsonl"):
+        (home / file).touch()
+    os.mkfifo(home / "s.sock")
+    (state_dir() / "s").mkdir(parents=True)
+
+    def filled(text: str) -> str:
+        return text.format(home=home, state=state_dir())
+
+    row = config(*map(filled, args), env={name: filled(value) for name, value in env.items()})
+    needs, said = missing(row, os.environ)
+    written = {key: list(map(filled, paths)) for key, paths in given.items()}
+    assert sandbox_with({}, needs) == written, said
+    start = refused_start(row)
+    if needs:
+        assert not start or 'add "' in start, "the message and `allow` agree"
+        row = row.model_copy(update={"sandbox": widened(row, needs, os.environ)})
+        assert missing(row, os.environ) == ([], [])
+        assert refused_start(row) == ""
+    elif start:
+        assert said, "`allow` says why"
+        assert (NOTHING_TO_ADD in start) or "acts outside" in start
+        assert "quarterdeck allow" not in (find_remedy("sandbox_refused", start) or "") or "acts outside" in start
+
+
+def refused_start(row: StdioServerConfig) -> str:
+    """Why this row is refused before it starts; empty where it is not."""
+    with tempfile.TemporaryDirectory() as base:
+        places = Places(Path(base, "home"), Path(base, "tmp"), Path(os.environ["HOME"]), (str(state_dir()),))
+        for folder in (places.home, places.tmp):
+            folder.mkdir()
+        plan = plan_launch(row.command, row.args, {"PATH": "/usr/bin:/bin", **row.env}, str(places.home))
+        policy = row.sandbox.values
+        program = resolve_program(plan, places.user_home, os.environ)
+        try:
+            view = build_view(policy, plan, program, places, os.environ, nests_safely=True, can_close=True)
+            require_visible(view, plan, PathRules.of(policy, places))
+        except LaunchError as error:
+            return str(error)
+    return ""

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.config.places import write_config
 from support.waiting import until
 
+from quarterdeck.cli.run.request import read_request
 from quarterdeck.config.settings import Settings
+from quarterdeck.daemon.deck_names import DeckNames
 from quarterdeck.daemon.decks import DeckEndedError, Decks, current_deck, deck_key
 from quarterdeck.daemon.messages import NativeRequest, ServeRequest
 from quarterdeck_protocol.configs import StdioServerConfig
@@ -43,7 +46,7 @@ class Opened:
         self.log.append(f"close {key}")
 
 
-def read(_: ServeRequest, environ: Mapping[str, str]) -> Settings:
+def read(_: ServeRequest, environ: Mapping[str, str], before: Settings | None = None) -> Settings:
     """A configuration that names no server."""
     return Settings(config_paths=(Path("/mcp.json"),), environ=environ)
 
@@ -96,12 +99,75 @@ def test_a_deck_is_named_by_what_its_servers_get_and_by_nothing_else_of_the_envi
     assert key(("USED",)) != key(("USED",), USED="1")
 
 
-def test_a_folder_names_a_deck_only_where_files_are_looked_for_in_it() -> None:
-    """Two windows with the same named file would have servers of their own."""
+def test_a_folder_names_a_deck_only_where_it_changes_what_runs() -> None:
+    """Two windows with the same files would have servers, approvals and a name of their own."""
+    here, there = ServeRequest(cwd="/here"), ServeRequest(cwd="/there")
     elsewhere = ServeRequest(cwd="/there", config=("/mcp.json",))
     assert deck_key(REQUEST, Settings(environ={})) == deck_key(elsewhere, Settings(environ={}))
-    found = Settings(environ={}, is_found=True)
-    assert deck_key(ServeRequest(cwd="/here"), found) != deck_key(ServeRequest(cwd="/there"), found)
+    found = Settings(environ={}, is_found=True, candidates=(Path("/here/.mcp.json"),))
+    other = Settings(environ={}, is_found=True, candidates=(Path("/there/.mcp.json"),))
+    assert deck_key(here, found) == deck_key(there, other)
+    of_folder = replace(found, is_of_folder=True)
+    assert deck_key(here, of_folder) not in {deck_key(there, of_folder), deck_key(here, found)}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with a configuration, and two folders in it; one is a project's."""
+    for folder in (".config/quarterdeck", "plain", "project", "state"):
+        (tmp_path / folder).mkdir(parents=True)
+    write_config(tmp_path / ".config/quarterdeck/mcp.json", a={"command": "one"})
+    write_config(tmp_path / "project/.mcp.json", b={"command": "two"})
+    return tmp_path
+
+
+async def test_the_users_own_files_are_one_deck_from_every_folder_without_a_project(opened: Opened, home: Path) -> None:
+    """One file would be two decks, `home` and `user`, with servers and a place of each in every view."""
+    names, environ = DeckNames(home / "state/decks.json"), {"HOME": str(home)}
+    decks = Decks(read_request, opened.open, names=names)
+    async with (
+        decks.borrow(ServeRequest(cwd=str(home)), environ) as (one, _),
+        decks.borrow(ServeRequest(cwd=str(home / "plain")), environ) as (two, _),
+        decks.borrow_named("user", environ) as (over_http, _),
+        decks.borrow(ServeRequest(cwd=str(home / "project")), environ) as (other, _),
+    ):
+        assert one is two is over_http
+        assert (one.name, one.clients, other.name) == ("user", 3, "project")
+        assert not any(str(home / "plain") in str(path) for path in one.settings.candidates)  # type: ignore[union-attr]
+    await decks.close()
+
+
+@pytest.mark.parametrize("text", ["", '{"mcpServers": {"a": {"comand": "${QD_X}"}}}'])
+async def test_a_client_that_comes_while_the_file_is_broken_is_served_what_runs(
+    opened: Opened, home: Path, text: str
+) -> None:
+    """It would be refused, or have a second deck without the server, for one second of an editor's."""
+    path, environ = home / ".config/quarterdeck/mcp.json", {"HOME": str(home), "QD_X": "1"}
+    write_config(path, a={"command": "${QD_X}"})
+    decks = Decks(read_request, opened.open, names=DeckNames(home / "state/decks.json"))
+    async with decks.borrow(ServeRequest(cwd=str(home)), environ) as (one, _):
+        path.write_text(text)
+        async with decks.borrow(ServeRequest(cwd=str(home / "plain")), environ) as (two, served):
+            assert one is two
+            assert served.product.settings.ids == ("a",)
+        async with decks.borrow(ServeRequest(cwd=str(home)), {**environ, "QD_X": "2"}) as (other, served):
+            assert other is not one, "another client's values are never its"
+            assert not served.product.settings.servers
+    await decks.close()
+
+
+async def test_an_edit_that_changes_what_is_asked_of_the_environment_makes_no_second_deck(
+    opened: Opened, home: Path
+) -> None:
+    """Clients of before and after an edit would have two decks of one name."""
+    environ = {"HOME": str(home), "QD_X": "1"}
+    decks = Decks(read_request, opened.open, names=DeckNames(home / "state/decks.json"))
+    async with decks.borrow(ServeRequest(cwd=str(home)), environ) as (one, served):
+        write_config(home / ".config/quarterdeck/mcp.json", a={"command": "${QD_X}"})
+        served.product.settings = read_request(one.request, environ, served.product.settings)
+        async with decks.borrow(ServeRequest(cwd=str(home)), environ) as (two, _):
+            assert one is two
+    await decks.close()
 
 
 async def test_a_deck_stays_for_a_while_and_is_found_again(opened: Opened) -> None:
@@ -216,7 +282,7 @@ async def test_a_session_ends_with_a_deck_that_ended_by_itself() -> None:
                 raise OSError("no room")
 
             tasks.create_task(fail())
-            yield SimpleNamespace(product=SimpleNamespace(status=dict))
+            yield SimpleNamespace(product=SimpleNamespace(status=dict, settings=Settings(environ={})))
 
     async def serve() -> None:
         try:

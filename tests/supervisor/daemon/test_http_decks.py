@@ -65,7 +65,7 @@ class Lab:
         )
 
     @staticmethod
-    def _read(request: ServeRequest, environ: Mapping[str, str]) -> Settings:
+    def _read(request: ServeRequest, environ: Mapping[str, str], before: Settings | None) -> Settings:
         return Settings(is_found=True, environ=environ)
 
     @asynccontextmanager

@@ -43,12 +43,18 @@ def allow(
     something else in its place.
     """
     target = _find_target(source, server)
-    needs, refused = _named_paths(read, write), False
+    needs, refused = _named_paths(read, write), list[str]()
     if not needs:
         needs, refused = _missing_paths(target.config)
+    if not needs and refused:
+        raise UsageError(
+            f"{server} is given nothing: {'; '.join(refused)}",
+            "do as it says; to give it another path: --read PATH or --write PATH",
+        )
     if not needs:
-        seen = "every other path" if refused else "every path"
-        print_line(f"{server} can see {seen} in its command line and variables; to add another: --read or --write PATH")
+        print_line(
+            f"{server} can see every path in its command line and variables; to add another: --read or --write PATH"
+        )
         return
     change = _plan_change(target, needs)
     for need in needs:
@@ -138,16 +144,16 @@ def _named_paths(read: list[Path] | None, write: list[Path] | None) -> "list[Req
     return [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
 
 
-def _missing_paths(config: "StdioServerConfig") -> "tuple[list[RequiredPath], bool]":
-    """What it lacks, and whether it lacks more, which is said but not offered."""
+def _missing_paths(config: "StdioServerConfig") -> "tuple[list[RequiredPath], list[str]]":
+    """Return the paths that it lacks, and in words those that cannot be given so, which are printed beside others."""
     from quarterdeck.config.allow_paths import missing
     from quarterdeck_sandbox import LaunchError
 
     with as_command_error(LaunchError, remedy=f"correct its row: quarterdeck inspect {config.id} shows it"):
         needs, said = missing(config, os.environ)
-    for line in said:
+    for line in said if needs else ():
         print_line(line, "yellow", stderr=True)
-    return needs, bool(said)
+    return needs, said
 
 
 def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:

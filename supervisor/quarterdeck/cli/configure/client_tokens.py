@@ -262,7 +262,9 @@ def warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
 
 def deck_named(text: str) -> str:
     """The name of a deck that is called so, or has this folder or file."""
+    from quarterdeck.cli.run.request import read_request
     from quarterdeck.daemon.deck_names import DeckNamesError
+    from quarterdeck.daemon.decks import wanted_of
     from quarterdeck.daemon.messages import ServeRequest
 
     names = deck_names()
@@ -278,7 +280,8 @@ def deck_named(text: str) -> str:
         path = os.path.realpath(os.path.expanduser(text))
         if os.path.isdir(path):
             _check_folder(path)
-            request = wanted = ServeRequest(cwd=path)
+            request = ServeRequest(cwd=path)
+            wanted = wanted_of(request, read_request(request, os.environ))
         elif os.path.isfile(path):
             request, wanted = (
                 ServeRequest(cwd=os.path.dirname(path), config=(path,)),

@@ -226,7 +226,7 @@ def _unstartable(
     from quarterdeck.trust.configured_servers import command_options
     from quarterdeck.trust.judge.server_rows import server_words
     from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_protocol.faults import REMEDIES, fill_remedy
+    from quarterdeck_protocol.faults import fill_remedy, find_remedy
     from quarterdeck_sandbox import known_machine
 
     local = [server for server in servers if isinstance(server, StdioServerConfig)]
@@ -239,6 +239,7 @@ def _unstartable(
         if found.code == "command_not_found":
             missing[server.id] = server.command
         elif found.outlook is Outlook.REFUSED:
-            fix = fill_remedy(REMEDIES[found.code], server_words(server.id, command_options(named)))
-            refused.append(UnstartableServer(server.id, found.code, " ".join(found.why), fix))
+            why = " ".join(found.why)
+            fix = fill_remedy(find_remedy(found.code, why) or "", server_words(server.id, command_options(named)))
+            refused.append(UnstartableServer(server.id, found.code, why, fix))
     return missing, refused

@@ -109,7 +109,7 @@ def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> Non
     """A table of what would become of them, and below it the reasons, each once with its remedy; `files` were named."""
     from quarterdeck.trust.configured_servers import command_options
     from quarterdeck.trust.judge.server_rows import server_words
-    from quarterdeck_protocol.faults import REMEDIES, fill_remedy
+    from quarterdeck_protocol.faults import fill_remedy, find_remedy
 
     if not servers:
         print_line("No server is configured.")
@@ -119,7 +119,8 @@ def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> Non
     print_line()
     reasons: dict[tuple[str, str], list[str]] = {}
     for each in servers:
-        remedy = fill_remedy(REMEDIES.get(each.code, ""), server_words(each.server, command_options(files)))
+        remedy = find_remedy(each.code, " ".join(each.why)) or ""
+        remedy = fill_remedy(remedy, server_words(each.server, command_options(files)))
         for line in each.why:
             reasons.setdefault((line, remedy), []).append(each.server)
     for (line, remedy), named in reasons.items():

@@ -33,7 +33,7 @@ from quarterdeck.config.places.paths import UnsafePathError, configuration_diges
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.server import answering, open_control
 from quarterdeck.daemon.decisions import Decisions
-from quarterdeck.daemon.decks import LINGER_S, Decks, RefusalError, current_deck
+from quarterdeck.daemon.decks import LINGER_S, Decks, RefusalError, current_deck, current_name
 from quarterdeck.daemon.http_listening import HttpListening
 from quarterdeck.daemon.messages import Order, ServeRequest
 from quarterdeck.daemon.place import (
@@ -309,7 +309,7 @@ async def _open_deck(
     lock = read_lock(Path(request.lock_file)) if request.lock_file is not None else None
     async with (
         open_quarterdeck(settings, serves=True, lock=lock, shared=shared) as product,
-        open_control(product),
+        open_control(product, current_name.get()),
         following(product, partial(read_request, request, environ), log.withhold),
     ):
         with changes_logged(product):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
@@ -143,11 +144,11 @@ def status(json: options.Json = False) -> None:
     if found.http is not None:
         _print_http(found.http)
     print_line()
-    _print_rows(DECKS, [_deck_row(deck) for deck in found.decks])
+    _print_rows(DECKS, [_deck_row(deck, _labels(found.decks)) for deck in found.decks])
     _print_drifts(found.decks)
     print_troubles(trouble for deck in found.decks for trouble in deck.troubles)
     print_line()
-    names = {deck.key: deck.name or deck.key for deck in found.decks}
+    names = _labels(found.decks)
     _print_rows(CLIENTS, [_client_row(client, names) for client in found.clients])
     if busy := [server for server in found.servers if server.calls or server.waiting or server.refused]:
         print_line()
@@ -178,10 +179,19 @@ def _mebibytes(size: int) -> str:
     return f"{size / 1024**2:.0f}"
 
 
-def _deck_row(deck: DeckStatus) -> tuple[str, ...]:
+def _labels(decks: Sequence[DeckStatus]) -> dict[str, str]:
+    """By its key what each deck is called; two of one name, for clients with other environments, have digits behind."""
+    counts = Counter(deck.name for deck in decks)
+    return {
+        deck.key: (deck.name if counts[deck.name] == 1 else f"{deck.name} {deck.key[:4]}") if deck.name else deck.key
+        for deck in decks
+    }
+
+
+def _deck_row(deck: DeckStatus, labels: Mapping[str, str]) -> tuple[str, ...]:
     servers = f"{deck.ready} of {deck.servers}"
     what = ", ".join(deck.files) or (f"run: {deck.command}" if deck.command else "-")
-    return deck.name or deck.key, servers, deck.native or "-", _age(deck.since), what
+    return labels[deck.key], servers, deck.native or "-", _age(deck.since), what
 
 
 def _client_row(client: ClientStatus, decks: Mapping[str, str]) -> tuple[str, ...]:

@@ -89,14 +89,14 @@ def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Set
     )
 
 
-def read_found(request: ServeRequest, environ: Mapping[str, str]) -> "Settings":
+def read_found(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":
     """The same, of a request that is about to be served.
 
     Raises:
         ConfigFileError: nothing of a named file can be used.
         CommandError: nothing is named, and nothing is found; or there is no such group.
     """
-    settings = read_request(request, environ)
+    settings = read_request(request, environ, before)
     if not (settings.config_paths or settings.command) and settings.native is None:
         raise UsageError("no configuration is given, and none is found", NO_CONFIGURATION + OR_NATIVE)
     for name in request.groups:

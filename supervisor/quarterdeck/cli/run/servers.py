@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -19,6 +19,7 @@ from quarterdeck.cli.source import (
     Asked,
     AskedQuietly,
     Source,
+    answer_of,
     ask,
     ask_running,
     check_server,
@@ -26,6 +27,7 @@ from quarterdeck.cli.source import (
 )
 from quarterdeck.cli.troubles import print_troubles
 from quarterdeck.common.words import duration, flat, how_it_ended, printable, size
+from quarterdeck.config.places.runtime_directory import Serving, find_all_serving
 from quarterdeck.control.protocol import (
     FaultView,
     Inspect,
@@ -78,6 +80,10 @@ def ps(
 
     It starts nothing, unless --own says so: where no client has opened the configuration, it tells what is configured.
     """
+    decks = _several(source)
+    if len(decks) > 1:
+        _print_decks(decks, json=json)
+        return
     answer = ask(source, Ps()) if source.own else ask_running(source, Ps(), anywhere=True)
     if answer is None:
         _print_configured(source, json=json)
@@ -88,6 +94,37 @@ def ps(
     else:
         print_troubles(each for each in answer.troubles if not each.is_listed)
         print_servers(answer.servers)
+
+
+def _several(source: Source) -> dict[Serving, ServerList]:
+    """What each process or deck that serves has, this configuration's first; empty where one is named."""
+    if source.own or source.config or source.native is not None:
+        return {}
+    found: dict[Serving, ServerList] = {}
+    serving = find_all_serving()
+    for directory, each in sorted(serving.items(), key=lambda pair: pair[1].digest != source.digest):
+        answer = answer_of(directory, Ps()) if len(serving) > 1 else None
+        if isinstance(answer, ServerList):
+            found[each] = answer
+    return found
+
+
+def _print_decks(decks: Mapping[Serving, ServerList], *, json: bool) -> None:
+    """Print the servers of each deck under its heading."""
+    if json:
+        views = [
+            {"deck": serving.deck, "files": serving.config_paths, "servers": of.servers, "troubles": of.troubles}
+            for serving, of in decks.items()
+        ]
+        first = next(iter(decks.values()))
+        print_json({"running": True, "servers": first.servers, "troubles": first.troubles, "decks": views})
+        return
+    for number, (serving, of) in enumerate(decks.items()):
+        if number:
+            print_line()
+        print_line(f"deck {flat(serving.deck)}: {flat(serving.words)}" if serving.deck else flat(serving.words), "bold")
+        print_troubles(each for each in of.troubles if not each.is_listed)
+        print_servers(of.servers)
 
 
 def _print_configured(source: Source, *, json: bool) -> None:

@@ -4,6 +4,7 @@ A row that cannot be used is kept with its reasons beside the others; only a fil
 error.  Where files are found is not decided here; what a file may not say because a project brought it, is.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,14 +34,15 @@ from quarterdeck.config.load.document import (
 from quarterdeck.config.load.groups_key import examine_groups
 from quarterdeck.config.load.http_key import read_http
 from quarterdeck.config.load.jsonc import to_plain
-from quarterdeck.config.load.origin import Origin, Standing, home_of
+from quarterdeck.config.load.origin import Origin, Standing, home_of, mcp_config_paths
 from quarterdeck.config.load.problems import Problem, Problems, RowError
-from quarterdeck.config.load.project import ALLOW_KEY, ProjectBounds, excesses, strictest
+from quarterdeck.config.load.project import ALLOW_KEY, ProjectBounds, excesses, project_root, strictest
 from quarterdeck.config.load.registry_key import RegistryWish, read_registry
 from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
 from quarterdeck.config.load.variables import Variables
 from quarterdeck.config.native_tools import NativeSettings, examine_native
 from quarterdeck.config.overrides import OVERRIDE_KEYS, ServerOverrides
+from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.faults import REMEDIES
@@ -102,6 +104,7 @@ class LoadedConfig:
         max_result_tokens: above how many tokens a result is cut; None when it says nothing.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
         files: what its rows take values from, whether it is there or not.
+        names_workspace: whether a value in it names `${workspaceFolder}`.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -122,6 +125,7 @@ class LoadedConfig:
     max_result_tokens: int | None = None
     secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     files: frozenset[Path] = field(default=frozenset(), compare=False, repr=False)
+    names_workspace: bool = field(default=False, compare=False)
 
     @property
     def native_problem(self) -> str:
@@ -145,6 +149,7 @@ def load_config_file(
         path: as the user named it; messages repeat it.
         environ: what its variables are looked up in.
         workspace: `${workspaceFolder}`; by default the file's directory, or the one above a hidden one (`.vscode`).
+            It is unset where that is a home, a folder above one, or a place of ours.
         standing: whose word it is.
         bounds: how far it reaches, if it is a project's.
         keyring: finds `${keyring:NAME}`; by default the store of the state directory.
@@ -166,7 +171,7 @@ def load_config_file(
         variables = Variables(
             environ=environ,
             base=base,
-            workspace=workspace or (base.parent if base.name.startswith(".") else base),
+            workspace=_project_at(workspace or (base.parent if base.name.startswith(".") else base), environ),
             home=home_of(environ),
             bounds=bounds,
             keyring=keyring or SecretStore().get,
@@ -174,6 +179,16 @@ def load_config_file(
         return _Loading(path, document, variables, standing).load()
     except (OSError, TextFileError, DocumentError) as error:
         raise ConfigFileError(path, str(error)) from error
+
+
+def _project_at(folder: Path, environ: Mapping[str, str]) -> Path | None:
+    """Return the folder if it may be a project's: no home, no place of ours, and no folder above one."""
+    configuration = (path.parent for path in mcp_config_paths(folder, environ)[1:])
+    ours = (state_dir(), runtime_dir(), *configuration)
+    if project_root(folder, (home_of(environ), *ours)) is None:
+        return None
+    real = os.path.realpath(folder)
+    return None if any(ProjectBounds(os.path.realpath(place)).holds(real) for place in ours) else folder
 
 
 class _Loading:
@@ -228,6 +243,7 @@ class _Loading:
             warnings=tuple(self._warnings),
             secrets=frozenset(self._variables.secrets),
             files=frozenset(self._variables.files),
+            names_workspace=bool(self._variables.places),
         )
 
     def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str], groups: Mapping[str, Group]) -> LoadedConfig:

@@ -133,6 +133,7 @@ def _keep_rows(now: LoadedConfig, before: LoadedConfig) -> LoadedConfig:
         origins={**now.origins, **origins},
         overrides={**now.overrides, **overrides},
         secrets=now.secrets.union(*(origin.expanded for origin in origins.values())),
+        names_workspace=now.names_workspace or before.names_workspace,
         files=now.files.union(read.path for origin in origins.values() for read in origin.files.values()),
     )
 

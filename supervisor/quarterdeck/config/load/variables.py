@@ -4,7 +4,9 @@
     ${NAME:-text}                   the same, `text` when it is unset or empty
     ${file:PATH}                    the content of a file that only we may read, without its last newline
     ${keyring:NAME}                 a secret that `quarterdeck secret set` keeps
-    ${workspaceFolder} ${userHome}  places
+    ${workspaceFolder}              the project's folder; unset where there is no project
+    ${workspaceFolder:-text}        the same, `text` when it is unset
+    ${userHome}                     the user's home
     $${                             a plain `${`
 
 Values are put in as they are and never expanded again; no message shows one.
@@ -48,7 +50,7 @@ class Variables:
     Attributes:
         environ: the environment that `${NAME}` is looked up in.
         base: the configuration file's directory; relative paths start there.
-        workspace: `${workspaceFolder}`.
+        workspace: `${workspaceFolder}`; None where there is no project.
         home: `${userHome}`, and `~` in a path.
         bounds: what a project's file may not reach beyond; None for a file of the user's.
         keyring: finds `${keyring:NAME}`, or raises `SecretError`.
@@ -56,17 +58,19 @@ class Variables:
             as paths, words and numbers, which count when their name says that they are secret.
         files: gets every file that a reference names, whether it is there or not.
         taken: gets every file that values were taken from, by its path as it is written.
+        places: gets `workspaceFolder` once a reference names it.
     """
 
     environ: Mapping[str, str]
     base: Path
-    workspace: Path
+    workspace: Path | None
     home: Path
     bounds: ProjectBounds | None = None
     keyring: Callable[[str], str] = field(default_factory=lambda: SecretStore().get, compare=False)
     secrets: set[str] = field(default_factory=set, repr=False, compare=False)
     files: set[Path] = field(default_factory=set, repr=False, compare=False)
     taken: dict[str, FileRead] = field(default_factory=dict, repr=False, compare=False)
+    places: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def expand(self, text: str) -> str:
         """`text` with every reference resolved.
@@ -112,8 +116,8 @@ class Variables:
         if "${" in body:
             raise VariableError("variables do not nest: write $${ for a plain ${")
         scope, colon, rest = body.partition(":")
-        if not colon and scope == "workspaceFolder":
-            return str(self.workspace)
+        if scope == "workspaceFolder" and (not colon or rest.startswith("-")):
+            return self._find_workspace(rest[1:] if colon else None)
         if not colon and scope == "userHome":
             return str(self.home)
         if colon and scope == "file":
@@ -123,6 +127,18 @@ class Variables:
         if colon and scope == "input":
             raise VariableError(f"{match[0][:64]!r} asks a person, which only an editor can: use ${{env:NAME}}")
         return self._look_up(rest if colon and scope == "env" else body, any_name=scope == "env")
+
+    def _find_workspace(self, default: str | None) -> str:
+        self.places.add("workspaceFolder")
+        if self.workspace is not None:
+            return str(self.workspace)
+        if default is None:
+            raise VariableError(
+                "${workspaceFolder} has no value, because the client was not started in a project's folder: start it "
+                "in one, or write the path",
+                "unset_variable",
+            )
+        return default
 
     def _look_up(self, body: str, *, any_name: bool) -> str:
         name, has_default, default = body.partition(":-")

@@ -2,7 +2,7 @@
 
     <root>/qd-<digest>-<pid>-<random>/     0700
         lock          flock'ed by the process that made the directory; the kernel lets go when it dies
-        serve.json    written once it serves: pid, digest, config_paths, started_at, version, native, command
+        serve.json    written once it serves: pid, digest, config_paths, started_at, version, native, command, deck
         trusted       paths of files that hold the user's word to this process, a NUL after each
         homes         digests of the directories that its servers have, a line each; see `Settings.home_digest`
         …             sockets
@@ -67,6 +67,7 @@ class Serving(msgspec.Struct, frozen=True):
         started_at: ISO 8601, UTC.
         native: which native tools it offers and where (`config.paths.native_fingerprint`); empty for none.
         command: the id of the one server of a `quarterdeck run`; empty for a configuration.
+        deck: the name of the daemon's deck; empty where it has none.
     """
 
     pid: int
@@ -76,6 +77,7 @@ class Serving(msgspec.Struct, frozen=True):
     version: str
     native: str = ""
     command: str = ""
+    deck: str = ""
 
     @property
     def words(self) -> str:
@@ -127,7 +129,9 @@ class RuntimeDirectory:
             raise ValueError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes of a socket's path")
         return path
 
-    def announce(self, config_paths: Iterable[Path], version: str, native: str = "", command: str = "") -> Serving:
+    def announce(
+        self, config_paths: Iterable[Path], version: str, native: str = "", command: str = "", deck: str = ""
+    ) -> Serving:
         """Let `find_serving` see this process; call it when its control socket answers.
 
         Raises:
@@ -142,6 +146,7 @@ class RuntimeDirectory:
             version,
             native,
             command,
+            deck,
         )
         with writing_below(self.path, RUNTIME_DIR_VARIABLE):
             replace_file(self.path / SERVING_NAME, msgspec.json.encode(serving), is_kept=False)

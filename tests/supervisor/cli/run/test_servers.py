@@ -13,6 +13,7 @@ from quarterdeck.cli.program import run
 from quarterdeck.cli.run import servers
 from quarterdeck.cli.run import servers as inspect_module
 from quarterdeck.cli.run.servers import describe_dossier, describe_policy, last_words, print_fault
+from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.control.protocol import (
@@ -224,13 +225,28 @@ def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
         out, err = capsys.readouterr()
         assert "fs" in out
         assert f"asking the serve of process {os.getpid()}: {nobody / 'theirs.json'}" in err
-        with RuntimeDirectory.create("ba9876543210") as second:
-            second.announce([nobody / "others.json"], "1")
-            assert run(["ps"]) == 2
-            err = capsys.readouterr().err
-    assert asked == [first.path]
-    assert "several serves run" in err
-    assert "  fix: name one by its file: -c FILE" in err
+        assert asked == [first.path]
+
+
+def test_ps_shows_each_deck_that_runs_under_its_heading(
+    nobody: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two decks a user would see one, without a word of the other, or be asked for a file."""
+    broken = Trouble("mcp.json: x", "x runs as it was before")
+    answers = {"theirs.json": ServerList((READY,), (broken,)), "others.json": ServerList((DEAD,))}
+    with RuntimeDirectory.create("0123456789ab") as first, RuntimeDirectory.create("ba9876543210") as second:
+        first.announce([nobody / "theirs.json"], "1", deck="user")
+        second.announce([nobody / "others.json"], "1")
+        of = dict(zip((first.path, second.path), answers.values(), strict=True))
+        monkeypatch.setattr(source_module, "ask_serving", lambda directory, _: of[directory])
+        assert run(["ps"]) == 0
+        out = capsys.readouterr().out
+        assert run(["ps", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+    heads = [line for line in out.splitlines() if line.endswith(tuple(answers))]
+    assert set(heads) == {f"deck user: {nobody / 'theirs.json'}", str(nobody / "others.json")}
+    assert "configuration: mcp.json: x; x runs as it was before" in out
+    assert {each["deck"]: len(each["troubles"]) for each in told["decks"]} == {"user": 1, "": 0}
 
 
 NODE = """node:internal/modules/package_json_reader:314

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.config.places import use_places
 from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.load.project import ProjectBounds
+from quarterdeck.config.places.paths import runtime_dir
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
 
@@ -271,6 +273,27 @@ def test_the_workspace_is_the_folder_that_a_client_would_take(tmp_path: Path, be
     assert load_config_file(path, ENVIRON).servers == (StdioServerConfig(id="a", command="c", args=args),)
     chosen = load_config_file(path, ENVIRON, workspace=Path("/w")).servers
     assert chosen == (StdioServerConfig(id="a", command="c", args=("/w", "/home/u")),)
+
+
+@pytest.mark.parametrize("where", ["home", ".", "home/.config", "home/.config/quarterdeck", "state", "state/s", "run"])
+def test_no_home_and_no_place_of_ours_is_a_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A hint would propose to grant the state directory, from which the HTTP deck is served."""
+    use_places(monkeypatch, tmp_path)
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    for folder in ("home/.config/quarterdeck", "home/project", "state/s", "run"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    path = tmp_path / "mcp.json"
+    path.write_text('{"servers": {"a": {"command": "c", "args": ["${workspaceFolder}"]}}}')
+    environ = {"HOME": str(tmp_path / "home")}
+    place = runtime_dir() if where == "run" else tmp_path / where  # a long one is replaced
+    loaded = load_config_file(path, environ, workspace=place)
+    assert [(row.id, row.code) for row in loaded.broken] == [("a", "unset_variable")]
+    [server] = load_config_file(path, environ, workspace=tmp_path / "home/project").servers
+    assert isinstance(server, StdioServerConfig)
+    assert server.args == (str(tmp_path / "home/project"),)
 
 
 def test_loading_says_nothing_aloud(

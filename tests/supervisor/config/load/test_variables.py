@@ -48,6 +48,21 @@ def test_references_become_what_they_name(text: str, expanded: str) -> None:
     assert variables().expand(text) == expanded
 
 
+def test_without_a_project_its_folder_is_an_unset_variable() -> None:
+    """A server would be given the home, or a place of ours, as the folder to work in."""
+    bare = replace(variables(), workspace=None, places=set())
+    with pytest.raises(
+        VariableError, match=r"\$\{workspaceFolder\} has no value.*: start it in one, or write"
+    ) as caught:
+        bare.expand("${workspaceFolder}/x")
+    assert caught.value.code == "unset_variable"
+    assert bare.places == {"workspaceFolder"}
+    assert (bare.expand("${workspaceFolder:-/d}"), variables().expand("${workspaceFolder:-/d}")) == (
+        "/d",
+        "/work space",
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message", "code"),
     [

@@ -294,7 +294,12 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         return self.remedy_for(self.server)
 
     def remedy_for(self, server: str | None) -> str | None:
-        """The remedy for this server, see `fill_remedy`; for any when None."""
+        """Return the remedy for this server, see `fill_remedy`; for any when None.
+
+        A request of a server that has failed has the remedy of that failure, word for word as `ps` shows it.
+        """
+        if self._remedy is None and self.code == "not_connected" and isinstance(self.cause, ProtocolFault):
+            return self.cause.remedy_for(server)
         remedy = self._remedy or find_remedy(self.code, self.message)
         return fill_remedy(remedy, server) if remedy and server else remedy
 

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,12 +34,12 @@ from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.terms import LOGIN
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
-from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of, record_exposure
+from quarterdeck.trust.configured_servers import command_options, configured, covered_scopes, places_of, record_exposure
 from quarterdeck.trust.gate import GatedEndpoint, Note
 from quarterdeck.trust.gated_fleet import GatedFleet, NoteCall
 from quarterdeck.trust.judge.held_messages import notice
 from quarterdeck.trust.judge.merged_instructions import merged
-from quarterdeck.trust.judge.server_rows import Locks
+from quarterdeck.trust.judge.server_rows import Locks, server_words
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.session_gate import SessionGate
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, ServerScope
@@ -207,6 +207,18 @@ class Product:
         rows = {gate.config.id: running.get(gate.config.id) or gate.status() for gate in self.gate.endpoints()}
         return MappingProxyType(rows | self._broken)
 
+    def words_of(self, server: str) -> str:
+        """Return what a command is told to find this server, in every fix that names it."""
+        row = next((row for row in self.approvals.rows if row.id == server), None)
+        return row.words if row is not None else server_words(server, command_options())
+
+    def fix_of(self, server: str) -> str | None:
+        """Return what a person can do about a server that has failed, as `ps` shows it; None for any other."""
+        status = self.status_of(server)
+        if status is None or status.phase is not EndpointPhase.FAULTED or status.fault is None:
+            return None
+        return status.fault.remedy_for(self.words_of(server))
+
     def scope(self, server: str) -> str | None:
         """How the ledger names what configures a server; None for an unknown one."""
         return self._scopes.get(server)
@@ -261,20 +273,31 @@ class Product:
         self.programs.forget(client)
 
     def instructions(self, client: Client = ANONYMOUS) -> str:
-        """What a client is told at its start: what is held, who wants a login or still starts, and what servers say.
+        """Return what a client is told at its start: held tools, servers that are not available, servers' own words.
 
         Nothing in it is of a server that the client may not use.
         """
         used = [row.id for row in self.approvals.rows if client.allows_some_of(row.id)]
         counts = self.approvals.held_counts
+        logged_out = [server for server in used if self._wants_login(server)]
+        others = [*(each for each in used if each not in logged_out), *filter(client.allows_some_of, self._broken)]
         ours = notice(
             {server: counts[server] for server in used if server in counts},
             [server for server in self.approvals.held_launches if client.allows_some_of(server)],
             [server for server in used if not self.is_presentable(server)],
-            [server for server in used if self._wants_login(server)],
+            logged_out,
+            self._fixes(others),
         )
         theirs = merged([(server, self.approvals.offer(server).instructions) for server in used])
         return "\n\n".join(filter(None, (ours, theirs)))
+
+    def _fixes(self, servers: Iterable[str]) -> dict[str, str]:
+        """The fix of each of these that has failed, but for those whose launch is held."""
+        return {
+            server: fix
+            for server in servers
+            if self.approvals.launch_fault(server) is None and (fix := self.fix_of(server))
+        }
 
     def _wants_login(self, server: str) -> bool:
         status = self.fleet.status_of(server)

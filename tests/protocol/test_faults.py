@@ -13,6 +13,7 @@ from quarterdeck_protocol.faults import (
     MAX_CAUSE_CHARS,
     MAX_MESSAGE_CHARS,
     MAX_STDERR_TAIL_CHARS,
+    NOTHING_TO_ADD,
     REMEDIES,
     Delivery,
     Dossier,
@@ -20,6 +21,7 @@ from quarterdeck_protocol.faults import (
     FaultRecord,
     ProtocolFault,
     RemoteCause,
+    find_remedy,
     is_protocol_fault,
     protocol_fault,
     sayable,
@@ -225,3 +227,31 @@ def _code_values(node: ast.AST) -> list[ast.expr]:
             if isinstance(name, ast.Name) and name.id == "code"
         ]
     return []
+
+
+def test_a_request_of_a_server_that_failed_has_the_fix_of_that_failure() -> None:
+    """A client would be told to restart what a restart cannot mend."""
+    message = '/home/u/notes is hidden: add "read": ["/home/u/notes"] or "write": ["/home/u/notes"] to its sandbox'
+    cause = ProtocolFault("spawn_failed", message, code="sandbox_refused")
+    fault = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "fs is faulted", "not_connected", cause)
+    fault.server = "fs -c mcp.json"
+    assert fault.remedy == cause.remedy_for("fs -c mcp.json")
+    assert fault.remedy == "quarterdeck allow fs -c mcp.json gives it what its row names; or change the row's sandbox"
+    alone = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "fs is closed", "not_connected")
+    assert alone.remedy == REMEDIES["not_connected"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"/home/u is hidden, and {NOTHING_TO_ADD}: it is a folder of many things: name a folder in it",
+        '/k/.ssh/id is hidden: add "read": ["/k/.ssh/id"] to its sandbox; or take it out; add "grants": ["ssh-agent"]',
+        '/k/.aws/x is hidden: add "grants": ["aws"], or "read": ["/k/.aws/x"], to its sandbox',
+        'the network "internet" cannot be had here: install slirp4netns',
+    ],
+)
+def test_allow_is_named_only_where_it_gives_something(message: str) -> None:
+    """A user would follow the fix, and be refused."""
+    remedy = find_remedy("sandbox_refused", message)
+    assert remedy == REMEDIES["sandbox_refused"]
+    assert "allow" not in remedy

@@ -26,18 +26,21 @@ from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import announced_files, find_serving
+from quarterdeck.control.views import view_servers
 from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
+from quarterdeck.host.results import fault_result
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.tools import session
 from quarterdeck.trust.configured_servers import read_exposure
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
+from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.tools import CancelToken, Client, ToolCall
 
@@ -199,6 +202,32 @@ async def test_a_client_is_told_of_the_servers_that_it_may_use_and_of_no_others(
         told = product.instructions(Client("ci", "token ci", GrantedTools(grant)))
     assert "Still starting: one;" in told
     assert "other" not in told
+
+
+@pytest.mark.anyio
+async def test_a_client_and_its_model_are_given_the_fix_of_ps_word_for_word(folder: Path) -> None:
+    """A user would be sent to `restart`, which tries the same again, where `ps` knows what helps."""
+    (folder / "hidden").mkdir()
+    rows = {"fs": {"command": "cat", "args": [str(folder / "hidden")]}, "bad": {"command": 7}}
+    path = write_config(folder / "mcp.json", **rows)
+    async with open_quarterdeck(Settings.load([path], {"HOME": str(folder), "PATH": os.environ["PATH"]})) as product:
+        await product.finished()
+        shown = {view.id: view.fault for view in await view_servers(product, product.status().values())}
+        gate = product.gate.endpoint("fs")
+        assert gate is not None
+        with pytest.raises(ProtocolFault) as caught:
+            await gate.call("read", b"{}")
+        told = product.instructions()
+    fs, bad = shown["fs"], shown["bad"]
+    assert fs is not None
+    assert bad is not None
+    assert fs.remedy is not None
+    assert fs.remedy.startswith(f"quarterdeck allow fs -c {path} gives it what its row names")
+    assert caught.value.code == "not_connected"
+    assert caught.value.remedy == fs.remedy
+    assert fs.remedy in fault_result(caught.value)["content"][0]["text"]  # type: ignore[index]
+    assert f"fs: {fs.remedy}; bad: {bad.remedy}." in told
+    assert str(folder / "hidden") not in told
 
 
 @pytest.mark.anyio

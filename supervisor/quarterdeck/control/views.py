@@ -13,8 +13,6 @@ from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.running_product import Product
-from quarterdeck.trust.configured_servers import command_options
-from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
@@ -101,15 +99,11 @@ def view_fault(product: Product, fault: ProtocolFault, server: str | None = None
 
     A command or a URL may hold a secret that a variable put there: it is redacted.
     """
-    words = None
-    if server is not None:
-        row = next((row for row in product.approvals.rows if row.id == server), None)
-        words = row.words if row is not None else server_words(server, command_options())
     return FaultView(
         kind=fault.kind,
         code=fault.code,
         message=product.redact(fault.message),
-        remedy=fault.remedy_for(words),
+        remedy=fault.remedy_for(product.words_of(server) if server is not None else None),
         delivery=fault.delivery,
         dossier=_redacted(product, fault.dossier) if fault.dossier is not None else None,
     )

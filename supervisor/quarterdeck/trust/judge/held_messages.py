@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+from quarterdeck.common.words import flat
 from quarterdeck.ledger.events.events import LISTED, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -16,6 +18,9 @@ MAX_NAME_CHARS: Final = 200
 
 MAX_SERVERS: Final = 8
 """Named one by one: the text goes into a model's context."""
+
+MAX_FIX_CHARS: Final = 400
+"""Of one server's fix, which names its file."""
 
 HELD_CODES: Final = {
     Subject.TOOL: ("tool_held", "tool_blocked"),
@@ -114,11 +119,18 @@ def notice(
     launches: Sequence[str],
     starting: Sequence[str] = (),
     logged_out: Sequence[str] = (),
+    failed: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """What is held, of which servers, which servers are not started, and which are; empty when all is well.
+    """Return what of the servers a client cannot use, and why; empty when all is well.
 
-    `held` counts by server, `launches` are the servers whose launch is held, the tools of those `starting` are not
-    known yet, those `logged_out` want a login.
+    Nothing in it is a server's own text.
+
+    Args:
+        held: counts by server.
+        launches: the servers whose launch is held.
+        starting: those whose tools are not known yet.
+        logged_out: those that want a login.
+        failed: by its id the fix of each other server that has failed, as `ps` shows it.
     """
     totals = {server: sum(counts.values()) for server, counts in held.items() if any(counts.values())}
     parts = []
@@ -138,6 +150,10 @@ def notice(
     if logged_out:
         want = "wants" if len(logged_out) == 1 else "want"
         told.append(f"{_listed(logged_out)} {want} a login: the user can make it with `quarterdeck login SERVER`.")
+    if failed:
+        fixes = [f"{flat(server)}: {flat(fix)[:MAX_FIX_CHARS]}" for server, fix in failed.items()][:MAX_SERVERS]
+        more = f"; quarterdeck ps shows {len(failed) - MAX_SERVERS} more" if len(failed) > MAX_SERVERS else ""
+        told.append(f"Not available, with what the user can do: {'; '.join(fixes)}{more}.")
     if starting:
         whose = "its tools are" if len(starting) == 1 else "their tools are"
         told.append(f"Still starting: {_listed(starting)}; {whose} announced when they can be called.")

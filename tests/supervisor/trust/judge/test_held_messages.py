@@ -7,7 +7,14 @@ from support.trust.approvals import FILE, row, stdio, told_tool, tool_key
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.judge.documents import ServerLists
-from quarterdeck.trust.judge.held_messages import MAX_SERVERS, describe_held, item_held, launch_held, notice
+from quarterdeck.trust.judge.held_messages import (
+    MAX_FIX_CHARS,
+    MAX_SERVERS,
+    describe_held,
+    item_held,
+    launch_held,
+    notice,
+)
 from quarterdeck.trust.judge.offers import Offer, offer_of
 from quarterdeck.trust.judge.verdicts import Verdict
 
@@ -107,3 +114,14 @@ def test_servers_that_want_a_login_are_named_with_the_command() -> None:
     one, two = notice({}, (), (), ["far"]), notice({}, (), (), ["far", "away"])
     assert one == "far wants a login: the user can make it with `quarterdeck login SERVER`."
     assert two.startswith("far, away want a login:")
+
+
+def test_servers_that_failed_are_named_with_their_fix_on_one_line_and_few() -> None:
+    """A model would promise a retry, or read a server's text as ours; or the list fill its context."""
+    fix = "quarterdeck allow fs -c 'a\nb' gives it what its row names"
+    assert notice({}, (), failed={"fs": fix}) == (
+        "Not available, with what the user can do: fs: quarterdeck allow fs -c 'a\\nb' gives it what its row names."
+    )
+    said = notice({}, (), failed={f"s{number}": "x" * 5_000 for number in range(MAX_SERVERS + 4)})
+    assert said.endswith("; quarterdeck ps shows 4 more.")
+    assert len(said) < (MAX_FIX_CHARS + 10) * (MAX_SERVERS + 1)

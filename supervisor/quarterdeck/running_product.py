@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.bridge.overrides.fleet import OverriddenFleet
 from quarterdeck.bridge.tool_box import LiveBox
+from quarterdeck.common.run_options import of_run
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.common.watchers import wait_until
 from quarterdeck.config.load.file import BrokenRow
@@ -217,7 +218,8 @@ class Product:
         status = self.status_of(server)
         if status is None or status.phase is not EndpointPhase.FAULTED or status.fault is None:
             return None
-        return status.fault.remedy_for(self.words_of(server))
+        fault = of_run(status.fault) if self.settings.command else status.fault
+        return fault.remedy_for(self.words_of(server))
 
     def scope(self, server: str) -> str | None:
         """How the ledger names what configures a server; None for an unknown one."""

@@ -22,11 +22,14 @@ from support.servers.real_endpoints import hostile, pretend
 from support.tools.native_decks import DeckMaker, PlayedDeck
 
 from quarterdeck import Settings, open_quarterdeck
+from quarterdeck.cli.run.command_server import command_settings
+from quarterdeck.common.run_options import REMEDIES_OF_RUN
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import announced_files, find_serving
 from quarterdeck.control.views import view_servers
+from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
@@ -228,6 +231,28 @@ async def test_a_client_and_its_model_are_given_the_fix_of_ps_word_for_word(fold
     assert fs.remedy in fault_result(caught.value)["content"][0]["text"]  # type: ignore[index]
     assert f"fs: {fs.remedy}; bad: {bad.remedy}." in told
     assert str(folder / "hidden") not in told
+
+
+@pytest.mark.anyio
+async def test_the_server_of_a_run_is_given_the_options_of_run(folder: Path) -> None:
+    """Its client would be told to run `allow`, which knows no such server."""
+    (folder / "hidden").mkdir()
+    request = ServeRequest(cwd=str(folder))
+    asked = CommandRequest(words=("cat", str(folder / "hidden")))
+    settings = command_settings(asked, request, {"HOME": str(folder), "PATH": os.environ["PATH"]})
+    async with open_quarterdeck(settings) as product:
+        await product.finished()
+        [view] = await view_servers(product, product.status().values())
+        gate = product.gate.endpoint(view.id)
+        assert gate is not None
+        with pytest.raises(ProtocolFault) as caught:
+            await gate.call("read", b"{}")
+        told = product.instructions()
+    assert view.fault is not None
+    assert view.fault.remedy == caught.value.remedy == REMEDIES_OF_RUN["sandbox_refused"]
+    for text in (view.fault.message, caught.value.message):
+        assert f"add --read {folder / 'hidden'} or --write {folder / 'hidden'}" in text
+    assert REMEDIES_OF_RUN["sandbox_refused"] in told
 
 
 @pytest.mark.anyio

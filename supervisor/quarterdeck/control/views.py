@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from quarterdeck.common.run_options import of_run
 from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.ledger.events.events import Subject
@@ -99,6 +100,8 @@ def view_fault(product: Product, fault: ProtocolFault, server: str | None = None
 
     A command or a URL may hold a secret that a variable put there: it is redacted.
     """
+    if product.settings.command:
+        fault = of_run(fault)
     return FaultView(
         kind=fault.kind,
         code=fault.code,

@@ -9,7 +9,9 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+from quarterdeck.common.run_options import of_run
 from quarterdeck.common.watchers import wait_until
+from quarterdeck.config.load.origin import Standing
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
@@ -299,7 +301,10 @@ class GatedEndpoint(LiveEndpoint):
     def with_words(self, fault: ProtocolFault) -> ProtocolFault:
         """The fault, with a remedy whose commands find this server."""
         server = self._config.id
-        fault.server = next((row.words for row in self._approvals.rows if row.id == server), server)
+        row = next((row for row in self._approvals.rows if row.id == server), None)
+        if row is not None and row.rules.standing is Standing.COMMAND:
+            fault = of_run(fault)
+        fault.server = row.words if row is not None else server
         return fault
 
     def _unknown_tool(self, tool: str) -> ProtocolFault:

@@ -16,7 +16,8 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command
 from quarterdeck.cli.output import print_json, waiting_for
 from quarterdeck.cli.parameters import HAS_DASHES, Argument, Option
 from quarterdeck.cli.process import run as run_work
-from quarterdeck.cli.run.sandbox_options import POLICY_HELP, HarmlessWish, SandboxWish, in_options, to_policy
+from quarterdeck.cli.run.sandbox_options import POLICY_HELP, HarmlessWish, SandboxWish, to_policy
+from quarterdeck.common.run_options import in_options
 from quarterdeck.common.words import flat
 
 from .check_view import print_report

@@ -11,9 +11,10 @@ from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run as run_work
+from quarterdeck.common.run_options import in_options
 from quarterdeck.common.words import flat
 
-from .sandbox_options import SandboxWish, Wish, in_options, shown_directory, to_policy
+from .sandbox_options import SandboxWish, Wish, shown_directory, to_policy
 
 if TYPE_CHECKING:
     from io import FileIO

@@ -5,8 +5,6 @@ A policy is put together here as its JSON, and judged where the command is start
 
 import json
 import os
-import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,48 +129,3 @@ def _limit(item: str) -> tuple[str, str | None]:
 def _locate(path: str, base: Path) -> str:
     """`~` is the home, a relative path starts at `base`."""
     return os.path.abspath(os.path.join(base, os.path.expanduser(path)))
-
-
-OPTIONS: Final = {
-    "read": "--read",
-    "write": "--write",
-    "hidden": "--hide",
-    "grants": "--grant",
-    "network": "--network",
-    "preset": "--preset",
-    "limits": "--limit",
-}
-"""Of each key of a policy that has one."""
-
-_KEY: Final = f'"({"|".join(OPTIONS)})"'
-_LIST: Final = re.compile(_KEY + r': \[("[^"]*"(?:, "[^"]*")*)\]')
-_LIMIT: Final = re.compile(r'"limits": \{"(\w+)": ([^}]*)\}')
-_VALUE: Final = re.compile(_KEY + r': "([^"]*)"')
-_FILE_ONLY: Final = re.compile(r'("(?:minimum|require)"(?:: "[^"]*")?)')
-_REWORDINGS: Final = (
-    (re.compile(r'(--network \S+, or )"internet"'), r"\1--network internet"),
-    (re.compile(r'(is not in its )"network"; add "([^"]*)"'), r"\1network; add --network \2"),
-    (re.compile(f"(?<!: ){_KEY}"), lambda found: OPTIONS[found[1]]),
-    (re.compile(r"the (preset|grant) ['\"](\w[\w-]*)['\"]"), r"--\1 \2"),
-    (re.compile(r"\buse a grant\b"), "use --grant"),
-    (re.compile(r"\bsay (?=--)"), "use "),
-    (re.compile(r",? to its sandbox\b"), ""),
-    (
-        re.compile(r"(\S+) is not on the server's PATH \(.*\)"),
-        r"there is no command \1 on PATH: give its full path",
-    ),
-)
-
-
-def in_options(text: str) -> str:
-    """`text` with each key of a policy replaced by its option, values quoted for a shell."""
-    text = _LIST.sub(lambda found: _repeat(OPTIONS[found[1]], found[2]), text)
-    text = _LIMIT.sub(r"--limit \1=\2", text)
-    text = _VALUE.sub(lambda found: f"{OPTIONS[found[1]]} {shlex.quote(found[2])}", text)
-    for expression, replacement in _REWORDINGS:
-        text = expression.sub(replacement, text)
-    return _FILE_ONLY.sub(r"\1 in the file of --policy", text)
-
-
-def _repeat(option: str, values: str) -> str:
-    return " ".join(f"{option} {shlex.quote(value)}" for value in re.findall(r'"([^"]*)"', values))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.trust.views import describe_key
+from quarterdeck.common.run_options import of_run
 from quarterdeck.common.words import flat
 from quarterdeck.running_product import Product
 from quarterdeck.trust.judge.documents import documents_of
 from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
-
-from .sandbox_options import in_options
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
@@ -30,7 +29,7 @@ _config_log = logging.getLogger("quarterdeck.config")
 def changes_logged(product: Product) -> Iterator[None]:
     """Log each change of a server's phase or number of tools inside the block, and each broken row once."""
     # The server of a `run` has no row in which keys could be written.
-    said: Callable[[str], str] = in_options if product.settings.command else str
+    said: Callable[[ProtocolFault], ProtocolFault] = of_run if product.settings.command else lambda fault: fault
     seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
 
     def look(server: str) -> None:
@@ -51,16 +50,16 @@ def changes_logged(product: Product) -> Iterator[None]:
         unwatch()
 
 
-def _log_status(status: EndpointStatus, said: Callable[[str], str]) -> None:
+def _log_status(status: EndpointStatus, said: Callable[[ProtocolFault], ProtocolFault]) -> None:
     if status.phase is EndpointPhase.READY:
         restarts = f", restarts: {status.restarts}" if status.restarts else ""
         # None before its first list has come, which is the next change.
         tools = f", tools: {status.tool_count}" if status.tool_count else ""
         _log.info("%s is ready (pid %s%s%s)", status.server, status.pid, tools, restarts)
     elif status.phase is EndpointPhase.FAULTED and status.fault is not None:
-        fault, server = status.fault, status.server
+        fault, server = said(status.fault), status.server
         code, remedy = fault.code or fault.kind, fault.remedy_for(server)
-        _log.warning("%s is faulted: %s (%s): %s", server, said(fault.message), code, said(remedy or ""))
+        _log.warning("%s is faulted: %s (%s): %s", server, fault.message, code, remedy or "")
 
 
 @asynccontextmanager

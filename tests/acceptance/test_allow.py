@@ -14,6 +14,7 @@ from support.serves.shared_serve import open_folder
 from support.waiting import eventually
 
 from quarterdeck.config.places.paths import state_dir
+from quarterdeck_protocol.faults import NOTHING_TO_ADD
 
 
 @pytest.fixture
@@ -89,3 +90,23 @@ def test_a_projects_file_and_what_may_never_be_given_stay_as_they_are(
     ours = quarterdeck_forked("allow", "echo", "-c", str(named), "--write", str(state_dir()), "--yes")
     assert (ours.returncode, "quarterdeck's own" in ours.stderr) == (2, True), ours.stderr
     assert project.read_text() == named.read_text() == document
+
+
+def test_what_no_hint_may_give_is_refused_alike_by_a_start_a_check_and_allow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`config check` would advise `allow`, which does nothing and ends with exit code 0."""
+    home = folder / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    config = write_config(folder / "mcp.json", files={"command": "cat", "args": [str(home)]})
+    whom = ("-c", str(config))
+    checked = quarterdeck_forked("config", "check", *whom, "--json")
+    assert checked.returncode == 2
+    [refused] = json.loads(checked.stdout)["refused"]
+    assert NOTHING_TO_ADD in refused["why"]
+    assert "allow" not in refused["fix"]
+    allowed = quarterdeck_forked("allow", "files", *whom, "--yes")
+    assert allowed.returncode == 2
+    assert f"{home} is not offered: " in allowed.stderr
+    assert "sandbox" not in config.read_text()

@@ -113,6 +113,8 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
         for finding in findings:
             word, style = ("error", "red") if finding.is_error else ("warning", "yellow")
             print_line(f"{word}: {finding}", style)
+        if any(finding.is_error for finding in findings):
+            print_line("until these places are correct, what was good before runs on as it was", stderr=True)
         for server, command in missing.items():
             where = "" if "/" in command else " on your PATH"
             remedy = "or correct its path" if "/" in command else "or give its full path"

@@ -41,7 +41,9 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
                 await attempt
             assert_not_connected(caught.value, phase)
             assert caught.value.cause is played.endpoint.fault
-            assert f"quarterdeck restart {played.endpoint.config.id} tries" in (caught.value.remedy or "")
+            server, failed = played.endpoint.config.id, played.endpoint.fault
+            tries_again = f"quarterdeck ps says why; quarterdeck restart {server} tries again"
+            assert caught.value.remedy == (failed.remedy_for(server) if failed is not None else tries_again)
         assert played.endpoint.begin(RawCall("echo", b"{}"), lambda _: None) is None
         assert played.worker.asked.empty()
 

@@ -209,12 +209,12 @@ class Product:
         return MappingProxyType(rows | self._broken)
 
     def words_of(self, server: str) -> str:
-        """Return what a command is told to find this server, in every fix that names it."""
+        """Return the words by which a command finds this server, in every fix that names it."""
         row = next((row for row in self.approvals.rows if row.id == server), None)
         return row.words if row is not None else server_words(server, command_options())
 
     def fix_of(self, server: str) -> str | None:
-        """Return what a person can do about a server that has failed, as `ps` shows it; None for any other."""
+        """Return the fix of a server that has failed, as `ps` shows it; None for any other."""
         status = self.status_of(server)
         if status is None or status.phase is not EndpointPhase.FAULTED or status.fault is None:
             return None
@@ -275,7 +275,7 @@ class Product:
         self.programs.forget(client)
 
     def instructions(self, client: Client = ANONYMOUS) -> str:
-        """Return what a client is told at its start: held tools, servers that are not available, servers' own words.
+        """Return the instructions of a client: held tools, servers that are not available, and servers' own words.
 
         Nothing in it is of a server that the client may not use.
         """
@@ -294,7 +294,7 @@ class Product:
         return "\n\n".join(filter(None, (ours, theirs)))
 
     def _fixes(self, servers: Iterable[str]) -> dict[str, str]:
-        """The fix of each of these that has failed, but for those whose launch is held."""
+        """Return the fix of each of these that has failed, except those whose launch is held."""
         return {
             server: fix
             for server in servers

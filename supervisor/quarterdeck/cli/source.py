@@ -223,7 +223,7 @@ def _ask_serving(source: Source, request: Request) -> Answer | None:
 
 
 def _is_of_folder(source: Source) -> bool:
-    """Whether a call may depend on the working directory: then only a deck of that may answer it."""
+    """Return whether a call may depend on the working directory: then only a deck of that may answer it."""
     return find_serving_files(source.own_files) is not None and load(source).is_of_folder
 
 

@@ -1,4 +1,4 @@
-"""The banner of each command that shows what runs: what of the configuration cannot be used, until it is mended."""
+"""Show the parts of the configuration that cannot be used, as a banner of `ps`, `status`, `allow` and `doctor`."""
 
 from collections.abc import Iterable
 

@@ -18,7 +18,7 @@ OPTIONS: Final = {
     "preset": "--preset",
     "limits": "--limit",
 }
-"""Of each key of a policy that has one."""
+"""The option of each key of a policy that has one."""
 
 _KEY: Final = f'"({"|".join(OPTIONS)})"'
 _LIST: Final = re.compile(_KEY + r': \[("[^"]*"(?:, "[^"]*")*)\]')
@@ -41,7 +41,7 @@ _REWORDINGS: Final = (
 
 
 def in_options(text: str) -> str:
-    """`text` with each key of a policy replaced by its option, values quoted for a shell."""
+    """Return `text` with each key of a policy replaced by its option, values quoted for a shell."""
     text = _LIST.sub(lambda found: _repeat(OPTIONS[found[1]], found[2]), text)
     text = _LIMIT.sub(r"--limit \1=\2", text)
     text = _VALUE.sub(lambda found: f"{OPTIONS[found[1]]} {shlex.quote(found[2])}", text)
@@ -76,7 +76,7 @@ REMEDIES_OF_RUN: Final[Mapping[str, str]] = MappingProxyType(
         "unset_variable": "set the variable: --env NAME=VALUE before its --",
     }
 )
-"""By its code the remedy of a fault of the server of a `run`, where `allow`, `ps`, `restart` or a row cannot help."""
+"""The remedy of a fault of a `run`'s server by its code, where `allow`, `ps`, `restart` or a row cannot help."""
 
 
 def of_run(fault: ProtocolFault) -> ProtocolFault:

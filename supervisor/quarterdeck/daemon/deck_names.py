@@ -180,7 +180,7 @@ class DeckNames:
         return known.name if known is not None else ""
 
     def _is_own(self, wanted: ServeRequest) -> bool:
-        """Whether this is the user's own configuration, with nothing of a folder and no option."""
+        """Return whether this is the user's own configuration, with no folder and no option."""
         return wanted in (self.own, ServeRequest(cwd=""))
 
     def name(self, wanted: ServeRequest, request: ServeRequest) -> str:

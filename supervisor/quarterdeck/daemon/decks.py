@@ -125,7 +125,7 @@ class Deck:
 
     @property
     def settings(self) -> Settings | None:
-        """The settings that it runs now; None while it is being opened, or when that failed."""
+        """The settings that run; None while it is being opened, or when that failed."""
         return served.product.settings if (served := self.opened) is not None else None
 
     @property
@@ -266,11 +266,11 @@ class Decks:
             yield deck, served
 
     def _of(self, key: str) -> Deck | None:
-        """The deck of these settings, as they are now."""
+        """Return the deck that runs these settings now."""
         return next((deck for deck in self if deck.identity == key), None) or self._decks.get(key)
 
     def _running(self, request: ServeRequest, environ: Mapping[str, str]) -> Settings | None:
-        """The settings of an open deck that a client with this environment would share, were its files unchanged.
+        """Return the settings of an open deck that a client with this environment would share, but for its files.
 
         A client that comes while its file is broken is served what runs, as those that are connected.
         """

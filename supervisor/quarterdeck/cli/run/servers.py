@@ -97,7 +97,7 @@ def ps(
 
 
 def _several(source: Source) -> dict[Serving, ServerList]:
-    """What each process or deck that serves has, this configuration's first; empty where one is named."""
+    """Return the servers of each process or deck that serves, this configuration's first; none where one is named."""
     if source.own or source.config or source.native is not None:
         return {}
     found: dict[Serving, ServerList] = {}

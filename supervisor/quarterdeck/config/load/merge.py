@@ -27,7 +27,7 @@ from .trouble import Trouble
 
 
 class FileFound(msgspec.Struct, frozen=True):
-    """What the file at a place says, or why nothing of it can be used; neither when there is none.
+    """The content of the file at a place, or why nothing of it can be used; neither when there is no file.
 
     With both, it says what it said before it could no longer be used.
 
@@ -202,7 +202,7 @@ def merge_files(files: Iterable[FileFound]) -> MergedConfig:
 
 
 def _of_file(found: FileFound) -> Iterator[Trouble]:
-    """What is wrong with a file as a whole, and with its keys beside the rows."""
+    """Yield the troubles of a file as a whole, and of its keys outside the rows."""
     if found.error is not None:
         meanwhile = "nothing of it is used" if found.loaded is None else "it counts as it was before"
         yield Trouble(str(found.error), meanwhile)
@@ -216,7 +216,7 @@ def _of_file(found: FileFound) -> Iterator[Trouble]:
 
 
 def _of_rows(loaded: LoadedConfig, taken: Container[str]) -> Iterator[Trouble]:
-    """What is wrong with the rows that count; those in `taken` are another file's."""
+    """Yield the troubles of the rows that count; those in `taken` are another file's."""
     for row in loaded.kept:
         if row.id not in taken:
             yield Trouble(row.message, f"{row.id} runs as it was before", row.remedy, row.id)

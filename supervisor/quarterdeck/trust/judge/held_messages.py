@@ -121,7 +121,7 @@ def notice(
     logged_out: Sequence[str] = (),
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return what of the servers a client cannot use, and why; empty when all is well.
+    """Return which tools and servers a client cannot use, and why; empty when all is well.
 
     Nothing in it is a server's own text.
 

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.http_wish import HttpWish
+from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.config.load.trouble import Trouble
 
 PROTOCOL: Final = 2
@@ -86,7 +87,8 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
         cwd: where files are looked for when none is named, and where a command runs that may see it.
         command: of a `run`, in place of files.
         config: the files that are named.
-        name_budget: characters of a tool's name; None for leaving names as they are.
+        name_budget: characters of a tool's name, by default as a `serve` without options has it, so that an HTTP client
+            shares the deck of that; None for leaving names as they are.
         settle_s: how long the first list waits; None for the default.
         lock_file: offer only what this `deck.lock` names, and end with anything else.
         groups: the names of those that this client is shown, together; empty for everything.
@@ -97,7 +99,7 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
     command: CommandRequest | None = None
     config: tuple[str, ...] = ()
     native: NativeRequest | None = None
-    name_budget: int | None = None
+    name_budget: int | None = DEFAULT_LIMIT
     settle_s: float | None = None
     lock_file: str | None = None
     portable_schemas: bool = False

@@ -94,7 +94,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "resource_blocked": "unblock it: quarterdeck trust approve SERVER URI",
         "resource_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER URI",
         "result_too_large": "raise max_result_bytes, or ask for less",
-        "sandbox_refused": "change the row's sandbox as the message says, or what the machine gives: quarterdeck "
+        "sandbox_refused": "change the row as the message says, or what the machine gives: quarterdeck "
         "doctor says what that is",
         "scope_needed": "quarterdeck login SERVER asks for it, too; where the login has it already, or the row sends a "
         "token of its own, ask its operator",

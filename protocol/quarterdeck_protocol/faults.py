@@ -12,7 +12,7 @@ Faults are data: they compare by identity, cross the link as a `FaultRecord`, an
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -59,8 +59,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "daemon_lost": "look whether it was done, then call again; the daemon's log may say why it ended",
         "directory_unusable": "make room where the message says, or make it writable: see df -h and df -i",
         "exited": "quarterdeck logs SERVER shows what it wrote last; it is restarted unless it keeps crashing",
-        "exited_at_handshake": "see quarterdeck logs SERVER; if it lacks a file: quarterdeck allow SERVER; else run "
-        "its command by hand",
+        "exited_at_handshake": "see quarterdeck logs SERVER, then run its command by hand; to show it a file that it "
+        "lacks: quarterdeck allow SERVER --read PATH",
         "handshake_failed": "see quarterdeck logs SERVER, and check the server's version",
         "handshake_timeout": "see quarterdeck logs SERVER: is it an MCP server, with the arguments that it needs? One "
         "that is slow needs a larger connect_timeout_s",
@@ -129,14 +129,22 @@ NOTHING_TO_ADD: Final = "nothing can be added for it"
 _ADDED_BY_ALLOW: Final = re.compile(r'is hidden: add "(?:read|write)": \[(?!.*"grants")')
 """In the message of a hidden path that `allow` gives."""
 
+_ADDED_BY_HINT: Final = re.compile(r'add "(?:read|write)": \[')
+"""In a hint whose path `allow` gives."""
 
-def find_remedy(code: str | None, message: str = "") -> str | None:
+
+def find_remedy(code: str | None, message: str = "", hints: Iterable[str] = ()) -> str | None:
     """Return the remedy of a code, for any server; None for a code without one.
 
     Every view of a fault takes it from here, so that people and clients read the same fix.
     """
     if code == "sandbox_refused" and _ADDED_BY_ALLOW.search(message):
         return "quarterdeck allow SERVER gives it what its row names; or change the row's sandbox"
+    if code == "exited_at_handshake" and any(map(_ADDED_BY_HINT.search, hints)):
+        return (
+            "quarterdeck allow SERVER gives it what its row names, and with --read PATH or --write PATH what a hint "
+            "names; see quarterdeck logs SERVER"
+        )
     return REMEDIES.get(code) if code else None
 
 
@@ -300,7 +308,8 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         """
         if self._remedy is None and self.code == "not_connected" and isinstance(self.cause, ProtocolFault):
             return self.cause.remedy_for(server)
-        remedy = self._remedy or find_remedy(self.code, self.message)
+        hints = self.dossier.hints if self.dossier is not None else ()
+        remedy = self._remedy or find_remedy(self.code, self.message, hints)
         return fill_remedy(remedy, server) if remedy and server else remedy
 
     @classmethod

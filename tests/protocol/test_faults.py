@@ -255,3 +255,14 @@ def test_allow_is_named_only_where_it_gives_something(message: str) -> None:
     remedy = find_remedy("sandbox_refused", message)
     assert remedy == REMEDIES["sandbox_refused"]
     assert "allow" not in remedy
+
+
+def test_a_server_that_ended_at_its_start_is_given_a_path_only_where_a_hint_says_which() -> None:
+    """A user would be sent to `allow`, which finds nothing that it may give."""
+    plain = ProtocolFault("spawn_failed", "it exited", code="exited_at_handshake", dossier=Dossier(hints=("a limit",)))
+    assert plain.remedy == REMEDIES["exited_at_handshake"]
+    hinted = Dossier(hints=('DB names /d/x.db, which is not there, and its folder is hidden; add "write": ["/d"]',))
+    fault = ProtocolFault("spawn_failed", "it exited", code="exited_at_handshake", dossier=hinted)
+    assert (fault.remedy_for("db") or "").startswith(
+        "quarterdeck allow db gives it what its row names, and with --read"
+    )

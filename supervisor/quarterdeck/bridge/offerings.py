@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.common.tool_names import NameBudget
+from quarterdeck.common.uri_readings import judged_uri, read_uri
 from quarterdeck.fleet.workers.requests import is_of_prompt, refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -29,7 +30,7 @@ from quarterdeck_protocol.tools import Client, Deliver, PendingCall
 
 from .merged_lists import MergedLists
 from .tasks.client_tasks import ClientTasks, tools_for_tasks_alone
-from .uri_routes import fits, has_scheme, prefixed, scheme_of, split_prefixed
+from .uri_routes import completed_uri, fits, has_scheme, prefixed, scheme_of, split_prefixed
 
 MAX_PARAMS_BYTES: Final = 64 * 1024 * 1024
 """Of a request's params; a client's line is no longer."""
@@ -234,12 +235,25 @@ class Offerings(OfferSource):
                     found = self._task_route(request, params)
                 case _:
                     found = self._uri_route(request, params)
+            if isinstance(found, ProtocolFault) or request.method.startswith("tasks/"):
+                return found  # of a task that was looked up by its tool
+            return self._refusal(request, found, _listing_of(request.method, params)) or found
         except (BodyError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return _refused(f"the params of {request.method} cannot be read: {error}", "bad_arguments")
-        if isinstance(found, ProtocolFault) or request.method.startswith("tasks/"):
-            return found  # of a task that was looked up by its tool
-        endpoint, _, key = found
-        return _not_granted(request.client, endpoint.config.id, key, _listing_of(request.method, params)) or found
+
+    def _refusal(self, request: RawRequest, route: _Route, listing: Listing) -> ProtocolFault | None:
+        """Return why the client may not make this request, by what it names there; None where it may."""
+        endpoint, own, key = route
+        client, server = request.client, endpoint.config.id
+        if client.allowance is None:
+            return None
+        if listing is not Listing.RESOURCES:
+            return _not_granted(client, server, key, listing)
+        return _not_granted(client, server, key, listing, is_listed=_has_listed(endpoint, key)) or (
+            _not_granted(client, server, completed_uri(own.params), listing, is_listed=True)
+            if request.method == "completion/complete"
+            else None
+        )
 
     def _named_route(self, request: RawRequest, params: dict[str, Raw]) -> _Route | ProtocolFault:
         name = msgspec.json.decode(params.get("name", b'""'), type=str)
@@ -343,11 +357,24 @@ def _with(request: RawRequest, params: Mapping[str, Raw], member: str, value: ob
     return msgspec.structs.replace(request, params=msgspec.json.encode({**params, member: Raw(encoded)}))
 
 
-def _not_granted(client: Client, server: str, key: str, listing: Listing) -> ProtocolFault | None:
+def _not_granted(
+    client: Client, server: str, key: str, listing: Listing, *, is_listed: bool = False
+) -> ProtocolFault | None:
     """Why a client may not ask for this thing of a server; None when it may."""
-    if client.allows(f"{server}{QUALIFIER}{key}", listing):
+    is_uri = listing is Listing.RESOURCES
+    judged = judged_uri(key, is_listed=is_listed) if is_uri else key
+    if client.allows(f"{server}{QUALIFIER}{judged}", listing):
         return None
-    return _refused(client.refusal(repr(key[:MAX_NAMED_CHARS])), "not_granted")
+    why = client.refusal(repr(key[:MAX_NAMED_CHARS]))
+    if is_uri and (problem := read_uri(key).problem):
+        why = f"{why}, which is not a URI in canonical form: {problem}"
+    return _refused(why, "not_granted")
+
+
+def _has_listed(endpoint: LiveEndpoint, uri: str) -> bool:
+    """Return whether this spelling of a URI, or of a template, is the server's own."""
+    lists = (endpoint.offers(listing) for listing in (Listing.RESOURCES, Listing.TEMPLATES))
+    return any(each.key == uri for offers in lists for each in offers) or endpoint.has_linked(uri)
 
 
 def _listing_of(method: str, params: Mapping[str, Raw]) -> Listing:

@@ -5,11 +5,19 @@ order has it; what the other has is called `quarterdeck+SERVER:URI`.  A URI that
 template that fits, or has linked to it in a result, or is alone in having its scheme.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
+from quarterdeck.common.patterns import escaped
+
 PREFIX: Final = "quarterdeck+"
 """Of the scheme of a URI that names its server."""
+
+_EXPRESSION: Final = re.compile(r"\{[+#./;?&]?([A-Za-z0-9_.%]++)(?:\*|:[0-9]++)?\}")
+"""Of one variable: what completion asks for."""
 
 
 def prefixed(server: str, uri: str) -> str:
@@ -48,6 +56,22 @@ def fits(template: str, uri: str) -> bool:
     return True
 
 
+def as_glob(template: str) -> str:
+    """Return the pattern that a template's expansions fit, as `fits` judges them."""
+    return "*".join(map(escaped, _literals(template)))
+
+
+def completed_uri(params: bytes) -> str:
+    """Return the template of a `completion/complete` with the values in it that the client has so far.
+
+    Raises:
+        msgspec.DecodeError: the params are not those of a completion.
+    """
+    completion = _completions.decode(params)
+    values = {**completion.context.arguments, completion.argument.name: completion.argument.value}
+    return _EXPRESSION.sub(lambda found: values.get(found[1], found[0]), completion.ref.uri)
+
+
 def scheme_of(uri: str) -> str:
     """What stands before the first colon, in small letters; empty where there is none."""
     scheme, found, _ = uri.partition(":")
@@ -70,3 +94,25 @@ def _literals(template: str) -> Sequence[str]:
         place = closes + 1
     literals.append(template[place:])
     return literals
+
+
+class _Reference(msgspec.Struct):
+    uri: str = ""
+
+
+class _Argument(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+
+class _Context(msgspec.Struct):
+    arguments: dict[str, str] = {}
+
+
+class _Completion(msgspec.Struct):
+    ref: _Reference
+    argument: _Argument = msgspec.field(default_factory=_Argument)
+    context: _Context = msgspec.field(default_factory=_Context)
+
+
+_completions: Final = msgspec.json.Decoder(_Completion)

@@ -1,17 +1,25 @@
 """Patterns as in a shell, which name what is offered: whether a name fits one, or could.  Pure."""
 
-import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
-from urllib.parse import unquote
 
 from quarterdeck_protocol.names import QUALIFIER
 
+from .uri_readings import pattern_forms, read_uri
+
 _PART: Final = re.compile(r"\[!?+\]?+[^\]]*\]|.")
 """One character of what fits a pattern, or a star's any number of them; as `fnmatch` reads it."""
+
+
+_MARKS: Final = re.compile(r"[*?\[]")
+
+
+def escaped(text: str) -> str:
+    """Return the pattern that fits this text alone."""
+    return _MARKS.sub(r"[\g<0>]", text)
 
 
 def fits_any(name: str, patterns: Iterable[str]) -> bool:
@@ -19,31 +27,55 @@ def fits_any(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def surely_fits(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a name fits one of these, and a URI also as its server may read it: what is granted is no more."""
-    return fits_any(name, patterns) and (":" not in name or fits_any(plain_uri(name), map(plain_uri, patterns)))
+def surely_fits(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether a name fits one of these; a URI in each form in which its server may read it (see `read_uri`).
+
+    A URI that could be anything fits what has every URI of its scheme, and what spells it letter by letter.
+    """
+    server, mark, uri = _split(name)
+    if not uri:
+        return fits_any(name, patterns)
+    reading = read_uri(uri)
+    if not reading.forms:
+        beginning = _beginning(server, mark, reading.scheme)
+        return any(
+            name == pattern or (pattern.endswith("*") and fnmatchcase(beginning, pattern)) for pattern in patterns
+        )
+    forms = [f"{server}{mark}{form}" for form in reading.forms]
+    return any(
+        fnmatchcase(name, pattern)
+        and all(fits_any(form, (*pattern_forms(pattern), *pattern_forms(pattern, is_cut=True))) for form in forms)
+        for pattern in patterns
+    )
 
 
 def may_fit(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a name fits one of these, or a URI does as its server may read it: what is hidden is no less."""
-    return fits_any(name, patterns) or (":" in name and fits_any(plain_uri(name), map(plain_uri, patterns)))
+    """Return whether a name fits one of these; a URI in any form in which its server may read it.
 
-
-@lru_cache(maxsize=4096)
-def plain_uri(uri: str) -> str:
-    """A URI, or a pattern of some, without what it can be written with in more than one way (RFC 3986, 6.2.2).
-
-    Many servers make a path of it that leads elsewhere than it looks: `file:///docs/../secret`, `file:///docs/%2e%2e/`.
+    A URI that could be anything fits what has some URI of its scheme.
     """
-    before, mark, path = uri.partition("://" if "://" in uri else ":")
-    server, qualifier, scheme = before.rpartition(QUALIFIER)
-    path = re.sub("/+", "/", unquote(path).replace("\\", "/"))
-    if scheme.lower() == "file":
-        path = path.removeprefix("localhost")
-    end = "/" if path.endswith("/") and path != "/" else ""
-    return (
-        f"{server}{qualifier}{scheme.lower() if mark else scheme}{mark}{posixpath.normpath(path) if path else ''}{end}"
-    )
+    server, mark, uri = _split(name)
+    if not uri or fits_any(name, patterns):
+        return fits_any(name, patterns)
+    reading = read_uri(uri)
+    if not reading.forms:
+        beginning = _beginning(server, mark, reading.scheme)
+        return any(may_fit_longer(beginning, pattern) for pattern in patterns)
+    plain = [form for pattern in patterns for form in (pattern, *pattern_forms(pattern))]
+    return any(fits_any(f"{server}{mark}{form}", plain) for form in reading.forms)
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """Return a URI and what stands before it, the server's id and the mark; without a URI all are empty."""
+    before, colon, _ = name.partition(":")
+    if not colon:
+        return "", "", ""
+    server, mark, _ = before.partition(QUALIFIER)
+    return (server, mark, name[len(server) + len(mark) :]) if mark else ("", "", name)
+
+
+def _beginning(server: str, mark: str, scheme: str) -> str:
+    return f"{server}{mark}{scheme}:" if scheme else f"{server}{mark}"
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,8 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 
 from quarterdeck.bridge.offerings import MAX_URI_CHARS, Offerings
 from quarterdeck.common.tool_names import NameBudget
+from quarterdeck.config.groups import Group
+from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import TaskSupport
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated
@@ -230,6 +232,81 @@ def test_a_completion_is_of_what_its_reference_says_it_is(reference: object, cod
 
     end = asyncio.run(ask())
     assert (end.code if isinstance(end, ProtocolFault) else "") == code
+
+
+GROUP = Group(resources=("fs__file:///docs/*", "fs__memo:a*"), hide=("fs__file:///docs/secret*",))
+
+REFUSED = (
+    *("file:///etc/passwd", "file:///docs/.\t./private", "file:///docs/.\n./private", "file:///docs/..\r/private"),
+    *("file:///docs/secret.txt", "file:/docs/secret.txt", "file:///docs/s\tecret.txt", "file:///docs/%73ecret.txt"),
+    *("file:/docs/a", "file://localhost/docs/a", "FILE:///docs/a", "file:///docs/a b", "file:///docs/b\\c", "docs/a"),
+    *("file:///docs/a#secret", "file:///docs/%252e%252e/private", "memo:b", "memo:a/../b", "Memo:a"),
+)
+
+
+def _asked_in_group(offerings: Offerings, method: str, params: object) -> str:
+    """Ask as a client of `GROUP`; "" where the server was asked, else the code of the fault."""
+    client = LiveGroups({"docs": GROUP}).narrow(Client("ci", "t"), ("docs",))
+    request = RawRequest(method, msgspec.json.encode(params), client=client)
+
+    async def ask() -> CallEnd:
+        ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
+        (offerings.subscribe if method == "resources/subscribe" else offerings.begin)(request, ended.set_result)
+        return await ended
+
+    end = asyncio.run(ask())
+    return end.code if isinstance(end, ProtocolFault) else ""
+
+
+@pytest.mark.parametrize("prefix", ["", "quarterdeck+fs:"])
+@pytest.mark.parametrize("uri", REFUSED)
+def test_a_client_of_a_group_reaches_nothing_else_by_another_spelling(uri: str, prefix: str) -> None:
+    """A group of one folder would be a way to every file of its server."""
+    server = OfferServer("fs", resources=("file:///docs/a",), templates=("file:///{+path}", "memo:{id}"))
+    offerings, public = Offerings(OfferFleet(server)), prefix + uri
+    completion = {"ref": {"type": "ref/resource", "uri": public}, "argument": {"name": "path", "value": ""}}
+    for method in ("resources/read", "resources/subscribe"):
+        assert _asked_in_group(offerings, method, {"uri": public}) == "not_granted"
+    assert _asked_in_group(offerings, "completion/complete", completion) == "not_granted"
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///docs/a", "file:///docs/b%20c", "memo:ab", "file:///docs/My Notes", "memo:a é"]
+)
+def test_a_client_of_a_group_reads_by_the_canonical_spelling_and_by_the_servers_own(uri: str) -> None:
+    """What a group lists could not be read, where its server writes white space in URIs."""
+    listed = ("file:///docs/a", "file:///docs/My Notes")
+    server = OfferServer("fs", resources=listed, links=frozenset({"memo:a é"}), templates=("memo:{id}",))
+    offerings = Offerings(OfferFleet(server))
+    for public in (uri, f"quarterdeck+fs:{uri}"):
+        assert _asked_in_group(offerings, "resources/read", {"uri": public}) == ""
+        assert _params(server) == {"uri": uri}
+
+
+def test_a_refused_spelling_is_told_what_is_wrong_with_it() -> None:
+    """A model would try the same URI again and again."""
+    client = LiveGroups({"docs": GROUP}).narrow(Client("ci", "t"), ("docs",))
+    offerings, ends = Offerings(OfferFleet(OfferServer("fs", resources=("file:///docs/a",)))), list[CallEnd]()
+
+    async def ask() -> None:
+        offerings.begin(RawRequest("resources/read", b'{"uri":"file:///docs/a b"}', client=client), ends.append)
+        await asyncio.sleep(0)
+
+    asyncio.run(ask())
+    assert str(ends[0]) == (
+        "the group 'docs' does not allow 'file:///docs/a b', which is not a URI in canonical form: "
+        "it has white space, which is written %20"
+    )
+
+
+@pytest.mark.parametrize(("value", "code"), [("a", ""), ("", ""), ("../private/", "not_granted"), ("b c", "")])
+def test_a_value_is_completed_within_the_group_alone(value: str, code: str) -> None:
+    """A client would be told the names of files beside its folder."""
+    server = OfferServer("fs", templates=("file:///docs/{+path}",))
+    argument = {"name": "path", "value": value}
+    params = {"ref": {"type": "ref/resource", "uri": "file:///docs/{+path}"}, "argument": argument}
+    assert _asked_in_group(Offerings(OfferFleet(server)), "completion/complete", params) == code
 
 
 # What servers say, and what all are told

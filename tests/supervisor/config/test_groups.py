@@ -41,7 +41,9 @@ SECRET = (
         ("fs__file:///docs/../etc/passwd", Listing.RESOURCES, False),
         ("fs__file:///docs/%2e%2E/etc/passwd", Listing.RESOURCES, False),
         ("fs__file:///docs/..%5cetc", Listing.RESOURCES, False),
-        ("fs__file:///docs/a/../b%20c", Listing.RESOURCES, True),
+        ("fs__file:///docs/a/../b%20c", Listing.RESOURCES, False),
+        ("fs__file:///docs/b%20c", Listing.RESOURCES, True),
+        ("fs__file:///docs/b c", Listing.RESOURCES, True),
         *((f"gitlab__{uri}", Listing.RESOURCES, False) for uri in SECRET),
     ],
 )

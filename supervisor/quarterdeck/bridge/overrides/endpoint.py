@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.bridge.uri_routes import fits
+from quarterdeck.bridge.uri_routes import as_glob, completed_uri
+from quarterdeck.common.patterns import may_fit, surely_fits
+from quarterdeck.common.uri_readings import judged_uri
 from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.fleet.workers.requests import arguments_json, is_of_prompt, refuse
 from quarterdeck_protocol.configs import ServerConfig
@@ -193,29 +195,47 @@ class OverriddenEndpoint(LiveEndpoint):
     def _own_completion(self, request: RawRequest, params: dict[str, Raw]) -> RawRequest | ProtocolFault:
         reference = _members.decode(params.get("ref", b"{}"))
         if not is_of_prompt(reference):
-            return self._refused_uri(_text(reference.get("uri"))) or request
+            return self._refused_completion(request, _text(reference.get("uri"))) or request
         own = self._own_prompt(_text(reference.get("name")))
         if isinstance(own, ProtocolFault):
             return own
         return _with(request, params, "ref", reference | {"name": Raw(msgspec.json.encode(own))})
 
-    def _refused_uri(self, uri: str) -> ProtocolFault | None:
-        if not self._hides_uri(uri):
+    def _refused_completion(self, request: RawRequest, uri: str) -> ProtocolFault | None:
+        if not self.overrides.hide:
+            return None
+        if (refused := self._refused_uri(uri)) is not None:
+            return refused
+        try:
+            return self._refused_uri(completed_uri(request.params), is_listed=True)
+        except msgspec.DecodeError as error:
+            return _refused(f"the params of {request.method} cannot be read: {error}", "bad_arguments")
+
+    def _refused_uri(self, uri: str, *, is_listed: bool = False) -> ProtocolFault | None:
+        if not self._hides_uri(uri, is_listed=is_listed):
             return None
         return _refused(f"{self._id} is not known to have the resource {uri[:MAX_NAME_CHARS]!r}", "unknown_resource")
 
-    def _hides_uri(self, uri: str) -> bool:
-        """Whether a URI is hidden, or is one of a hidden template's and of nothing that is shown."""
+    def _hides_uri(self, uri: str, *, is_listed: bool = False) -> bool:
+        """Return whether a URI may be a hidden one, or one of a hidden template's and of none that is shown.
+
+        Args:
+            uri: as the client spells it.
+            is_listed: whether the server itself spells it so, though no list and no link has it.
+        """
         if not self.overrides.hide:
             return False
-        if self.overrides.hides(uri):
+        shown, templates = self.offers(Listing.RESOURCES), self.inner.offers(Listing.TEMPLATES)
+        if any(each.key == uri for each in shown):
+            return False
+        listed = (*self.inner.offers(Listing.RESOURCES), *templates)
+        is_listed = is_listed or any(each.key == uri for each in listed) or self.inner.has_linked(uri)
+        judged = judged_uri(uri, is_listed=is_listed)
+        if self.overrides.hides(judged):
             return True
-        hidden = any(
-            self.overrides.hides(each.key) and fits(each.key, uri) for each in self.inner.offers(Listing.TEMPLATES)
-        )
-        return hidden and not (
-            any(each.key == uri for each in self.offers(Listing.RESOURCES))
-            or any(fits(each.key, uri) for each in self.offers(Listing.TEMPLATES))
+        hidden = [as_glob(each.key) for each in templates if self.overrides.hides(each.key)]
+        return may_fit(judged, hidden) and not surely_fits(
+            judged, [as_glob(each.key) for each in self.offers(Listing.TEMPLATES)]
         )
 
     # What is the same

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.bridge.uri_routes import fits
+from quarterdeck.bridge.uri_routes import as_glob, fits
+from quarterdeck.common.patterns import escaped, may_fit
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -81,8 +82,10 @@ def verdict_on(key: ItemKey, offer: Offer, entry: Entry) -> Verdict | None:
     is_there = key.name in offer.names if key.subject is Subject.TOOL else key in offer.keys
     if is_there:
         return Verdict.ADMITTED
-    if key.subject in (Subject.RESOURCE, Subject.TEMPLATE):
-        return _verdict_on_uri(key, offer)
+    if key.subject in _OTHER:
+        items = entry.items.items()
+        blocked = (each for each, item in items if item.is_blocked and each.subject is Subject.RESOURCE)
+        return Verdict.BLOCKED if any(_covers(each, key.name) for each in blocked) else _verdict_on_uri(key, offer)
     return offer.held.get(key)
 
 
@@ -95,8 +98,8 @@ def _verdict_on_uri(key: ItemKey, offer: Offer) -> Verdict | None:
         return held
     if (other := ItemKey(_OTHER[key.subject], key.name)) in offer.keys:
         return Verdict.ADMITTED  # completion names a template or a resource by one member
-    templates = (each for each in offer.held if each.subject is Subject.TEMPLATE)
-    found = next((each for each in (other, *templates) if each in offer.held and _covers(each, key.name)), None)
+    uris = (each for each in offer.held if each.subject in _OTHER)
+    found = next((each for each in (other, *uris) if each in offer.held and _covers(each, key.name)), None)
     if found is not None:
         return offer.held[found]
     if offer.held.get(INSTRUCTIONS) is not None:
@@ -108,7 +111,9 @@ _OTHER: Final = {Subject.RESOURCE: Subject.TEMPLATE, Subject.TEMPLATE: Subject.R
 
 
 def _covers(key: ItemKey, uri: str) -> bool:
-    return key.name == uri if key.subject is Subject.RESOURCE else key.name == uri or fits(key.name, uri)
+    """Return whether a URI may mean this resource, or one of this template, however it is spelled."""
+    pattern = escaped(key.name) if key.subject is Subject.RESOURCE else as_glob(key.name)
+    return key.name == uri or may_fit(uri, (pattern,))
 
 
 def _unknown(key: ItemKey, row: ServerRow, offer: Offer) -> ProtocolFault:

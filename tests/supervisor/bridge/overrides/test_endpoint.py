@@ -147,7 +147,12 @@ async def test_prompts_are_asked_for_by_the_servers_own_names(server: Server, sh
     ("uri", "code"),
     [
         *((uri, "unknown_resource") for uri in ("file:///etc/hosts", "file:///x/../etc/%68osts", "db://users")),
-        *((uri, "") for uri in ("db://open", "x:1")),
+        *((uri, "unknown_resource") for uri in ("file:/etc/hosts", "file:///e\ttc/hosts", "file://host/etc/hosts")),
+        *(
+            (uri, "unknown_resource")
+            for uri in ("db:/users", "DB://users", "db://us\ners", "db://%75sers", "/etc/hosts")
+        ),
+        *((uri, "") for uri in ("db://open", "x:1", "x:a b", "file:///home/a b")),
     ],
 )
 async def test_a_hidden_resource_is_neither_read_nor_subscribed(shown: OverriddenEndpoint, uri: str, code: str) -> None:
@@ -159,6 +164,26 @@ async def test_a_hidden_resource_is_neither_read_nor_subscribed(shown: Overridde
         assert await asked(shown, "completion/complete", ref=reference) == code
     assert shown.has_linked("file:///etc/hosts") is False
     assert shown.has_linked("file:///home") is True
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "code"),
+    [
+        ("file:///{+path}", "home/", ""),
+        ("file:///{+path}", "etc/pass", "unknown_resource"),
+        ("file:///home/{path}", "../etc/pass", "unknown_resource"),
+        ("file:///home/{path}", "a b", ""),
+        ("file:///home/{path}", 1, "bad_arguments"),
+    ],
+)
+async def test_a_value_is_not_completed_below_what_is_hidden(
+    server: Server, shown: OverriddenEndpoint, template: str, value: object, code: str
+) -> None:
+    """A client would be told the names of hidden files, letter by letter."""
+    server.have(Listing.TEMPLATES, {"uriTemplate": template, "name": "f"})
+    argument = {"name": "path", "value": value}
+    reference = {"type": "ref/resource", "uri": template}
+    assert await asked(shown, "completion/complete", ref=reference, argument=argument) == code
 
 
 def test_lists_stay_the_same_objects_until_the_servers_change(server: Server, shown: OverriddenEndpoint) -> None:

@@ -139,6 +139,15 @@ def test_a_uri_is_held_with_the_only_template_that_fits_it() -> None:
     assert code(Wish(ItemKey(Subject.RESOURCE, "note://2")), offer(FILES, **{FILES.name: Verdict.CHANGED})) == ""
 
 
+@pytest.mark.parametrize("uri", ["note:/1", "NOTE://1", "note://\t1", "note://%31", "note://1#a"])
+def test_no_other_spelling_reads_what_is_held_or_blocked(uri: str) -> None:
+    """What a person blocked would be read by who writes it in another way."""
+    wish, entry = Wish(ItemKey(Subject.RESOURCE, uri)), Entry(items={NOTE: Item(is_blocked=True)})
+    any_note = ItemKey(Subject.TEMPLATE, "{+any}")
+    assert code(wish, offer(NOTE, any_note), entry) == "resource_blocked", "though a template fits it"
+    assert code(wish, offer(NOTE, **{NOTE.name: Verdict.CHANGED})) == "resource_held"
+
+
 def test_a_completion_names_a_template_or_a_resource_by_one_member() -> None:
     """Completions of a resource's URI would be refused, or those of a held one given."""
     by_uri = Wish(ItemKey(Subject.TEMPLATE, NOTE.name), ("completions",))

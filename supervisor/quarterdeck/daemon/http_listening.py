@@ -95,7 +95,7 @@ class HttpListening:
             return HttpStatus("", *told)
         in_flight, held = running.face.in_flight, running.face.held
         counted = in_flight.total, in_flight.together, held.total, held.together
-        return HttpStatus(running.url, *told, *counted, running.wish)
+        return HttpStatus(running.url, *told, *counted, running.wish, running.face.uses.refusals)
 
     def clients(self) -> tuple[ClientStatus, ...]:
         """Who is there."""

@@ -244,6 +244,7 @@ class HttpStatus(msgspec.Struct, frozen=True):
         requests: open ones, of `max_requests` before shares count.
         held_bytes: of large requests and of answers that are not read, of `max_held_bytes` before shares count.
         wish: what would have another daemon listen at the same place.
+        refused: how often each limit refused a client, by `LIMIT (token NAME)`.
     """
 
     url: str = ""
@@ -254,6 +255,7 @@ class HttpStatus(msgspec.Struct, frozen=True):
     held_bytes: int = 0
     max_held_bytes: int = 0
     wish: HttpWish | None = None
+    refused: dict[str, int] = {}
 
 
 class DaemonStatus(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.in_flight import who_of
 from quarterdeck.common.shielding import carried_through
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
@@ -185,8 +186,8 @@ class SessionServers:
             await asyncio.wait(tuple(self._ending))
 
     def _refused(self, config: ServerConfig, client: Client) -> ProtocolFault | None:
-        who = _who(client)
-        mine = sum(_who(each.client) == who for each in self._servers.values())
+        who = who_of(client.key)
+        mine = sum(who_of(each.client.key) == who for each in self._servers.values())
         if self._is_closed:
             why = f"{config.id} is not started: quarterdeck is shutting down"
             return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "shutting_down")
@@ -230,8 +231,3 @@ class SessionServers:
     def _is_busy(self, server: SessionServer) -> bool:
         queue = self._queues.get((server.config.id, server.client.key))
         return queue is not None and any(queue.load)
-
-
-def _who(client: Client) -> str:
-    """Who was let in, whichever of its sessions this is."""
-    return client.key.partition("/")[0]

@@ -1,10 +1,12 @@
 """How much each client asks, for people to see: its rate, and how often it met a bound."""
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from quarterdeck_protocol.tools import Client
 
 RATE_S: Final = 60
 
@@ -50,6 +52,7 @@ class ClientUses:
 
     def __init__(self) -> None:
         self._uses: OrderedDict[str, ClientUse] = OrderedDict()
+        self._refusals: Counter[tuple[str, str]] = Counter()
 
     def count(self, client: str, *, is_refused: bool = False) -> None:
         """One more request of this client, served or refused."""
@@ -62,10 +65,24 @@ class ClientUses:
         use.rate.count()
         use.refused += is_refused
 
-    def refused(self, client: str) -> None:
-        """A request that was counted is refused after all."""
-        if (use := self._uses.get(client)) is not None:
+    def refused(self, client: Client, limit: str) -> None:
+        """A request that was counted is refused after all, by this limit."""
+        if (use := self._uses.get(client.key)) is not None:
             use.refused += 1
+        self.note_refusal(client, limit)
+
+    def note_refusal(self, client: Client, limit: str) -> None:
+        """A limit refused something of this client."""
+        known = limit, client.name
+        if known in self._refusals or len(self._refusals) < MAX_CLIENTS:
+            self._refusals[known] += 1
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """How often each limit refused what: `LIMIT (token NAME)`, the most often first."""
+        return {
+            f"{limit} (token {name})" if name else limit: count for (limit, name), count in self._refusals.most_common()
+        }
 
     def of(self, client: str) -> tuple[int, int]:
         """Its requests of the last minute, and how many were refused since it came."""

@@ -3,8 +3,9 @@
 What is held are large requests under way, and large answers that are not read.  `InFlight` bounds how many there are.
 """
 
-from collections import Counter
 from typing import Final
+
+from quarterdeck.common.in_flight import Shares
 
 UNCOUNTED_BYTES: Final = 64 * 1024
 """What is no larger is not counted: as much as a connection takes before its writer has to wait."""
@@ -13,35 +14,37 @@ UNCOUNTED_BYTES: Final = 64 * 1024
 class HeldBytes:
     """What is held, by client.
 
-    A client has a bound of its own; one thing alone may be larger.  All together have one, too: at that, whoever holds
-    less than an equal share is still let in, so that clients that fill it shut nobody out but themselves.
+    A client has a bound of its own, where one thing alone may be larger, and a share of the bound of all.
     """
 
     def __init__(self, each: int, together: int) -> None:
         """Nothing is held; so much may be of each client, and of all before shares count."""
         self._each = each
-        self.together: Final = together
-        self._counts: Counter[str] = Counter()
-        self.total = 0
+        self._shares: Final = Shares(together)
+
+    @property
+    def together(self) -> int:
+        """How many bytes may be held before shares count."""
+        return self._shares.together
+
+    @property
+    def total(self) -> int:
+        """How many bytes are held."""
+        return self._shares.total
 
     def begin(self, client: str, size: int) -> str:
         """Hold so much more of `client`; empty when it is counted, else which bound it met."""
         if size <= UNCOUNTED_BYTES:
             return ""
-        mine = self._counts.get(client, 0)
+        mine = self._shares.of(client)
         if mine and mine + size > self._each:
             return f"{mine:,} bytes of this client are held, of {self._each:,}"
-        if self.total + size > self.together and mine + size > self.together // (len(self._counts) + (not mine)):
+        if self._shares.is_too_much(client, size):
             return f"{self.total:,} bytes of all clients are held, of {self.together:,}"
-        self._counts[client] = mine + size
-        self.total += size
+        self._shares.add(client, size)
         return ""
 
     def end(self, client: str, size: int) -> None:
         """Hold so much less of `client`; to be said once for what was counted."""
-        if size <= UNCOUNTED_BYTES:
-            return
-        self.total -= size
-        self._counts[client] -= size
-        if not self._counts[client]:
-            del self._counts[client]
+        if size > UNCOUNTED_BYTES:
+            self._shares.remove(client, size)

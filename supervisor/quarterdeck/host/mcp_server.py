@@ -24,13 +24,13 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
+from quarterdeck.common.in_flight import InFlight
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, run_call
-from .in_flight import InFlight
 from .offer_handlers import WHOLE, OfferHandlers, error_for
 from .offers.client_sessions import Sessions, connection_of, tell_one
 from .offers.content import Content, KnownTools

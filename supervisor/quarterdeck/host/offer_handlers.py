@@ -15,6 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 
+from quarterdeck.common.in_flight import InFlight
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND, BodyError
 from quarterdeck_protocol.mcp.task_eras import MISSING_CAPABILITY
@@ -23,7 +24,6 @@ from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
 
 from .calls import Drain, relay_notes, shut_down
-from .in_flight import InFlight
 from .offers.content import Content
 from .raw_calls import WireRequest
 from .results import FAULT_META_KEY, bad_result, error_of, refused_result, whole_result

@@ -1,6 +1,7 @@
 """What clients asked, for people to see."""
 
 from quarterdeck.host.client_use import MAX_CLIENTS, ClientUses, RecentRate
+from quarterdeck_protocol.tools import Client
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
@@ -28,9 +29,11 @@ def test_what_is_refused_is_told_apart_and_kept_by_client() -> None:
     uses.count("a")
     uses.count("a", is_refused=True)
     uses.count("b")
-    uses.refused("b")
-    uses.refused("nobody")
+    uses.refused(Client("ci", "b"), "requests")
+    uses.refused(Client("ci", "b/session"), "requests")
+    uses.refused(Client(key="nobody"), "sessions")
     assert [uses.of(key) for key in ("a", "b", "nobody")] == [(2, 1), (1, 1), (0, 0)]
+    assert uses.refusals == {"requests (token ci)": 2, "sessions": 1}
 
 
 def test_a_client_that_invents_sessions_takes_no_memory_and_no_active_client_out() -> None:

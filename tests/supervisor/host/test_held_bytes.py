@@ -29,7 +29,15 @@ def test_at_the_bound_of_all_who_holds_less_than_a_share_is_let_in() -> None:
     assert held.begin("c", 3 * MIB) == ""
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3 * MIB)), max_size=40))
+def test_a_token_that_holds_all_through_many_sessions_costs_nobody_else_an_answer() -> None:
+    """A token could open as many sessions as it likes, each with a share of the memory."""
+    held = HeldBytes(10 * MIB, 12 * MIB)
+    assert [held.begin(f"greedy/{number}", MIB) for number in range(12)] == [""] * 12
+    assert held.begin("calm/1", 6 * MIB) == ""
+    assert "of all clients" in held.begin("greedy/new", MIB)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a/1", "a/2", "b"]), st.integers(0, 3 * MIB)), max_size=40))
 def test_nothing_is_left_when_all_was_let_go(asked: list[tuple[str, int]]) -> None:
     """Clients would be refused for what they read long ago."""
     held = HeldBytes(2 * MIB, 4 * MIB)

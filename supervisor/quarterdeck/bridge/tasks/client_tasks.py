@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.contract import LiveEndpoint
@@ -48,7 +49,7 @@ from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Wi
 from .chain import Pace, broken
 from .held_call import HeldCall, WatchNews
 from .newer_server import NewerTask
-from .older_server import OlderTask, Waits
+from .older_server import MAX_WAITS, MAX_WAITS_EACH, OlderTask
 from .page import ANSWER_S, PAGE, TaskPage
 from .progress import ProgressTokens
 from .routes import Bridge, TaskRoute, TaskRoutes
@@ -85,7 +86,8 @@ class ClientTasks:
         self._tell = tell
         self._watch_news = watch_news
         self._pace = Pace()
-        self._waits = Waits()
+        self._waits = InFlight(MAX_WAITS_EACH, MAX_WAITS)
+        self._watches = InFlight(MAX_WATCHED_EACH, MAX_WATCHED)
         self._progress = ProgressTokens()
         self._watched: dict[tuple[str, str], dict[object, WatchedTask]] = {}
 
@@ -211,9 +213,7 @@ class ClientTasks:
     def watch(self, request: RawRequest, begin: Begin, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
         """See `OfferSource.watch_task`."""
         client, task = request.client, task_named(request.params)
-        each = sum(len(watched) for (key, _), watched in self._watched.items() if key == client.key)
-        total = sum(map(len, self._watched.values()))
-        if isinstance(self.find(client, task), ProtocolFault) or each >= MAX_WATCHED_EACH or total >= MAX_WATCHED:
+        if isinstance(self.find(client, task), ProtocolFault) or self._watches.begin(who_of(client.key)):
             return None
         watched, key = WatchedTask(request, begin, tell, self._pace), object()
         self._watched.setdefault((client.key, task), {})[key] = watched
@@ -221,7 +221,8 @@ class ClientTasks:
         def forget() -> None:
             watched.close()
             others = self._watched.get((client.key, task), {})
-            others.pop(key, None)
+            if others.pop(key, None) is not None:
+                self._watches.end(who_of(client.key))
             if not others:
                 self._watched.pop((client.key, task), None)
 

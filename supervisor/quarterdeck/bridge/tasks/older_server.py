@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.fleet.workers.requests import deliver_soon
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -34,29 +35,7 @@ MAX_WAITS_EACH: Final = 16
 """Tasks of one client whose servers wait for its answers."""
 
 MAX_WAITS: Final = 256
-"""Of all clients."""
-
-
-class Waits:
-    """How many tasks wait for answers of their clients."""
-
-    def __init__(self) -> None:
-        """None does."""
-        self._of: dict[str, int] = {}
-
-    def begin(self, client: str) -> bool:
-        """Whether one more may."""
-        count = self._of.get(client, 0)
-        if count >= MAX_WAITS_EACH or sum(self._of.values()) >= MAX_WAITS:
-            return False
-        self._of[client] = count + 1
-        return True
-
-    def end(self, client: str) -> None:
-        """One does no more."""
-        self._of[client] -= 1
-        if not self._of[client]:
-            del self._of[client]
+"""Of all clients, before shares count."""
 
 
 class OlderTask:
@@ -67,7 +46,7 @@ class OlderTask:
         public: what its client calls it.
     """
 
-    def __init__(self, server: str, own: str, public: str, waits: Waits) -> None:
+    def __init__(self, server: str, own: str, public: str, waits: InFlight) -> None:
         """It was begun."""
         self.own = own
         self.public = public
@@ -153,9 +132,9 @@ class OlderTask:
 
     def _wait(self, request: RawRequest, forward: Forward) -> bool:
         """Wait for its result, so that its server can ask; whether that may be."""
-        if not self._waits.begin(request.client.key):
+        if self._waits.begin(who_of(request.client.key)):
             return False
-        self._waiter = request.client.key
+        self._waiter = who_of(request.client.key)
         self._questions.capabilities = b"{}" if request.answerer is None else request.answerer.capabilities
         asked = msgspec.structs.replace(self._about("tasks/result", request, self._questions), timeout_s=None)
         self._waiting = forward(asked, self._waited)

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.common.in_flight import client_with_most
 from quarterdeck_protocol.offers import RawRequest, ServerNote
 from quarterdeck_protocol.tools import Deliver, PendingCall
 
@@ -95,7 +96,7 @@ class TaskRoutes:
         if len(routes) > MAX_EACH:
             self._drop(client, next(iter(routes)))
         elif self._count > MAX_TOGETHER:
-            most = max(self._of, key=lambda each: len(self._of[each]))
+            most = client_with_most(self._of)
             self._drop(most, next(iter(self._of[most])))
         return public
 

@@ -170,6 +170,9 @@ def _print_http(http: HttpStatus) -> None:
         held = f"{_mebibytes(http.held_bytes)} of {_mebibytes(http.max_held_bytes)} MiB are held"
         print_line(f"It listens at {http.url}; a deck is at {http.url.removesuffix(PATH)}{DECKS_PATH}NAME{PATH}.")
         print_line(f"Over HTTP {open_now}, {held} of what they and unread answers contain.")
+        if http.refused:
+            refused = ", ".join(f"{count:,} by {limit}" for limit, count in http.refused.items())
+            print_line(f"Refused by the bounds of HTTP: {refused}.", "yellow")
     if http.problem:
         print_line(f"HTTP: {http.problem}", "yellow")
         print_line(f"  fix: {http.remedy}", "yellow")

@@ -8,11 +8,12 @@ restarts: what is wanted is asked for again.
 from collections import Counter
 from typing import Final
 
+from quarterdeck.common.in_flight import Shares, who_of
 from quarterdeck_protocol.offers import LEVELS
 from quarterdeck_protocol.tools import Client
 
 MAX_URIS: Final = 1_000
-"""Resources of one server that are subscribed at a time."""
+"""Resources of one server that are subscribed at a time, before shares count."""
 
 MAX_URIS_EACH: Final = 200
 """By one client, with all its parts."""
@@ -33,6 +34,7 @@ class Subscriptions:
         self._of: dict[_Part, dict[str, None]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._levels: dict[str, int] = {}
+        self._shares: Final = Shares(MAX_URIS)
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -47,9 +49,12 @@ class Subscriptions:
         counts = self._counts.get(client.key, Counter())
         if uri not in counts and len(counts) >= MAX_URIS_EACH:
             return f"this client has subscribed {MAX_URIS_EACH} resources of the server already"
-        if uri not in self._holders and len(self._holders) >= MAX_URIS:
+        is_full = uri not in self._holders and len(self._holders) >= MAX_URIS
+        if is_full and self._shares.is_above_share(who_of(client.key), 1):
             return f"{MAX_URIS:,} resources of the server are subscribed already"
         self._of.setdefault(part, {})[uri] = None
+        if uri not in counts:
+            self._shares.add(who_of(client.key))
         self._counts.setdefault(client.key, counts)[uri] += 1
         self._holders.setdefault(uri, {})[client.address] = None
         return ""
@@ -67,6 +72,7 @@ class Subscriptions:
         counts[uri] -= 1
         if not counts[uri]:
             del counts[uri]
+            self._shares.remove(who_of(client.key))
         if not counts:
             del self._counts[client.key]
         holders = self._holders[uri]

@@ -6,6 +6,8 @@ first that were used longest ago; the server may have them still, and nobody can
 
 from typing import Final
 
+from quarterdeck.common.in_flight import client_with_most
+
 MAX_EACH: Final = 1_000
 """Tasks of one client that are known; each was a call."""
 
@@ -45,7 +47,7 @@ class TaskOwners:
             self._forget_first_of(client)
             self.forgotten += 1
         elif len(self._owner) > MAX_TOGETHER:
-            self._forget_first_of(max(self._used_at, key=lambda each: len(self._used_at[each])))
+            self._forget_first_of(client_with_most(self._used_at))
             self.forgotten += 1
         return True
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.raw_calls import Resumption
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from .seal import Seal
 
 MAX_PARKED_EACH: Final = 16
-"""Calls of one client that wait for its answers."""
+"""Calls of one client, with all its sessions, that wait for its answers."""
 
 MAX_PARKED: Final = 256
-"""Of all clients."""
+"""Of all clients, before shares count."""
 
 ANSWER_S: Final = 300.0
 """How long a parked call waits for its client: a person has to answer, as long as the relay lets a server's question
@@ -70,7 +71,7 @@ class Parking:
         self._clock = clock
         self._numbers = itertools.count(1)
         self._parked: dict[int, ParkingAnswerer] = {}
-        self._of_client: dict[str, int] = {}
+        self._waiting: Final = InFlight(MAX_PARKED_EACH, MAX_PARKED)
         self.held: Final = HeldBytes(MAX_HELD_EACH, MAX_HELD)
 
     def begin(
@@ -146,21 +147,16 @@ class Parking:
         """Keep a call until its client comes again; the state that brings it back, empty when there are too many."""
         client = call.key.client
         if not call.number:
-            if len(self._parked) >= MAX_PARKED or self._of_client.get(client, 0) >= MAX_PARKED_EACH:
+            if self._waiting.begin(who_of(client)):
                 return ""
             call.number = next(self._numbers)
             self._parked[call.number] = call
-            self._of_client[client] = self._of_client.get(client, 0) + 1
         return self.sealed(call, State(self._clock() + ANSWER_S, parked=call.number))
 
     def forget(self, call: "ParkingAnswerer") -> None:
         """It has ended, or its client has its end."""
         if call.number and self._parked.pop(call.number, None) is not None:
-            left = self._of_client[call.key.client] - 1
-            if left:
-                self._of_client[call.key.client] = left
-            else:
-                del self._of_client[call.key.client]
+            self._waiting.end(who_of(call.key.client))
 
     def passing(self, call: "ParkingAnswerer", inner: str | None) -> str:
         """The state of a server that parks nothing here."""

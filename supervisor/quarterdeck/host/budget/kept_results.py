@@ -1,10 +1,14 @@
 """Keep what was cut of results, whole, for the clients whose they are, within bounds.  Pure.
 
-A result goes with its client's session, with its age, or when newer ones need its room: the oldest first.
+A result goes with its client's session, with its age, or when newer ones need its room: the oldest of
+whoever has most.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
+
+from quarterdeck.common.in_flight import who_of
 
 SCHEME: Final = "quarterdeck://results/"
 """What the URIs of kept results begin with."""
@@ -64,8 +68,16 @@ class KeptResults:
         while len(own) > MAX_RESULTS or own_bytes > MAX_BYTES:
             own_bytes -= self._drop(own.pop(0))
         while self.total_bytes > MAX_ALL_BYTES:
-            self._drop(next(iter(self._kept)))
+            self._drop(self._oldest_of_most())
         return True
+
+    def _oldest_of_most(self) -> str:
+        """Return the oldest result of whoever has most, with all sessions: nobody pushes out what others have."""
+        have: Counter[str] = Counter()
+        for kept in self._kept.values():
+            have[who_of(kept.client)] += len(kept.body)
+        most = max(have, key=lambda who: have[who])
+        return next(uri for uri, kept in self._kept.items() if who_of(kept.client) == most)
 
     def read(self, client: str, uri: str, now: float) -> bytes | None:
         """The result of this URI, for the client whose it is alone; None where it is gone, or never was."""

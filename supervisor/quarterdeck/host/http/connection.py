@@ -22,7 +22,8 @@ from quarterdeck.host.wire_call import Part
 from .admission import Header
 
 ADMITTED: Final = "quarterdeck.admitted"
-"""In the state of a request's scope: called when the request is admitted."""
+"""In the state of a request's scope: called with who was let in, once the request is admitted; its connection may be
+one too many, and the return value says why."""
 
 COMING: Final = "quarterdeck.coming"
 """In the state of a request's scope: called when its body, which was counted, has come, or will not."""

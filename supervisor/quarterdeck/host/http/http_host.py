@@ -20,12 +20,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import Implementation
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quarterdeck.common.in_flight import InFlight
 from quarterdeck.common.shielding import told_to_end
 from quarterdeck.host.asks.sessions import SessionAnswerer
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
-from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.offers.client_sessions import connection_of
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_calls import ClientInfo
@@ -106,6 +106,7 @@ class HttpHost:
         self._server = server = host.make_server()
         self._manager = SessionManager(
             server,
+            refused=lambda client: uses.refused(client, "sessions"),
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
             max_request_body_size=max_body_bytes,
         )

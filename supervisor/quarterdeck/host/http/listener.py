@@ -18,10 +18,13 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import uvicorn
+
+from quarterdeck.common.in_flight import Shares
 
 from .connection import ADMITTED, Connection, ShortWay
 
@@ -59,6 +62,8 @@ class UnprovenConnection:
         """A connection that was accepted at `since`, monotonic seconds."""
         self.accepted = accepted
         self.since = since
+        self.who = ""
+        """Who was let in with its first request that was admitted."""
         self.is_closed = False
         self.transport: asyncio.Transport | None = None
 
@@ -91,7 +96,7 @@ class HttpListener(uvicorn.Server):
         self._listener = listener
         self._on_started = started
         self._unproven: dict[UnprovenConnection, None] = {}
-        self._admitted = 0
+        self._admitted = Shares(MAX_CONNECTIONS)
         self._most = 0
         self._opening: set[asyncio.Task[Any]] = set()
         self._reserve = -1
@@ -107,6 +112,7 @@ class HttpListener(uvicorn.Server):
         self.servers = []
         self.started = True
         self._most = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._admitted = Shares(self._most - self._most // 4)
         self._keep_reserve()
         self._listener.setblocking(False)  # noqa: FBT003 - takes no keyword
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
@@ -146,18 +152,24 @@ class HttpListener(uvicorn.Server):
                 await task
             log.removeFilter(self._is_news)
 
-    def admit_connection(self, connection: UnprovenConnection) -> None:
-        """Count it as proven: a request on it was admitted."""
-        if connection in self._unproven:
-            del self._unproven[connection]
-            self._admitted += 1
+    def admit_connection(self, connection: UnprovenConnection, who: str = "") -> str:
+        """Count a connection as proven, since a request of `who` on it was admitted; return which bound refuses it."""
+        if connection not in self._unproven:
+            return ""
+        if self._admitted.is_too_much(who, 1):
+            own = self._admitted.of_who(who)
+            return f"{self._admitted.total:,} of all clients are open, {own:,} of them with this token"
+        del self._unproven[connection]
+        connection.who = who
+        self._admitted.add(who)
+        return ""
 
     def forget(self, connection: UnprovenConnection) -> None:
         """Count it no more: it is closed."""
         if connection in self._unproven:
             del self._unproven[connection]
         elif not connection.is_closed:
-            self._admitted -= 1
+            self._admitted.remove(connection.who)
         connection.is_closed = True
 
     def _accept(self) -> None:
@@ -171,12 +183,12 @@ class HttpListener(uvicorn.Server):
                     continue
                 self._make_room(error)
                 return
-            is_full = len(self._unproven) + self._admitted >= self._most
+            is_full = len(self._unproven) + self._admitted.total >= self._most
             if len(self._unproven) >= MAX_UNPROVEN or (is_full and self._unproven):
                 self._warn("too many connections that showed no token: closed the oldest of %d", len(self._unproven))
                 self._close(next(iter(self._unproven)))
             elif is_full:
-                self._warn("refused a connection: %d are open", self._admitted)
+                self._warn("refused a connection: %d are open", self._admitted.total)
                 accepted.close()
                 continue
             self._meet(accepted)
@@ -272,7 +284,7 @@ class ListenerConnection(Connection):
 
     def __init__(self, listener: HttpListener, connection: UnprovenConnection) -> None:
         """What an unproven connection becomes once it has sent something."""
-        state = {ADMITTED: lambda: listener.admit_connection(connection)}
+        state = {ADMITTED: partial(listener.admit_connection, connection)}
         super().__init__(listener.config, listener.server_state, state, listener.short_way)
         self._listener = listener
         self._unproven = connection

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.in_flight import who_of
 from quarterdeck_protocol.tools import Client
 
 from .admission import Header
@@ -35,12 +36,7 @@ class Head(msgspec.Struct, gc=False):
     @property
     def who(self) -> str:
         """Who was let in, whichever of its sessions this is."""
-        return who_of(self.client)
-
-
-def who_of(client: Client) -> str:
-    """Who was let in, whichever of its sessions this is."""
-    return client.key.partition("/")[0]
+        return who_of(self.client.key)
 
 
 def read_head(

@@ -9,9 +9,9 @@ from typing import Final
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quarterdeck.common.in_flight import InFlight
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
-from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck.host.sdk_requests import HOLD
 from quarterdeck_protocol.tools import ANONYMOUS, Client
@@ -54,11 +54,12 @@ class RequestLimit:
             return
         client: Client = scope["state"].get(CLIENT, ANONYMOUS)
         size = self._size(scope)
-        refused = self._in_flight.begin(client.key)
+        limit, refused = "requests", self._in_flight.begin(client.key)
         if not refused and (refused := self._held.begin(client.key, size)):
+            limit = "bytes"
             self._in_flight.end(client.key)
         if refused:
-            self._uses.refused(client.key)
+            self._uses.refused(client, limit)
             error = f"too many requests: {refused}; try again when some have been answered, and their answers read"
             answer = JSONResponse({"error": error}, 429, headers={"Retry-After": str(RETRY_S)})
             await answer(scope, receive, send)

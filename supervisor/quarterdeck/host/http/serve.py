@@ -18,10 +18,10 @@ from starlette.datastructures import MutableHeaders
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.common.shielding import carried_through, told_to_end
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
-from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck.host.provider import ProviderHostImpl
 
@@ -226,11 +226,9 @@ class _ShortWays:
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return False
         state = scope["state"]
-        verdict = state[VERDICT] = _judged(self._admission, scope)
-        _count(self._uses, verdict)
+        verdict = state[VERDICT] = _judged(self._admission, scope, self._uses)
         if isinstance(verdict, HttpAnswer):
             return False
-        state[ADMITTED]()
         host = state[_HOST] = self._hosts.present(verdict.deck)
         if host is None:
             return False
@@ -260,27 +258,30 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         state = scope["state"]
-        is_new = VERDICT not in state
-        if is_new:
-            state[VERDICT] = _judged(self._admission, scope)
-            _count(self._uses, state[VERDICT])
+        if VERDICT not in state:
+            state[VERDICT] = _judged(self._admission, scope, self._uses)
         verdict = state[VERDICT]
         if isinstance(verdict, HttpAnswer):
             await answer(verdict)(scope, receive, send)
             return
-        if is_new:
-            state[ADMITTED]()
         state[CLIENT] = verdict.client
         await self._app(scope, receive, _adding(verdict.headers, send) if verdict.headers else send)
 
 
-def _judged(admission: Admission, scope: Head) -> HttpAnswer | Admitted:
-    return admission.judge(scope["method"], scope["path"], scope["headers"], scope["query_string"])
-
-
-def _count(uses: ClientUses, verdict: HttpAnswer | Admitted) -> None:
+def _judged(admission: Admission, scope: Head, uses: ClientUses) -> HttpAnswer | Admitted:
+    """Return what becomes of a request, by its head and by what its client has open; it is counted."""
+    verdict = admission.judge(scope["method"], scope["path"], scope["headers"], scope["query_string"])
+    limit = "rate"
+    if isinstance(verdict, Admitted) and (refused := scope["state"][ADMITTED](who_of(verdict.client.key))):
+        limit, why = "connections", f"too many connections: {refused}; close some that you do not need"
+        headers = (*verdict.headers, (b"retry-after", b"1"), (b"connection", b"close"))
+        verdict = HttpAnswer(429, why, headers, verdict.client)
     if verdict.client is not None:
-        uses.count(verdict.client.key, is_refused=isinstance(verdict, HttpAnswer))
+        is_refused = isinstance(verdict, HttpAnswer)
+        uses.count(verdict.client.key, is_refused=is_refused)
+        if is_refused:
+            uses.note_refusal(verdict.client, limit)
+    return verdict
 
 
 def _adding(headers: tuple[Header, ...], send: Send) -> Send:

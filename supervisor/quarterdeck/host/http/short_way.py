@@ -18,13 +18,13 @@ import msgspec
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Receive, Send
 
+from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.host.asks.abilities import NOTHING
 from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.asks.requests import Asking
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
-from quarterdeck.host.in_flight import InFlight
 from quarterdeck.host.mcp_server import ANSWERED
 from quarterdeck.host.offers.offer_news import LogStreams
 from quarterdeck.host.program_names import ProgramNames
@@ -50,7 +50,7 @@ from .admission import Admitted, Header
 from .connection import COMING, MAX_HELD_BYTES, NOBODY, Exchange, RawAnswer, Scope
 from .guests import Guests
 from .http_call import Holder, HttpCall, LegacySession
-from .request_head import Head, read_head, who_of
+from .request_head import Head, read_head
 
 HEAD: Final = "quarterdeck.head"
 """In the state of a request's scope: what the short way read of its head."""
@@ -166,7 +166,7 @@ class HttpShortWay:
         """
         key = session_id.encode()
         if key not in self._sessions:
-            session = self._sessions[key] = LegacySession(who_of(client), version, holder, capabilities)
+            session = self._sessions[key] = LegacySession(who_of(client.key), version, holder, capabilities)
             stack.callback(self._closed, key, session)
 
     def may_take(self, scope: Scope, verdict: Admitted) -> bool:
@@ -318,12 +318,12 @@ class HttpShortWay:
 
     def callers(self) -> Collection[str]:
         """See `CallsPast`."""
-        return {who_of(call.client) for call in self.calls}
+        return {who_of(call.client.key) for call in self.calls}
 
     def end_calls(self, who: str, why: str) -> None:
         """See `CallsPast`."""
         for call in tuple(self.calls):
-            if who_of(call.client) == who:
+            if who_of(call.client.key) == who:
                 call.cancel(SESSION_ENDED, why, why)
 
     def _end_all(self) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from quarterdeck.common.in_flight import who_of
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck_protocol.tools import Client
@@ -137,7 +138,7 @@ class TokenClients:
 
     def groups_of(self, client: Client) -> tuple[str, ...]:
         """See `Tokens`."""
-        grant, _ = self._clients.get(client.key.partition("/")[0], (None, None))
+        grant, _ = self._clients.get(who_of(client.key), (None, None))
         return grant.groups if grant is not None else ()
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
@@ -190,7 +191,7 @@ class TokenClients:
             await app(scope, receive, send)
             return
         client: Client = scope["state"][CLIENT]
-        who = client.key.partition("/")[0]
+        who = who_of(client.key)
         session = next((value.decode("latin-1") for name, value in scope["headers"] if name == SESSION_HEADER), "")
         if session and session in self._owners and self._owners[session][0] != who:
             # As of one that does not exist: what others have open is nobody's to learn.

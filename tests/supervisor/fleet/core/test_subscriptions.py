@@ -53,9 +53,10 @@ def test_subscriptions_are_bounded_for_each_client_and_for_all() -> None:
     assert f"{MAX_URIS_EACH} resources" in wanted.add(of("a"), "f:more")
     assert not wanted.add(of("a"), "f:0"), "it has that"
     for number in range(MAX_URIS_EACH, MAX_URIS):
-        assert not wanted.add(of(f"client {number // MAX_URIS_EACH}"), f"f:{number}")
-    assert "1,000" in wanted.add(of("z"), "f:more")
-    assert not wanted.add(of("z"), "f:0"), "others have that"
+        assert not wanted.add(of(f"greedy/{number // MAX_URIS_EACH}"), f"f:{number}")
+    assert "1,000" in wanted.add(of("greedy/more"), "f:more")
+    assert not wanted.add(of("greedy/more"), "f:0"), "others have that"
+    assert not wanted.add(of("calm"), "f:more"), "however many sessions of another token have filled the places"
 
 
 def test_streams_of_one_client_have_wishes_of_their_own_within_its_bound() -> None:

@@ -238,12 +238,13 @@ async def test_all_clients_together_have_a_bound_too() -> None:
         _Client(parking, name=f"client {number // MAX_PARKED_EACH}", params=b"%d" % number)
         for number in range(MAX_PARKED)
     ]
-    last = _Client(parking, name="last")
-    for each in (*clients, last):
+    calm, last = _Client(parking, name="calm"), _Client(parking, name="client 0/another session", params=b"last")
+    for each in (*clients, calm, last):
         each.call()
         each.server.ask()
     await _settle()
     assert not any(each.server.answers for each in clients)
+    await calm.asked()
     assert [end.code for end in last.server.answers] == [-32600]
 
 

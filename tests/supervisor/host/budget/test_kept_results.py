@@ -24,6 +24,16 @@ def test_a_result_is_its_clients_alone_until_that_leaves() -> None:
     assert (results.read("ada", "u1", 1), results.read("bob", "u2", 1), results.total_bytes) == (None, b"2", 1)
 
 
+def test_room_is_made_by_whoever_has_most_through_however_many_sessions() -> None:
+    """One token with many sessions would push out all that others have not read yet."""
+    results = KeptResults()
+    results.keep("calm/1", "calm", b"x" * 90, 0)
+    for number in range(9):
+        results.keep(f"greedy/{number}", f"g{number}", b"x" * 60, 0)
+    assert results.read("calm/1", "calm", 1) is not None
+    assert [results.read(f"greedy/{number}", f"g{number}", 1) is not None for number in range(9)].count(True) == 2
+
+
 def test_the_oldest_go_first_when_a_client_has_too_many_or_too_much() -> None:
     """One client's results would take all memory, or push out those of another."""
     results = KeptResults()

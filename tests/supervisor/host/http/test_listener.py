@@ -41,14 +41,15 @@ class PlayedServer:
         self.started = anyio.Event()
 
     async def answer(self, scope: Any, receive: Any, send: Any) -> None:
-        """200 for who is known, else 401."""
-        is_known = any(name == b"authorization" for name, _ in scope["headers"])
-        if is_known:
-            scope["state"][ADMITTED]()
+        """200 for who is known, 429 for who has too many connections, else 401."""
+        who = next((value.decode() for name, value in scope["headers"] if name == b"authorization"), "")
+        status = 401
+        if who:
+            status = 429 if scope["state"][ADMITTED](who) else 200
         if scope["path"] == "/hold":
             self.held.set()
             await self.release.wait()
-        await send({"type": "http.response.start", "status": 200 if is_known else 401, "headers": []})
+        await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b"said"})
 
     async def dial(self, *said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -68,7 +69,7 @@ class PlayedServer:
     @property
     def counted(self) -> tuple[int, int]:
         """How many are strangers, and how many are admitted."""
-        return len(self.listener._unproven), self.listener._admitted
+        return len(self.listener._unproven), self.listener._admitted.total
 
 
 @asynccontextmanager
@@ -161,6 +162,22 @@ async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(mon
             writer.close()
         await eventually_async(lambda: played.counted == (0, 0))
         assert await played.ask() == b"200"
+
+
+async def test_a_token_that_fills_the_connections_leaves_some_to_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token could hold every connection open, and nobody else be served."""
+    monkeypatch.setattr(module, "MAX_CONNECTIONS", 8)
+    async with serving() as played:
+        held = [await played.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(6)]
+        await eventually_async(lambda: played.counted == (0, 6))
+        assert await played.ask() == b"429"
+        assert await played.ask(KNOWN.replace(b"Authorization: ", b"Authorization: another ")) == b"200"
+        await eventually_async(lambda: played.counted == (0, 6))
+        played.release.set()
+        for reader, writer in held:
+            await reader.readline()
+            writer.close()
+        await eventually_async(lambda: played.counted == (0, 0))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ async def asked(token: bytes) -> list[str]:
         return {"type": "http.disconnect"}
 
     headers = [(b"host", b"localhost"), (b"authorization", b"Bearer " + token)]
-    state = {ADMITTED: lambda: happened.append("admitted")}
+    state = {ADMITTED: lambda _: happened.append("admitted") or ""}
     scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers, "state": state}
     await AdmissionMiddleware(app, Admission([parse_name("localhost")], "secret"), ClientUses())(scope, receive, send)
     return happened

@@ -1,6 +1,8 @@
 """What one of many HTTP clients may have open: which session makes room, and who is refused what."""
 
 import json
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import httpx2
@@ -12,6 +14,8 @@ from support.waiting import POLL_S
 from quarterdeck.host import mcp_server as server_module
 from quarterdeck.host.http import serve as limit_module
 from quarterdeck.host.http import sessions as module
+from quarterdeck.host.http.grants import Grant
+from quarterdeck.host.http.token_file import add_grant
 
 pytestmark = pytest.mark.anyio
 
@@ -24,27 +28,50 @@ GREETING = {
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
 }
 
+OWNER = "t" * 40
+
 CALL = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "s__t", "arguments": {}}}
 
 
-async def say(http, url, message, session=None):
+async def say(http, url, message, session=None, token=""):
     """The status of a message's answer, and the session that it names."""
-    given = {**HEADERS, **({"Mcp-Session-Id": session} if session else {})}
+    given = {**HEADERS, **bearer(token), **({"Mcp-Session-Id": session} if session else {})}
     answer = await http.post(url, headers=given, content=json.dumps(message).encode())
     return answer.status_code, answer.headers.get("mcp-session-id")
 
 
-async def opened(http, url):
+def token_of(path):
+    """A token of a client in this file."""
+    now = time.time()
+    return add_grant(path, lambda digest: Grant(name=f"t{digest[:8]}", digest=digest, created_at=now), now)
+
+
+def bearer(token):
+    """The header that shows a token; none without."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+async def opened(http, url, token=""):
     """A session whose greeting is complete."""
-    status, session = await say(http, url, GREETING)
+    status, session = await say(http, url, GREETING, token=token)
     assert status == 200
-    assert (await say(http, url, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session))[0] == 202
+    initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await say(http, url, initialized, session, token))[0] == 202
     return session
 
 
-async def is_open(http, url, session):
+@asynccontextmanager
+async def streaming(http, url, session, token):
+    """Keep the session's GET stream open."""
+    given = {**ACCEPT, **bearer(token), "Mcp-Session-Id": session}
+    async with http.stream("GET", url, headers=given) as answer:
+        assert answer.status_code == 200
+        yield
+
+
+async def is_open(http, url, session, token=""):
     """Whether it is answered; which is to use it."""
-    status, _ = await say(http, url, PING, session)
+    status, _ = await say(http, url, PING, session, token)
     assert status in {200, 404}
     return status == 200
 
@@ -88,9 +115,47 @@ async def test_a_session_with_a_call_under_way_is_not_ended_and_a_new_one_is_ref
         given = {**HEADERS, "Mcp-Session-Id": session}
         async with http.stream("POST", url, headers=given, content=json.dumps(CALL).encode()) as answer:
             begun = await box.next_begun()
-            assert (await say(http, url, GREETING))[0] == 503
+            refused = await http.post(url, headers=HEADERS, content=json.dumps(GREETING).encode())
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+            assert refused.json()["error"]["message"] == (
+                "too many sessions: 1 of all clients are open, 1 of them with this token, each with a request or a "
+                "stream open: close those, or end a session (DELETE)"
+            )
             begun.settle({"content": []})
             assert '"id":5' in "".join([chunk async for chunk in answer.aiter_text()])
+
+
+async def test_a_token_whose_streams_fill_all_places_shuts_nobody_else_out(monkeypatch, tmp_path):
+    """One token with 256 sessions would answer every other client's first request with 503."""
+    monkeypatch.setattr(module, "MAX_SESSIONS", 4)
+    tokens = tmp_path / "tokens.json"
+    greedy = token_of(tokens)
+    async with (
+        listening(LiveBox(), token=OWNER, tokens=tokens) as url,
+        httpx2.AsyncClient() as http,
+        AsyncExitStack() as streams,
+    ):
+        for _ in range(4):
+            await streams.enter_async_context(streaming(http, url, await opened(http, url, greedy), greedy))
+        first, second = [await opened(http, url, OWNER) for _ in range(2)]
+        assert (await say(http, url, GREETING, token=greedy))[0] == 429
+        await opened(http, url, OWNER)  # in the place of its own that was never used
+        assert [await is_open(http, url, one, OWNER) for one in (first, second)] == [False, True]
+
+
+async def test_room_for_another_token_is_made_by_the_one_that_has_most(monkeypatch, tmp_path):
+    """A new client would cost a calm one its session, because a third has left many behind."""
+    monkeypatch.setattr(module, "MAX_SESSIONS", 4)
+    tokens = tmp_path / "tokens.json"
+    greedy, calm = token_of(tokens), token_of(tokens)
+    async with listening(LiveBox(), token=OWNER, tokens=tokens) as url, httpx2.AsyncClient() as http:
+        kept = await opened(http, url, calm)
+        left = [await opened(http, url, greedy) for _ in range(3)]
+        for session in left:
+            assert await is_open(http, url, session, greedy)
+        await opened(http, url, OWNER)
+        assert await is_open(http, url, kept, calm)
+        assert [await is_open(http, url, one, greedy) for one in left] == [False, True, True]
 
 
 async def test_requests_beyond_a_client_s_own_are_refused_with_429_and_no_other_client_s(monkeypatch):

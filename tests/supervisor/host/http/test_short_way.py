@@ -11,13 +11,13 @@ from support.clients.wire_http import ENVELOPE, META, WireHttp, call, wired
 from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
+from quarterdeck.common.in_flight import InFlight
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.http import serve, short_way
 from quarterdeck.host.http.admission import Admitted
 from quarterdeck.host.http.connection import MAX_HELD_BYTES
 from quarterdeck.host.http.short_way import HEAD, HttpShortWay
-from quarterdeck.host.in_flight import InFlight
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import Client
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.host.in_flight import InFlight
+from quarterdeck.common.in_flight import InFlight, client_with_most
 
 
 def test_a_client_meets_its_own_bound_and_has_room_again_when_one_ends() -> None:
@@ -22,7 +22,31 @@ def test_clients_that_fill_the_bound_of_all_shut_out_themselves_alone() -> None:
     for client in ("a", "b"):
         assert [made.begin(client) for _ in range(4)] == [""] * 4
     assert made.begin("a") == "4 of this client are under way"
-    assert [made.begin("calm") for _ in range(3)] == ["", "", "10 of all clients are under way"]
+    assert [made.begin("calm") for _ in range(2)] == ["", ""]
+    assert made.begin("calm") == "10 of all clients are under way, 2 of them with this token"
+
+
+def test_a_token_with_many_sessions_has_one_share() -> None:
+    """One token would lock all others out, each of its sessions with a share of its own."""
+    made = InFlight(4, 8)
+    assert [made.begin(f"greedy/{number}") for number in range(8)] == [""] * 8
+    assert [made.begin("calm") for _ in range(4)] == [""] * 4
+    assert "with this token" in made.begin("greedy/new")
+    assert made.begin("third/1") == ""
+
+
+def test_of_one_token_the_session_that_has_less_is_let_in() -> None:
+    """One window of an editor would shut out its user's others, which share a token."""
+    made = InFlight(8, 8)
+    assert [made.begin("me/busy") for _ in range(8)] == [""] * 8
+    assert [made.begin("me/calm") for _ in range(4)] == [""] * 4
+    assert made.begin("me/calm") == "12 of all clients are under way, 12 of them with this token"
+
+
+def test_who_has_most_is_a_client_of_the_token_that_has_most() -> None:
+    """What is forgotten for lack of room would be a calm client's, beside a token with hundreds of sessions."""
+    have = {"calm": "1234", **{f"greedy/{number}": "123"[:number] for number in range(1, 4)}}
+    assert client_with_most(have) == "greedy/3"
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60))

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.mcp.relay import is_modern
-from quarterdeck_protocol.offers import Listing, LogLine, News, ServerNote
+from quarterdeck_protocol.offers import ListAnnounced, Listing, LogLine, News, ServerNote
 from quarterdeck_protocol.questions import CAPABILITY_OF, Question, QuestionEnd
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_pytest.messages import Asked, Meanwhile, Progressed, Takes
@@ -75,6 +75,8 @@ def notification_of(news: News) -> tuple[str, bytes]:
             return "notifications/message", msgspec.json.encode(line)
         case ServerNote(method=method, params=params):
             return method, params
+        case ListAnnounced():
+            return news.method, b"{}"
         case _:
             return "notifications/resources/updated", msgspec.json.encode({"uri": news.uri})
 

@@ -122,8 +122,24 @@ class ResourceUpdated(Struct, frozen=True):
     clients: frozenset[str]
 
 
-News = LogLine | ServerNote | ResourceUpdated
-"""What servers say unasked to clients, but for changes of their lists; `clients` says to which."""
+class ListAnnounced(Struct, frozen=True):
+    """A server announced a change of a list that, listed again, is the same; `clients` are keys, none for everybody.
+
+    A list that is another one is told of by whoever offers it, once it may be shown.
+    """
+
+    server: str
+    listing: Listing
+    clients: frozenset[str] = frozenset()
+
+    @property
+    def method(self) -> str:
+        """The notification for it."""
+        return f"notifications/{self.listing.method.partition('/')[0]}/list_changed"
+
+
+News = LogLine | ServerNote | ResourceUpdated | ListAnnounced
+"""What servers say unasked to clients, but for lists that are other ones; `clients` says to which."""
 
 
 class OfferSource(Protocol):

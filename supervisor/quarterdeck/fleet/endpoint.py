@@ -40,7 +40,7 @@ from quarterdeck_protocol.link.frames import (
     Updated,
 )
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
-from quarterdeck_protocol.offers import Listing, Offered, RawRequest
+from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered, RawRequest
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Caught, Receipt
 
@@ -82,7 +82,12 @@ class ServerEndpointImpl:
         self._task_support = NO_TASKS
         self.confined: ConfinedServer | None = None
         self._ready_at: float | None = None
-        self._lists = ServerLists(config, is_wanted=lambda: self.phase is EndpointPhase.READY, on_change=self._notify)
+        self._lists = ServerLists(
+            config,
+            is_wanted=lambda: self.phase is EndpointPhase.READY,
+            on_change=self._notify,
+            on_same=lambda listing: self.exchange.tell_news(ListAnnounced(config.id, listing)),
+        )
         self.exchange = Exchange(config)
         self._era = EraFallback(config, session.try_older_era)
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None

@@ -16,11 +16,20 @@ import msgspec
 from anyio.abc import TaskGroup
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent
+from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp.server.subscriptions import ResourceUpdated as ResourceUpdatedEvent
 
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.offers import Listing, LogLine, News, OfferSource, RawRequest, ResourceUpdated, ServerNote
+from quarterdeck_protocol.offers import (
+    ListAnnounced,
+    Listing,
+    LogLine,
+    News,
+    OfferSource,
+    RawRequest,
+    ResourceUpdated,
+    ServerNote,
+)
 from quarterdeck_protocol.tools import Client
 
 from .calls import Drain
@@ -49,6 +58,7 @@ SUBSCRIBE_S: Final = 10.0
 """How long servers may take to subscribe what a stream names, before it is acknowledged all the same."""
 
 _EVENTS: Final[dict[Listing, ServerEvent]] = {
+    Listing.TOOLS: ToolsListChanged(),
     Listing.PROMPTS: PromptsListChanged(),
     Listing.RESOURCES: ResourcesListChanged(),
     Listing.TEMPLATES: ResourcesListChanged(),
@@ -178,6 +188,10 @@ class SessionNews:
                         await asyncio.sleep(DEBOUNCE_S)
 
     async def _tell_news(self, tasks: TaskGroup, news: News) -> None:
+        if isinstance(news, ListAnnounced):
+            # A stream asks for what servers announce; sessions of an older era hear of lists that are other ones.
+            await self._bus.publish(_EVENTS[news.listing], lambda client: concerns(news, client))
+            return
         if isinstance(news, ResourceUpdated):
             await self._bus.publish(ResourceUpdatedEvent(uri=news.uri), lambda client: concerns(news, client))
         those = [each for each in self._listeners.values() if concerns(news, each.client, each.level)]
@@ -235,6 +249,8 @@ def _size_of(news: News) -> int:
             return len(params)
         case ResourceUpdated(uri=uri):
             return len(uri)
+        case ListAnnounced():
+            return 0
 
 
 _streams: Final = itertools.count(1)

@@ -8,14 +8,16 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from mcp.server.subscriptions import PromptsListChanged, ServerEvent, ToolsListChanged
+from support.tools.allowances import OnlyReads
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import turns, until
 
 from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import session_news
-from quarterdeck.host.offers.stream_bus import StreamBus
+from quarterdeck.host.offers.stream_bus import StreamBus, streaming_to
 from quarterdeck.host.session_news import MAX_WAITING_EACH, MAX_WAITING_EACH_BYTES, SessionNews
-from quarterdeck_protocol.offers import Listing, LogLine
+from quarterdeck_protocol.offers import ListAnnounced, Listing, LogLine
 from quarterdeck_protocol.tools import Client
 
 pytestmark = pytest.mark.anyio
@@ -37,13 +39,22 @@ class FakeSession:
         self.told.append((method, params and params["data"]))
 
 
+class OnlyOthers(OnlyReads):
+    """Allows nothing of the server."""
+
+    def allows_some_of(self, _: str) -> bool:
+        """See `Allowance`."""
+        return False
+
+
 class Lab:
     """A server, and the sessions that hear of it."""
 
     def __init__(self) -> None:
         self.server = OfferServer("s", prompts=("p",))
         self.fleet = OfferFleet(self.server)
-        self.news = SessionNews(Offerings(self.fleet), StreamBus())
+        self.bus = StreamBus()
+        self.news = SessionNews(Offerings(self.fleet), self.bus)
 
     def session(self, name: str) -> Any:
         """One that was given a list of prompts."""
@@ -138,6 +149,24 @@ async def test_a_change_is_told_however_much_waits_and_once_for_several(lab: Lab
     slow.reads.set()
     await until(lambda: slow.told and slow.told[-1][1] is None)
     assert [method for method, data in slow.told if data is None] == ["notifications/prompts/list_changed"]
+
+
+async def test_a_stream_hears_what_a_server_announces_and_a_session_of_lists_that_are_others(lab: Lab) -> None:
+    """A client of 2026-07-28 would wait for a change that its server told; or an older one list again for nothing."""
+    session = lab.session("older")
+    heard: dict[str, list[ServerEvent]] = {"all": [], "grouped": [], "own": []}
+    for name, client in {
+        "all": Client(key="all"),
+        "grouped": Client(key="grouped", allowance=OnlyOthers()),
+        "own": Client(key="own", part="stream 1"),
+    }.items():
+        with streaming_to(client):
+            lab.bus.subscribe(heard[name].append)
+    lab.fleet.news(ListAnnounced("s", Listing.TOOLS))
+    lab.fleet.news(ListAnnounced("s", Listing.PROMPTS, frozenset({"own"})))
+    lab.say("after")
+    await until(lambda: len(session.told) == 1)
+    assert heard == {"all": [ToolsListChanged()], "grouped": [], "own": [ToolsListChanged(), PromptsListChanged()]}
 
 
 async def test_a_session_that_has_ended_is_told_nothing_of_what_waited(lab: Lab) -> None:

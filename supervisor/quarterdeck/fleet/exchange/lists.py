@@ -157,9 +157,24 @@ class ServerLists:
         fault: why no list of tools has ever come; None before one was asked for, and once one has come.
     """
 
-    def __init__(self, config: ServerConfig, *, is_wanted: Callable[[], bool], on_change: Callable[[], None]) -> None:
-        """Nothing is listed yet; for the arguments see `ServerList`."""
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        is_wanted: Callable[[], bool],
+        on_change: Callable[[], None],
+        on_same: Callable[[Listing], None] = lambda _: None,
+    ) -> None:
+        """Nothing is listed yet.
+
+        Args:
+            config: see `ServerList`.
+            is_wanted: likewise.
+            on_change: likewise.
+            on_same: called after a list that was taken because its server announced a change, and is the same.
+        """
         self._config = config
+        self._on_same = on_same
         self._is_wanted = is_wanted
         self._notify = on_change
         self.version = 0
@@ -260,7 +275,15 @@ class ServerLists:
                 each.refresh_soon(partial(self._start_refresh, listing, handle, start))
 
     def _start_refresh(self, listing: Listing, handle: WorkerHandle, start: StartTask) -> None:
-        start(f"refresh {listing}", self._refresh(listing, handle))
+        start(f"refresh {listing}", self._refresh_announced(listing, handle))
+
+    async def _refresh_announced(self, listing: Listing, handle: WorkerHandle) -> None:
+        each = self._tools if listing is Listing.TOOLS else self._others[listing]
+        before = each.items
+        await self._refresh(listing, handle)
+        # Templates are announced with resources, by one notification.
+        if each.items is before and listing is not Listing.TEMPLATES and self._is_wanted():
+            self._on_same(listing)
 
     async def _refresh(self, listing: Listing, handle: WorkerHandle) -> None:
         if listing is not Listing.TOOLS:

@@ -225,7 +225,8 @@ class Connection(HttpToolsProtocol):
         """See `httptools`; a trailer is none, since a request is judged by its head."""
         if self._is_in_head:
             self._count(name, value)
-            super().on_header(name, value)
+            # The parser leaves white space at the end, which is no part of a value (RFC 9110, 5.5).
+            super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """See `httptools`."""

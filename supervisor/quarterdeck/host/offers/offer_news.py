@@ -1,7 +1,8 @@
 """What clients are told unasked of what servers have beside tools: lists that changed, resources, log lines.
 
-`OfferNews` tells one client of an older era over lines.  Clients of 2026-07-28 hear of these on the streams that they
-opened (`session_news`), and of log lines with the requests that asked for them (`LogStreams`).
+`OfferNews` tells one client of an older era over lines; of lists, only where they are other ones.  Clients of
+2026-07-28 hear of these on the streams that they opened (`session_news`), and of log lines with the requests that asked
+for them (`LogStreams`).
 """
 
 import asyncio
@@ -13,7 +14,16 @@ from msgspec import Raw
 
 from quarterdeck.bridge.uri_routes import split_prefixed
 from quarterdeck_protocol.names import QUALIFIER
-from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, OfferSource, ResourceUpdated, ServerNote
+from quarterdeck_protocol.offers import (
+    LEVELS,
+    ListAnnounced,
+    Listing,
+    LogLine,
+    News,
+    OfferSource,
+    ResourceUpdated,
+    ServerNote,
+)
 from quarterdeck_protocol.tools import Client
 
 DEBOUNCE_S: Final = 0.1
@@ -78,7 +88,7 @@ class OfferNews:
             self._tell(notification)
 
     def _on_news(self, news: News) -> None:
-        if self._is_open() and concerns(news, self._client, self.level):
+        if not isinstance(news, ListAnnounced) and self._is_open() and concerns(news, self._client, self.level):
             self._tell(notification_of(news))
 
 
@@ -136,6 +146,8 @@ def concerns(news: News, client: Client, level: str = DEFAULT_LEVEL) -> bool:
             return is_serious and (not news.clients or client.address in news.clients)
         case ServerNote():
             return not news.clients or client.address in news.clients
+        case ListAnnounced():
+            return not news.clients or client.key in news.clients
 
 
 def _may_read(client: Client, news: ResourceUpdated) -> bool:
@@ -159,6 +171,8 @@ def notification_of(news: News) -> bytes:
             return _notification("notifications/message", {"level": level, "logger": named, "data": Raw(data)})
         case ServerNote(method=method, params=params):
             return _notification(method, Raw(params or b"{}"))
+        case ListAnnounced():
+            return _notification(news.method, {})
 
 
 def _notification(method: str, params: object) -> bytes:

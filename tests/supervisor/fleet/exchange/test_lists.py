@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Coroutine
+from math import inf
 from typing import Any
 
 import pytest
@@ -40,7 +41,10 @@ class Bench:
         self.handle = self.worker.hired("fs", Listener())
         self.changes = 0
         self.is_wanted = True
-        self.lists = ServerLists(CONFIG, is_wanted=lambda: self.is_wanted, on_change=self._changed)
+        self.same: list[Listing] = []
+        self.lists = ServerLists(
+            CONFIG, is_wanted=lambda: self.is_wanted, on_change=self._changed, on_same=self.same.append
+        )
         self.lists.promise(capabilities)
         self.answers: dict[str, Any] = {"tools": [tool("a")], "prompts": [], "resources": [], "resourceTemplates": []}
         self.asked: list[str] = []
@@ -190,6 +194,21 @@ async def test_whoever_watches_is_told_of_other_items_alone(bench: Bench, monkey
     bench.lists.on_changed("tools", bench.handle, bench.start)
     await until(lambda: bench.changes > count)
     assert (bench.names, bench.lists.version) == (["b"], version + 1)
+
+
+async def test_a_change_that_was_announced_and_changed_nothing_is_told_as_that(bench: Bench) -> None:
+    """A client that listens to what a server announces would hear nothing where it added a tool and took it away."""
+    await bench.take()
+    for kind in ("tools", "prompts", "resources"):
+        bench.lists.on_changed(kind, bench.handle, bench.start)
+    await until(lambda: len(bench.same) == 3)
+    assert set(bench.same) == {Listing.TOOLS, Listing.PROMPTS, Listing.RESOURCES}
+    bench.answers["prompts"] = [{"name": "p"}]
+    before = bench.changes
+    bench.lists._others[Listing.PROMPTS]._refreshed_at = -inf
+    bench.lists.on_changed("prompts", bench.handle, bench.start)
+    await until(lambda: bench.changes > before)
+    assert len(bench.same) == 3
 
 
 async def test_a_storm_of_changes_is_one_list(bench: Bench) -> None:

@@ -23,6 +23,8 @@ from quarterdeck_protocol.tools import Client
 
 pytestmark = pytest.mark.anyio
 
+TOKEN = "t" * 40
+
 SPACED = b'{ "content" : [] , "x-new":1.0}'
 """What a server said: on the short way it stays as it is, the long way builds it anew."""
 
@@ -107,6 +109,28 @@ async def test_a_modern_request_that_is_not_exactly_what_was_accepted_before_is_
         reply = await client.ask(call(1, meta=meta), **headers)
         assert (reply.status, is_short(reply)) == (status, False)
         assert is_short(await client.ask(call(2, meta=ENVELOPE)))
+
+
+@ERAS
+@pytest.mark.parametrize("has_sdk", [False, True], ids=["past the SDK", "through the SDK"])
+async def test_white_space_around_the_value_of_a_header_is_no_part_of_it(is_modern, has_sdk):
+    """A proxy may add some (RFC 9110, 5.5): a client behind it would be told that its headers are wrong."""
+    async with listening(box_that(), token=TOKEN) as url, wired(url) as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        await opened(client, is_modern=is_modern)
+        padded = {name: f" \t {value} \t " for name, value in client.headers.items()}
+        client.headers = padded | ({"Mcp-Param-X": " 1 "} if has_sdk else {})
+        reply = await client.ask(asked(1, is_modern=is_modern))
+        assert (reply.status, is_short(reply)) == (200, not has_sdk)
+        assert "result" in reply.answer
+
+
+async def test_a_name_that_no_header_can_hold_comes_in_base64():
+    """A tool or a resource with letters of another language in its name could not be asked for."""
+    async with listening(box_that()) as url, wired(url) as client:
+        await opened(client, is_modern=True)
+        for name, status in (("=?base64?c19fdA==?=", 200), (" =?base64?c19fdA==?= ", 200), ("=?base64?eA==?=", 400)):
+            assert (await client.ask(call(1, meta=ENVELOPE), Mcp_Name=name)).status == status
 
 
 @ERAS

@@ -219,6 +219,7 @@ async def test_what_a_client_asks_over_http_is_shown(folder: Path) -> None:
     words = quarterdeck_forked("status").stdout
     assert f"{MANY} ({MANY - AT_A_TIME} wait)" in words
     assert "1 refused" in words
+    assert "Refused by the bounds of HTTP: 1 by rate (token busy)." in " ".join(words.split())
     for each in asking:
         each.cancel()
     await asyncio.wait(asking)

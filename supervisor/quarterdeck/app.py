@@ -26,7 +26,15 @@ from quarterdeck.fleet.from_settings import FleetSource
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.fleet.workers.runtime import Runtime
-from quarterdeck.ledger.open import SERVE, CallLog, LedgerWriter, VisitingRecorder, open_recorder, visiting
+from quarterdeck.ledger.open import (
+    SERVE,
+    CallLog,
+    HandOver,
+    LedgerWriter,
+    VisitingRecorder,
+    open_recorder,
+    visiting,
+)
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.login.access import Admits, LoginAccess, is_own_word
@@ -69,16 +77,18 @@ async def open_quarterdeck(
     visits: bool = False,
     lock: Locks | None = None,
     shared: Shared | None = None,
+    hand_over: HandOver | None = None,
 ) -> AsyncIterator[Product]:
     """Start what the settings name, without waiting for it; at the end stop it all, and wait for that.
 
     Args:
         settings: what to run.
-        serves: whether it must be the one that writes the ledger of the state directory; else, beside one that does,
-            it keeps what it sees to itself.
-        visits: whether it does that anyway, and never writes the ledger.
+        serves: whether it must be the one that writes the ledger of the state directory.
+        visits: whether it never writes the ledger, and keeps what it sees to itself.
         lock: a `deck.lock`; beside what it names nothing is offered.
         shared: with the other products of this process; None for one that is alone.
+        hand_over: records what this product finds beside another process that writes the ledger; None to keep it in
+            memory.
 
     Raises:
         LeaseHeldError: another process writes the ledger, and we must.
@@ -106,7 +116,7 @@ async def open_quarterdeck(
         elif visits:
             writes = await stack.enter_async_context(visiting(state_dir()))
         else:
-            opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s)
+            opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s, hand_over=hand_over)
             writes = await stack.enter_async_context(opening)
         calls = CallLog(writes.record_calls)
         # After the fleet, which ends calls when it is torn down.

@@ -171,17 +171,21 @@ def test_another_configuration_is_told_which_state_directory_to_use_and_runs_the
     assert {server["server"] for server in quarterdeck_json_forked("ledger", "show")["servers"]} == {"one", "two"}
 
 
-def test_commands_beside_a_serve_answer_and_write_nothing(served: Served) -> None:
+def test_commands_beside_a_serve_answer_and_leave_no_more_than_their_own_starts(served: Served) -> None:
     """Looking would change the record, or be impossible while a client works."""
     named = ("-c", served.place.config)
     before = events(served.place.ledger)
     assert [tool["name"] for tool in quarterdeck_json_forked("tools", *named)["tools"]]
     assert quarterdeck("call", "one__echo", '{"text": "hi"}', *named).stdout == "hi\n"
+    assert events(served.place.ledger) == before
     own = quarterdeck_json_forked("ps", "--own", *named)["servers"][0]
     its = quarterdeck_json_forked("ps", *named)["servers"][0]
     assert (own["id"], own["phase"], its["id"], its["phase"]) == ("one", "ready", "one", "ready")
     assert own["pid"] != its["pid"]
     assert quarterdeck_forked("tools", "--own", *named).returncode == 0
+    log = map(json.loads, quarterdeck_forked("ledger", "log", "--json").stdout.splitlines())
+    assert {each["event"]["kind"] for each in log if each["seq"] > before[-1][0]} <= {"began", "ended"}
+    before = events(served.place.ledger)
     for looking in (["log"], ["show"], ["verify"]):
         assert quarterdeck_forked("ledger", *looking).returncode == 0
     assert quarterdeck_forked("trust", "list", *named).returncode == 0

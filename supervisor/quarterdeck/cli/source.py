@@ -318,13 +318,17 @@ async def start_product(
         start_zygote_early()
     # Only now: the zygote imports while we do.
     from quarterdeck.app import open_quarterdeck
+    from quarterdeck.control.recording import hand_over
+    from quarterdeck.control.server import open_control
     from quarterdeck.ledger.errors import LedgerError
     from quarterdeck.ledger.store.lease import LeaseHeldError
 
     async with AsyncExitStack() as stack:
         try:
-            opening = open_quarterdeck(settings, serves=serves, visits=visits, lock=lock)
+            opening = open_quarterdeck(settings, serves=serves, visits=visits, lock=lock, hand_over=hand_over)
             product = await stack.enter_async_context(opening)
+            if not serves and not visits:
+                await stack.enter_async_context(open_control(product, is_found=False))
         except LeaseHeldError as error:
             raise _held_by_another(settings, error) from error
         except LedgerError as error:

@@ -35,6 +35,7 @@ from .protocol import (
     LogFile,
     LogPath,
     Ps,
+    Record,
     Refusal,
     Refused,
     Request,
@@ -48,6 +49,7 @@ from .protocol import (
     WriteCalls,
     Written,
 )
+from .recording import answer_record
 from .views import view_fault, view_inspection, view_servers
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
@@ -82,6 +84,8 @@ async def answer(product: Product, request: Request) -> Answer:
         case WriteCalls():
             await product.write_calls()
             return Written()
+        case Record():
+            return await answer_record(product.approvals.record, request)
         case Inspect(server):
             status = product.status().get(server)
             if status is None:

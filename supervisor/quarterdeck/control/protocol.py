@@ -82,7 +82,13 @@ class WriteCalls(Message, frozen=True, tag="write_calls"):
     """Have the calls that have ended written to the ledger; answered once they can be read there."""
 
 
-Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide | WriteCalls
+class Record(Message, frozen=True, tag="record"):
+    """Record what another process found out: a `Batch` as JSON, in which lone surrogates may be escaped."""
+
+    batch: bytes
+
+
+Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide | WriteCalls | Record
 
 
 class FaultView(msgspec.Struct, frozen=True):

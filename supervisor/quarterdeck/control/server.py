@@ -50,10 +50,13 @@ _log = logging.getLogger("quarterdeck.control")
 
 
 @asynccontextmanager
-async def open_control(product: Product, deck: str = "") -> AsyncIterator[None]:
-    """Answer commands about `product`, and let them find it; requests under way are dropped at the end.
+async def open_control(product: Product, deck: str = "", *, is_found: bool = True) -> AsyncIterator[None]:
+    """Answer commands about `product`; requests under way are dropped at the end.
 
-    `deck` is the name of the daemon's deck that it is.
+    Args:
+        product: the running product.
+        deck: the name of the daemon's deck that it is.
+        is_found: whether commands find it by its configuration; else only those that know its directory.
 
     Raises:
         UnsafePathError: the socket cannot be made.
@@ -67,6 +70,9 @@ async def open_control(product: Product, deck: str = "") -> AsyncIterator[None]:
 
     async with answering(product.directory, answer_request):
         settings = product.settings
+        if not is_found:
+            yield
+            return
         native = settings.native.fingerprint if settings.native is not None else ""
         product.directory.announce(settings.config_paths, CLIENT_VERSION, native, settings.command, deck)
         yield

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.control.answers import answer_decision
-from quarterdeck.control.protocol import Answer, Decide, Refusal, Refused, Request
-from quarterdeck.ledger.open import LedgerWriter
+from quarterdeck.control.protocol import Answer, Decide, Record, Refusal, Refused, Request
+from quarterdeck.control.recording import answer_record
+from quarterdeck.ledger.open import Batch, LedgerWriter
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.verdicts import Decision, decide
 
@@ -24,7 +25,18 @@ class Decisions:
         """The daemon's answer to a command; of anything but decisions a deck knows more."""
         if isinstance(request, Decide):
             return await answer_decision(self.decide, request.decisions)
+        if isinstance(request, Record):
+            return await answer_record(self.record, request)
         return Refused(Refusal.BAD_REQUEST, "this is asked of a deck, not of the daemon")
+
+    async def record(self, batch: Batch) -> None:
+        """Record what a command found out.
+
+        Raises:
+            LedgerError: the batch is not recorded.
+        """
+        async with self._common.recording:
+            await self._recorder.take(batch)
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
         """Record them, and have all decks act upon them; cancellation does not interrupt it.

@@ -87,13 +87,14 @@ class Quarterdeck:
             RuntimeError: this object was used before.
         """
         from quarterdeck.app import open_quarterdeck
+        from quarterdeck.control.recording import hand_over
 
         if self._is_used:
             raise RuntimeError("a Quarterdeck is started once: make another one")
         self._is_used = True
         settings = await asyncio.to_thread(self._load) if self._settings is None else self._settings
         async with AsyncExitStack() as stack:
-            product = await stack.enter_async_context(open_quarterdeck(settings))
+            product = await stack.enter_async_context(open_quarterdeck(settings, hand_over=hand_over))
             await product.finished(self._ready_s)
             self._stack = stack.pop_all()
         self._product = product

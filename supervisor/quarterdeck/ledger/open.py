@@ -1,7 +1,7 @@
 """Open the ledger of a state directory for the event loop: as its one writer, or for reading beside another.
 
 A `serve` must be the writer.  A command that starts servers for itself is, when nobody else is; beside a `serve` it
-reads what that has recorded, and keeps what it sees to itself.
+reads what that has recorded, and hands over to it what it finds itself.
 
 The loop never waits for the disk: one thread does, first come, first served.  What was accepted is carried out even if
 its caller stops waiting.  The book is changed on the loop alone, in the order of the events, and before an awaited
@@ -21,6 +21,7 @@ from time import time
 from typing import Final, NamedTuple, TypeVar
 
 import anyio
+import msgspec
 
 from quarterdeck.common.file_changes import replace_file
 from quarterdeck.common.shielding import made_in_thread
@@ -61,6 +62,24 @@ STAYING: Final = frozenset({SERVE, DAEMON})
 _log = logging.getLogger("quarterdeck.ledger")
 
 T = TypeVar("T")
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Records that one process hands over to the writer of the ledger.
+
+    Attributes:
+        events: in their order.
+        documents: by hash, those that the events name.
+        calls: for the table of calls.
+    """
+
+    events: tuple[LedgerEvent, ...] = ()
+    documents: dict[str, bytes] = {}
+    calls: tuple[CallRow, ...] = ()
+
+
+HandOver = Callable[[Batch], None]
+"""Have the writer of the ledger record a batch.  Blocking; raises `LedgerError` if the batch is not recorded."""
 
 
 class LedgerWriter:
@@ -120,6 +139,16 @@ class LedgerWriter:
         """See `LedgerStore.record_calls`."""
         await self._do(partial(self._store.record_calls, tuple(calls)))
 
+    async def take(self, batch: Batch) -> None:
+        """Record what another process hands over.
+
+        Raises:
+            LedgerError: the batch is not recorded.
+        """
+        await self.record(batch.events, batch.documents)
+        if batch.calls:
+            await self.record_calls(batch.calls)
+
     async def run(self, work: Callable[[LedgerStore], T]) -> T:
         """Have the thread do something else with the ledger, which must not touch its book; others wait meanwhile."""
         return await self._do(partial(work, self._store))
@@ -171,21 +200,36 @@ def secrets_key(state: Path) -> bytes:
 
 
 class VisitingRecorder:
-    """Records events in memory: for a process that only reads the ledger."""
+    """Reads the ledger beside its writer.
 
-    def __init__(self, store: LedgerReader | None) -> None:
+    Events are handed over to the writer; without a `hand_over`, they are kept in memory alone.
+    """
+
+    def __init__(self, store: LedgerReader | None, hand_over: HandOver | None = None) -> None:
         self._store = store
+        self._hand_over = hand_over
         self._documents: dict[str, bytes] = {}
         self.book: Final = store.book if store is not None else Book()
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
         """See `Recorder`."""
+        if events or documents:
+            await self._give(Batch(tuple(events), dict(documents)))
         self._documents |= documents
         for event in events:
             self.book.apply(Stored(self.book.last_seq + 1, audit_time(), event))
 
-    async def record_calls(self, _: Sequence[CallRow]) -> None:
-        """Calls are not noted."""
+    async def record_calls(self, calls: Sequence[CallRow]) -> None:
+        """See `LedgerWriter.record_calls`."""
+        await self._give(Batch(calls=tuple(calls)))
+
+    async def take(self, batch: Batch) -> None:
+        """See `LedgerWriter.take`."""
+        await self._give(batch)
+
+    async def _give(self, batch: Batch) -> None:
+        if self._hand_over is not None:
+            await asyncio.to_thread(self._hand_over, batch)
 
     async def document(self, hash_: str) -> bytes | None:
         """See `Recorder`."""
@@ -196,9 +240,16 @@ class VisitingRecorder:
 
 @asynccontextmanager
 async def open_recorder(
-    state: Path, holder: Holder, *, must_write: bool, wait_s: float = 0.0
+    state: Path, holder: Holder, *, must_write: bool, wait_s: float = 0.0, hand_over: HandOver | None = None
 ) -> AsyncIterator[LedgerWriter | VisitingRecorder]:
-    """Open the recorder of the ledger below the directory `state`; beside another writer it only reads.
+    """Open the recorder of the ledger below the directory `state`.
+
+    Args:
+        state: the state directory.
+        holder: this process, as others are told.
+        must_write: whether to fail beside another writer.
+        wait_s: how long to wait for another writer to end.
+        hand_over: takes the records of a process that does not write; None to keep them in memory.
 
     Raises:
         LeaseHeldError: another process writes it, also after `wait_s`, and we must.
@@ -213,8 +264,8 @@ async def open_recorder(
     except LeaseHeldError as error:
         if must_write:
             raise
-        _log.info("what this command finds is not recorded: %s", error)
-        async with visiting(state) as visitor:
+        _log.info("what this command finds is recorded by another process: %s", error)
+        async with visiting(state, hand_over) as visitor:
             yield visitor
         return
     with taken as lease:
@@ -226,8 +277,8 @@ async def open_recorder(
 
 
 @asynccontextmanager
-async def visiting(state: Path) -> AsyncIterator[VisitingRecorder]:
-    """Read the ledger below the directory `state`, whoever writes it or nobody; what is found is kept in memory.
+async def visiting(state: Path, hand_over: HandOver | None = None) -> AsyncIterator[VisitingRecorder]:
+    """Read the ledger below the directory `state`, whoever writes it or nobody.
 
     Raises:
         LedgerError: the ledger cannot be used.
@@ -235,10 +286,10 @@ async def visiting(state: Path) -> AsyncIterator[VisitingRecorder]:
     try:
         store = await asyncio.to_thread(LedgerReader.open, ledger_dir(state))
     except MissingLedgerError:
-        yield VisitingRecorder(None)
+        yield VisitingRecorder(None, hand_over)
         return
     try:
-        yield VisitingRecorder(store)
+        yield VisitingRecorder(store, hand_over)
     finally:
         store.close()
 

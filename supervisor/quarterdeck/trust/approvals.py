@@ -18,6 +18,7 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Subject
 from quarterdeck.ledger.events.fold import Book, Item, ItemKey
+from quarterdeck.ledger.open import Batch
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.faults import ProtocolFault
 
@@ -276,6 +277,15 @@ class Approvals:
             await self._recorder.record(record.events, record.documents)
         self.follow(decisions)
         self._common.tell(decisions, but=self.follow)
+
+    async def record(self, batch: Batch) -> None:
+        """Record what a command finds out that runs servers of its own beside this process.
+
+        Raises:
+            LedgerError: the batch is not recorded.
+        """
+        async with self._common.recording:
+            await self._recorder.take(batch)
 
     def follow(self, decisions: Sequence[Decision]) -> None:
         """Judge anew what these decisions concern, which are recorded; what is blocked is not offered any more."""

@@ -14,6 +14,7 @@ import msgspec
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
 from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.ledger.open import Batch
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, is_terminal_phase
 from quarterdeck_protocol.faults import ProtocolFault
@@ -52,6 +53,14 @@ class Recorder(Protocol):
 
     async def document(self, hash_: str) -> bytes | None:
         """A kept document."""
+        ...
+
+    async def take(self, batch: Batch) -> None:
+        """Record what another process hands over.
+
+        Raises:
+            LedgerError: the batch is not recorded.
+        """
         ...
 
 

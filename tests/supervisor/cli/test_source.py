@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
+from quarterdeck.control import server
 from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
 from quarterdeck.fleet.workers import placement
@@ -238,6 +239,7 @@ async def test_the_zygote_of_processes_imports_beside_us_where_there_are_any(
         yield
 
     monkeypatch.setattr(app, "open_quarterdeck", open_quarterdeck)
+    monkeypatch.setattr(server, "open_control", lambda *_, **__: nullcontext())
     monkeypatch.setattr(placement, "start_zygote_early", lambda: steps.append("zygote"))
     async with source_module.start_product(Settings(servers=servers)):
         pass

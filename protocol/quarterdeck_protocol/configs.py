@@ -278,6 +278,7 @@ class _RemoteConfig(_ServerConfig):
         ca_file: the authorities whose certificates are accepted, in place of the system's.
         client_cert: the certificate that we show.
         client_key: its key, where that is in another file.
+        internet_only: whether only addresses of the internet are connected to, as for a URL that a registry gave.
     """
 
     url: _Url
@@ -287,6 +288,7 @@ class _RemoteConfig(_ServerConfig):
     ca_file: Text | None = Field(default=None, min_length=1)
     client_cert: Text | None = Field(default=None, min_length=1)
     client_key: Text | None = Field(default=None, min_length=1)
+    internet_only: bool = False
 
     @model_validator(mode="after")
     def _has_a_certificate_for_its_key(self) -> Self:

@@ -159,26 +159,24 @@ def test_what_does_not_work_is_not_added(publisher: Publisher) -> None:
     assert not (state_dir() / "ledger").exists()
 
 
-def test_a_server_of_a_registry_is_added_with_the_secret_that_it_asks_for(publisher: Publisher) -> None:
-    """A user without a network could not look for servers, and a token would stand in a file."""
+def test_a_registry_has_no_say_in_what_is_asked_on_this_machine(publisher: Publisher) -> None:
+    """A stranger's entry would have us send requests behind the user's firewall, and their own server be lost."""
     config = ("-c", str(publisher.config))
     registry = publisher.folder / "registry.json"
     with forked_http_server() as url:
-        headers = [{"name": "X-Key", "value": "key {token}", "variables": {"token": {"isSecret": True}}}]
-        remote = {"type": "streamable-http", "url": url, "headers": headers}
+        near = url.replace("127.0.0.1", "LOCALHOST")
+        remote = {"type": "streamable-http", "url": near}
         server = {"name": "com.example/remote-notes", "description": "Notes", "version": "1.0.0", "remotes": [remote]}
         registry.write_text(json.dumps({"servers": [{"server": server}]}))
         where = ("--registry", str(registry))
         [found] = quarterdeck_json_forked("search", "NOTES", *where, *config)["servers"]
-        assert found["name"] == "com.example/remote-notes"
-        asked = quarterdeck_forked("add", "remote-notes", "--yes", *where, *config)
-        assert (asked.returncode, "quarterdeck secret set token" in asked.stderr) == (2, True), asked.stderr
-        added = quarterdeck_forked("add", "remote-notes", "--yes", "--set", "token=tok-9f", *where, *config)
+        assert (found["name"], "no registry has a say in" in found["not_for_add"]) == ("com.example/remote-notes", True)
+        refused = quarterdeck_forked("add", "remote-notes", "--yes", *where, *config)
+        assert (refused.returncode, "quarterdeck add NAME URL" in refused.stderr) == (3, True), refused.stderr
+        assert publisher.config.read_text() == TEXT
+        added = quarterdeck_forked("add", "remote-notes", url, "--yes", *config)
         assert added.returncode == 0, added.stderr
-        assert "tok-9f" not in added.stdout + added.stderr + publisher.config.read_text()
-        row = publisher.rows["remote-notes"]
-        assert row["headers"] == {"X-Key": "key ${keyring:token}"}
-        assert row["registry"] == "com.example/remote-notes"
+        assert publisher.rows["remote-notes"] == {"url": url}
         assert "remote-notes__echo" in quarterdeck_forked("tools", *config).stdout
         unknown = quarterdeck_forked("add", "com.example/remote", "--yes", *where, *config)
         assert (unknown.returncode, "like it: com.example/remote-notes" in unknown.stderr) == (3, True), unknown.stderr

@@ -314,6 +314,7 @@ class RemoteServer(msgspec.Struct, frozen=True, tag="remote"):
         ca_file: the authorities whose certificates are accepted; empty for the system's.
         client_cert: the certificate that we show; empty for none.
         client_key: its key, where that is in another file.
+        internet_only: whether only addresses of the internet are connected to.
     """
 
     url: str
@@ -324,6 +325,7 @@ class RemoteServer(msgspec.Struct, frozen=True, tag="remote"):
     ca_file: str = ""
     client_cert: str = ""
     client_key: str = ""
+    internet_only: bool = False
 
 
 class OpenOrder(msgspec.Struct, frozen=True):

@@ -330,6 +330,7 @@ def _remote(config: SseServerConfig | StreamableHttpServerConfig) -> RemoteServe
         ca_file=config.ca_file or "",
         client_cert=config.client_cert or "",
         client_key=config.client_key or "",
+        internet_only=config.internet_only,
     )
 
 

@@ -191,7 +191,9 @@ async def _read(response: httpcore2.Response, encoding: str) -> bytes:
 
 
 def _allowed_by(row: RemoteServerConfig) -> tuple[Allowed, ...]:
-    """The hosts that the user's own row names."""
+    """The hosts that the user's own row names; none of a row whose URL a registry gave."""
+    if row.internet_only:
+        return ()
     allowed = []
     for named in filter(None, (row.url, row.auth.issuer)):
         with suppress(ValueError):

@@ -71,11 +71,6 @@ class Catalog:
         self._fetcher = fetcher or _fetcher(wish)
 
     @property
-    def is_file(self) -> bool:
-        """Whether it is a file that the user has named, and not a service that anybody publishes in."""
-        return not self._wish.is_url
-
-    @property
     def shown(self) -> str:
         """Where it is, as messages say it: without what an address may hold beside its host and path."""
         if not self._wish.is_url:

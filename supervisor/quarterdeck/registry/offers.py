@@ -16,38 +16,22 @@ from quarterdeck.config.web_policy import refusal
 from quarterdeck.tools.web.urls import literal_address
 from quarterdeck.trust.package_request import NPM_NAME, PYPI_NAME
 from quarterdeck_protocol.names import to_server_id
+from quarterdeck_sandbox import own_addresses
 
+from .allowed import QUIET, command_problem, own_words, runner_problem, variable_problem
 from .pins import VERSION, pin_of, pinned
 from .server_json import STDIO, ArgumentInput, Input, NamedInput, Package, Server, Transport
 
 _VARIABLE: Final = re.compile(r"\{([A-Za-z0-9_.-]{1,64})\}")
 
-_QUIET: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
-"""What a runner may be told without anybody having to look at it."""
-
-_ALLOWED: Final = {
-    "npx": _QUIET | {"--", "-p", "--package", "--prefer-offline", "--prefer-online"},
-    "uvx": _QUIET | {"--from", "--with", "--python", "-p", "--isolated", "--no-cache", "-n", "--prerelease"},
-    "pipx": _QUIET | {"--", "--spec", "--python", "--no-cache"},
-}
-"""Options that an entry may give a runner: none that has it start, or fetch from, what nobody has looked at."""
-
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_PLAIN_HOST: Final = re.compile(r"https?://[^/?#{}\s\\]+(?:[/?#]|$)")
-"""A URL whose host no variable is a part of, and every reader finds in the same place."""
+_PLAIN_HOST: Final = re.compile(r"https?://[A-Za-z0-9_.:@\[\]-]+(?:[/?#]|$)")
+"""A URL with a host in ASCII that no variable is a part of, and that every reader finds in the same place."""
 
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 
 NEAR: Final = "its address is of this machine or its networks, which no registry has a say in"
 NEAR_REMEDY: Final = "if you know that server, add it by its URL: quarterdeck add NAME URL"
-
-_REDIRECTS: Final = re.compile(
-    r"(?:LD|DYLD|NPM_CONFIG|UV|PIP|PIPX|GIT|COREPACK)_\w+|(?:HTTPS?|ALL)_PROXY|PATH|HOME|SHELL|ENV|BASH_ENV|IFS"
-    r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|PYTHON(?:PATH|HOME|STARTUP|USERBASE|BREAKPOINT)"
-    r"|SSL_CERT_(?:FILE|DIR)|XDG_\w+|PERL5(?:LIB|OPT)|RUBY(?:LIB|OPT)|JAVA_TOOL_OPTIONS",
-    re.IGNORECASE,
-)
-"""Variables by which the loader, an interpreter or a package runner takes other code, or takes it from elsewhere."""
 
 _GENERIC: Final = frozenset({"mcp", "server", "mcp-server", "cli"})
 """What many servers are called within their namespace."""
@@ -118,16 +102,17 @@ class Unusable:
     remedy: str = "tell its publisher, or look for another server"
 
 
-def offers_of(server: Server, programs: Collection[str], *, may_be_near: bool = False) -> list[Offer | Unusable]:
+def offers_of(server: Server, programs: Collection[str]) -> list[Offer | Unusable]:
     """Every way to have the server: packages first, since they can be confined.
 
     Args:
         server: as the registry lists it.
         programs: which of `RUNNERS` are on this machine.
-        may_be_near: whether an address may be of this machine or its networks: a stranger's would be asked at once.
     """
-    found = [_of_package(package, programs) for package in server.packages]
-    return [*found, *(_of_remote(remote, may_be_near=may_be_near) for remote in server.remotes)]
+    return [
+        *(_of_package(server.name, package, programs) for package in server.packages),
+        *map(_of_remote, server.remotes),
+    ]
 
 
 RUNNERS: Final = ("npx", "uvx", "pipx")
@@ -144,10 +129,10 @@ def id_of(name: str) -> str:
     return to_server_id(f"{space.rpartition('.')[2]}-{last}" if last.lower() in _GENERIC else last)
 
 
-def _of_package(package: Package, programs: Collection[str]) -> Offer | Unusable:
+def _of_package(server: str, package: Package, programs: Collection[str]) -> Offer | Unusable:
     version = package.version
     title = f"{package.registry_type} {package.identifier} {version}".strip()
-    if (refused := _refused(title, package)) is not None:
+    if (refused := _refused(title, package, own_words(server, package.identifier))) is not None:
         return refused
     kind = OfferKind(package.registry_type)
     choices: tuple[tuple[str, ...], ...] = (("npx", "-y"),) if kind is OfferKind.NPM else (("uvx",), ("pipx", "run"))
@@ -165,7 +150,7 @@ def _of_package(package: Package, programs: Collection[str]) -> Offer | Unusable
             *_named(package.environment_variables),
         )
     )
-    told = tuple(word for word in options if word not in _QUIET)
+    told = tuple(word for word in options if word not in QUIET)
     return _tried(Offer(kind, title, wanted, told, program, package, None))
 
 
@@ -178,8 +163,11 @@ def _tried(offer: Offer) -> Offer | Unusable:
     return offer
 
 
-def _refused(title: str, package: Package) -> Unusable | None:
-    """Why a package cannot be run, by its entry alone, and what to do; None when it can."""
+def _refused(title: str, package: Package, own: Collection[str]) -> Unusable | None:
+    """Return why a package cannot be run, by its entry alone, and what to do; None if it can.
+
+    `own` are the words of the server's and the package's names.
+    """
     match package.registry_type:
         case "npm":
             name, is_name = "npm's", NPM_NAME.fullmatch(package.identifier)
@@ -216,12 +204,13 @@ def _refused(title: str, package: Package) -> Unusable | None:
     for each in package.environment_variables:
         if not _VARIABLE_NAME.fullmatch(each.name):
             return Unusable(title, "it names a variable that no environment can have")
-        if _REDIRECTS.fullmatch(each.name) and (each.value is not None or each.default is not None):
-            return Unusable(title, f"it sets {each.name}, which may have another program started than the package")
+        is_given = each.value is None and each.default is None
+        if problem := variable_problem(each.name, own, is_given=is_given):
+            return Unusable(title, problem)
     return None
 
 
-def _of_remote(remote: Transport, *, may_be_near: bool) -> Offer | Unusable:
+def _of_remote(remote: Transport) -> Offer | Unusable:
     title = f"remote {remote.url}"
     if remote.type not in ("streamable-http", "sse"):
         return Unusable(title, "it is reached by a transport that quarterdeck does not speak")
@@ -229,7 +218,7 @@ def _of_remote(remote: Transport, *, may_be_near: bool) -> Offer | Unusable:
         return Unusable(title, "its address is no URL of http or https")
     if "@" in remote.url.partition("://")[2].partition("/")[0]:
         return Unusable(title, "its address has a login before the host, which may be taken for the host")
-    if not may_be_near and is_near(remote.url, lambda *_: ()):
+    if is_near(remote.url, lambda *_: ()):
         return Unusable(title, NEAR, NEAR_REMEDY)
     if any(not _HEADER_NAME.fullmatch(each.name) for each in remote.headers):
         return Unusable(title, "it names a header that no request can have")
@@ -253,14 +242,14 @@ def is_near(url: str, resolve: Callable[[str, int], Sequence[str]]) -> bool:
         return True  # whoever reads it otherwise may reach anything
     address = literal_address(host)
     addresses = (address,) if address is not None else resolve(host, port)
-    return any(refusal(host, port, each, ()) is not None for each in addresses)
+    own = own_addresses()
+    return any(refusal(host, port, each, (), own) is not None for each in addresses)
 
 
 def _local_row(program: Sequence[str], package: Package, values: Mapping[str, str]) -> dict[str, object]:
-    before = [word for word in _words(package.runtime_arguments, values, "runtime-argument") if word not in _QUIET]
-    for word in before:
-        if word.startswith("-") and word.partition("=")[0] not in _ALLOWED[program[0]]:
-            raise ValueError(f"it has {program[0]} called with {word[:64]!r}, which may start something else")
+    before = [word for word in _words(package.runtime_arguments, values, "runtime-argument") if word not in QUIET]
+    if problem := runner_problem(program[0], before):
+        raise ValueError(problem)
     before = [*program[1:], *before]
     after = list(_words(package.package_arguments, values))
     # Some entries name the package among the runner's arguments.
@@ -268,6 +257,8 @@ def _local_row(program: Sequence[str], package: Package, values: Mapping[str, st
     pin = pin_of(program[0], args)
     if pin is None or not pin.is_of(package.identifier):
         raise ValueError("its arguments make the runner start something else than the package")
+    if problem := command_problem(program[0], args, pin.place, package.identifier):
+        raise ValueError(problem)
     if package.version:
         args = pinned(args, pin, package.version)
     env = {each.name: text for each in package.environment_variables if (text := _text(each, each.name, values))}
@@ -278,7 +269,7 @@ def _remote_row(remote: Transport, values: Mapping[str, str]) -> dict[str, objec
     url = _joined(_filled(remote.url, remote.variables, values))
     headers = {each.name: text for each in remote.headers if (text := _text(each, each.name, values))}
     kind = "sse" if remote.type == "sse" else "http"
-    return {"type": kind, "url": url, **({"headers": headers} if headers else {})}
+    return {"type": kind, "url": url, "internet_only": True, **({"headers": headers} if headers else {})}
 
 
 def _words(arguments: Sequence[ArgumentInput], values: Mapping[str, str], called: str = "argument") -> Iterator[str]:

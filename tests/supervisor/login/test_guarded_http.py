@@ -51,6 +51,13 @@ async def test_the_host_of_the_row_may_be_on_this_machine() -> None:
             await GuardedHttp(config_of()).ask(get(f"{server.url}/m"))
 
 
+async def test_the_host_of_a_registrys_url_may_not_be_on_this_machine() -> None:
+    """A login would reach the service that the connection of the row may not."""
+    row = config_of("http://127.0.0.1:9/mcp").model_copy(update={"internet_only": True})
+    with pytest.raises(UnsafeError, match="it is this machine itself|127.0.0.1 is this machine"):
+        await GuardedHttp(row).ask(get("http://127.0.0.1:9/m"))
+
+
 @pytest.mark.parametrize("address", ["169.254.169.254", "224.0.0.1"])
 async def test_the_rows_own_name_opens_no_metadata_service(address: str) -> None:
     """Who owns the name decides where it leads."""

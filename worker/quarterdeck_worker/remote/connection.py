@@ -20,6 +20,7 @@ from .authorization import BearerAuth
 from .bodies import CODINGS, bound
 from .client import PatientClient
 from .event_filter import ENVELOPE_BYTES
+from .internet_only import InternetOnlyTransport
 from .legacy import sse_streams
 from .recorder import StatusRecorder
 
@@ -68,6 +69,8 @@ async def dial(
             auth=BearerAuth(server.url, access or Access(), listen),
             event_hooks={"response": [keep_small]},
             verify=tls,
+            # A proxy resolves the names itself: of what it connects to nothing can be judged here.
+            transport=InternetOnlyTransport(tls) if server.internet_only and not server.proxy else None,
             proxy=server.proxy or None,
             trust_env=False,  # what our own environment says is not the row's word
         )

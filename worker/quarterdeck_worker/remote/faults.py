@@ -16,6 +16,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Remote
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
 
+from .internet_only import ClosedAddressError
 from .recorder import StatusRecorder
 from .refusals import code_of_start, page_of, pause_of, scopes_of
 
@@ -72,6 +73,8 @@ def _why(cause: BaseException) -> str:
     """Why no connection came about; a client's exception hides the system's, which says it."""
     for each in _beneath(cause):
         match each:
+            case ClosedAddressError():
+                return str(each)
             case socket.gaierror():
                 return "its name has no address (or this machine cannot ask for it)"
             case ConnectionRefusedError():

@@ -151,9 +151,8 @@ def _from_registry(catalog: "Catalog", name: str, kind: Kind | None, said: Said)
         entry = _only_match(catalog, name)
     if entry.status == "deleted":
         raise UsageError(f"{entry.server.name} was taken out of the registry", "look for another: quarterdeck search")
-    candidate = from_entry(entry, _choose(entry, kind, may_be_near=catalog.is_file), said)
-    if not catalog.is_file:
-        _refuse_near(candidate)
+    candidate = from_entry(entry, _choose(entry, kind), said)
+    _refuse_near(candidate)
     return candidate
 
 
@@ -197,11 +196,11 @@ def _only_match(catalog: "Catalog", word: str) -> "Entry":
     return named[0]
 
 
-def _choose(entry: "Entry", kind: Kind | None, *, may_be_near: bool) -> "Offer":
+def _choose(entry: "Entry", kind: Kind | None) -> "Offer":
     """The offer that is taken: the first that can be had."""
     from quarterdeck.registry.offers import Offer, Unusable
 
-    offers = offers_here(entry.server, may_be_near=may_be_near)
+    offers = offers_here(entry.server)
     usable = [each for each in offers if isinstance(each, Offer) and kind in (None, each.kind.value)]
     if usable:
         return usable[0]

@@ -50,7 +50,7 @@ def search(
         print_json(
             {
                 "registry": catalog.shown,
-                "servers": [_view(entry, may_be_near=catalog.is_file) for entry in found.entries],
+                "servers": [_view(entry) for entry in found.entries],
                 "has_more": found.has_more,
                 "unread": found.unread,
             }
@@ -59,7 +59,7 @@ def search(
     if found.entries:
         print_table(
             ("NAME", "VERSION", "RUNS", "WHAT IT SAYS"),
-            [_row(entry, may_be_near=catalog.is_file) for entry in found.entries],
+            [_row(entry) for entry in found.entries],
         )
         print_line()
         print_line("quarterdeck add NAME shows one with its sandbox and its tools, and asks", "dim", stderr=True)
@@ -113,31 +113,31 @@ def findings_of(server: "Server") -> "Sequence[str]":
     return sorted({finding.rule for finding in scan_definition("server", "", said)})
 
 
-def offers_here(server: "Server", *, may_be_near: bool) -> "Sequence[Offer | Unusable]":
+def offers_here(server: "Server") -> "Sequence[Offer | Unusable]":
     """Every way to have a server, by the programs that are on PATH; see `offers_of`."""
     from quarterdeck.registry.offers import RUNNERS, offers_of
 
-    return offers_of(server, [name for name in RUNNERS if shutil.which(name)], may_be_near=may_be_near)
+    return offers_of(server, [name for name in RUNNERS if shutil.which(name)])
 
 
-def why_not(server: "Server", *, may_be_near: bool) -> str:
+def why_not(server: "Server") -> str:
     """Why `add` would refuse the server; empty when it would not."""
     from quarterdeck.registry.offers import Unusable
 
-    offers = offers_here(server, may_be_near=may_be_near)
+    offers = offers_here(server)
     unusable = [each for each in offers if isinstance(each, Unusable)]
     if len(unusable) < len(offers):
         return ""
     return flat("; ".join(dict.fromkeys(each.reason for each in unusable))) or NOTHING_OFFERED
 
 
-def _row(entry: "Entry", *, may_be_near: bool) -> list[Cell]:
+def _row(entry: "Entry") -> list[Cell]:
     server = entry.server
     rules = findings_of(server)
     says = one_line(server.description or server.title)
     notes = [f"[scan: {', '.join(rules)}]"] if rules else []
     notes += [f"[{flat(clipped(entry.status, 40))}]"] if entry.status != "active" else []
-    notes += [f"[not for add: {reason}]"] if (reason := why_not(server, may_be_near=may_be_near)) else []
+    notes += [f"[not for add: {reason}]"] if (reason := why_not(server)) else []
     return [
         Cell(server.name, "cyan"),
         Cell(flat(clipped(server.version, 24)) or "-"),
@@ -151,7 +151,7 @@ def _runs(server: "Server") -> str:
     return ", ".join([*kinds, *(["remote"] if server.remotes else [])]) or "-"
 
 
-def _view(entry: "Entry", *, may_be_near: bool) -> dict[str, object]:
+def _view(entry: "Entry") -> dict[str, object]:
     server = entry.server
     return {
         "name": server.name,
@@ -164,6 +164,6 @@ def _view(entry: "Entry", *, may_be_near: bool) -> dict[str, object]:
             for each in server.packages
         ],
         "remotes": [{"type": each.type, "url": each.url} for each in server.remotes],
-        "not_for_add": why_not(server, may_be_near=may_be_near) or None,
+        "not_for_add": why_not(server) or None,
         "findings": findings_of(server),
     }

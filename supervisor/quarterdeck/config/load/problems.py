@@ -37,6 +37,9 @@ _EXPECTED: Final[Mapping[str, str]] = {
 _SECRETIVE: Final = frozenset({"arguments", "auth", "env", "headers"})
 """Fields of which not even a number is shown."""
 
+_BOOLEANS: Final = frozenset({"legacy_only", "internet_only"})
+"""Keys of rows that are true or false."""
+
 _OF_ANY_KIND: Final = frozenset({"arguments"})
 """Fields whose values are for a server to judge."""
 
@@ -186,5 +189,5 @@ def _booleans(fields: Mapping[str, object], location: str) -> Iterator[Problem]:
             continue
         if isinstance(value, Mapping):
             yield from _booleans(value, at(location, key))
-        elif isinstance(value, bool) and key != "legacy_only":
+        elif isinstance(value, bool) and key not in _BOOLEANS:
             yield Problem(at(location, key), f"expected a number, got {describe(value)}")

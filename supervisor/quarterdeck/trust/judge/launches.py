@@ -123,7 +123,7 @@ def revealed(stored: object, clear: object, shown: object, key: bytes) -> object
 
 _PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
 
-_WAY_KEYS: Final = ("proxy", "ca_file", "client_cert", "client_key")
+_WAY_KEYS: Final = ("proxy", "ca_file", "client_cert", "client_key", "internet_only")
 """By what way a remote server is reached, and by what it is known."""
 
 _SHOWN_KEYS: Final = frozenset(

@@ -13,7 +13,6 @@ from quarterdeck.cli.find import add
 from quarterdeck.cli.find.trial import Trial, remedy_of
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck.control.protocol import FaultView
-from quarterdeck.registry.catalog import Catalog
 from quarterdeck_protocol.faults import Dossier
 
 from .conftest import Home, Run, Trials, tool
@@ -300,7 +299,6 @@ def test_a_registrys_name_that_leads_inside_is_not_even_tried(
 ) -> None:
     """Whoever looks at a stranger's server would send a request to their own router, before the question."""
     home.publish("io.example/notes", remotes=[{"type": "streamable-http", "url": "https://notes.example/mcp"}])
-    monkeypatch.setattr(Catalog, "is_file", False)  # as if it were on the internet
     monkeypatch.setattr(add, "addresses_of", lambda *_: [address])
     assert run("add", "notes", "--yes", "--registry", home.registry) == code
     assert ("which no registry has a say in" in said(capsys)) == (len(trials.tried) == 0) == (code == 3)
@@ -352,7 +350,13 @@ def test_which_offer_is_taken_may_be_said(
     home.publish("io.example/notes", packages=[NPM], remotes=remotes)
     where = ("--yes", "--registry", home.registry)
     assert run("add", "notes", "--as", "remote", "--id", "far", *where) == 0
-    assert home.rows["far"] == {"type": "http", "url": "https://example.com/mcp", "registry": "io.example/notes"}
+    assert home.rows["far"] == {
+        "type": "http",
+        "url": "https://example.com/mcp",
+        "internet_only": True,
+        "registry": "io.example/notes",
+    }
+    assert trials.tried[0].internet_only  # type: ignore[union-attr]
     assert run("add", "notes", "--as", "pypi", *where) == 3
     assert "it is no pypi" in said(capsys)
     (home.registry.parent / "bin" / "npx").unlink()

@@ -91,10 +91,10 @@ def render(story: "Story", told: BaseException | None = None) -> str:
 
 
 def _text(lines: Iterable[str]) -> str:
-    """The lines, in which no server writes to the terminal itself."""
+    """Join the lines; none of them gives a server a line of its own."""
     from quarterdeck.common.words import printable
 
-    return printable("\n".join(lines))
+    return "\n".join(printable(line).replace("\n", "\\n") for line in lines)
 
 
 def _lines(story: "Story", told: BaseException | None) -> Iterator[str]:

@@ -108,6 +108,16 @@ def test_no_server_writes_to_the_terminal_by_a_report() -> None:
     assert "<- \\u202egnorw" in text
 
 
+def test_no_server_begins_a_line_of_a_report() -> None:
+    """A message would forge a remedy, or give orders to the CI in whose log the report is."""
+    report = Report()
+    add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, "no\n::error::x\nremedy: rm", code="reply_error"))
+    text = render(Story(Explanation(ServerView("echo", "ready"), ("<- \n::error::x",), "::error::x\n##[error]x\n")))
+    lines = (report.sections[0][1] + "\n" + text).splitlines()
+    assert not [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
+    assert len([line for line in lines if line.startswith("remedy: ")]) == 1
+
+
 def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> None:
     """Whoever types it is told of other servers, or of none."""
     # It has no approvals and no tokens.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.common.words import printable
+from quarterdeck.common.words import flat
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, WrappedLogger
@@ -100,15 +100,15 @@ def _json_line(record: logging.LogRecord) -> str:
     at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
     event = {"event": record.getMessage(), "level": record.levelname.lower(), "logger": record.name, **given}
     event["timestamp"] = at
-    said = {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
+    said = {key: flat(value) if isinstance(value, str) else value for key, value in event.items()}
     if record.exc_info:
         said["exception"] = logging.Formatter().formatException(record.exc_info)
     return json.dumps(said, default=repr, ensure_ascii=False)
 
 
 def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDict":
-    """Escape controls: some lines quote servers."""
-    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
+    """Escape controls and line ends: some lines quote servers."""
+    return {key: flat(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def is_json(form: LogFormat) -> bool:

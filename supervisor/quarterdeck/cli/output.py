@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
-from quarterdeck.common.words import printable, printable_json
+from quarterdeck.common.words import flat, printable, printable_json
 
 from .exits import UsageError
 
@@ -70,7 +70,7 @@ def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
             "confirmation needed, and there is no terminal to ask on: nothing was changed",
             "look at what is shown, then add --yes",
         )
-    return click.confirm(printable(question), err=True)
+    return click.confirm(flat(question), err=True)
 
 
 def print_json(value: object) -> None:
@@ -82,6 +82,8 @@ def print_json(value: object) -> None:
 def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: bool = True) -> None:
     """Print one line for people, on stdout unless told otherwise; on a terminal it is broken at blanks alone.
 
+    Line ends in it are escaped: no server's text begins a line of its own.
+
     Args:
         text: the line.
         style: of rich.
@@ -89,14 +91,20 @@ def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: 
         wraps: break it where it is too wide; not what is another program's, and may be copied.
     """
     stream = sys.stderr if stderr else sys.stdout
-    text = printable(text)
+    text = flat(text)
     if wraps and stream.isatty():
         text = fold(text, _columns_of(stream))
     if style and text and shows_styles(stream):
-        _print(_text(Cell(text, style)), _console(stream), soft_wrap=True)
+        _print(_text_class().assemble((text, style)), _console(stream), soft_wrap=True)
     else:
         stream.write(text + "\n")
         stream.flush()
+
+
+def print_text(text: str) -> None:
+    """Write text of several lines on stdout, as a tool's answer is."""
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
 
 
 def fold(text: str, columns: int) -> str:
@@ -164,7 +172,7 @@ def print_table(
     console.width -= len(indent)
     room = console.width - 2 * (len(headers) - 1)
     columns = [(header, *(row[at].text for row in rows)) for at, header in enumerate(headers)]
-    widest = [max(_cells(line) for text in texts for line in printable(text).split("\n")) for texts in columns]
+    widest = [max(_cells(flat(text)) for text in texts) for texts in columns]
     least = [_least_width(texts, wide) for texts, wide in zip(columns, widest, strict=True)]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=None)
     if is_cut:
@@ -185,7 +193,7 @@ def print_table(
 
 def _least_width(texts: Sequence[str], widest: int) -> int:
     """The columns without which a word would be broken inside; of one that is wider than all others, a piece of it."""
-    words = [word for text in texts for word in printable(text).split()]
+    words = [word for text in texts for word in flat(text).split()]
     if widest <= LONGEST_WORD and all(" " not in text for text in texts):
         return widest
     longest = max((_cells(piece) for word in words for piece in _PIECE.findall(word)), default=0)
@@ -243,7 +251,7 @@ def _console(stream: TextIO) -> "Console":
 
 
 def _text(cell: Cell) -> "Text":
-    return _text_class().assemble((printable(cell.text), cell.style))
+    return _text_class().assemble((flat(cell.text), cell.style))
 
 
 @cache

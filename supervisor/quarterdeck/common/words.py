@@ -1,5 +1,6 @@
 """Numbers, sizes, times and untrusted text as people may be shown them on a terminal.  Pure."""
 
+import json
 import re
 from typing import Final
 
@@ -20,16 +21,27 @@ _CONTROL: Final = re.compile(
 it; not newline and tab, nor what joins and colours emoji.
 """
 
-_C1: Final = re.compile("[\x7f-\x9f]")
+_ORDER: Final = re.compile(r"^(?P<before>\s*):(?=:[A-Za-z])|(?<=#)#(?=(?:\w{1,32})?\[)", re.MULTILINE)
+"""Orders to continuous integration, in whose log a line is: `::error …` of GitHub and its like, behind white space too;
+`##vso[…`, `##[…` and `##teamcity[…` anywhere.
+"""
 
 
 def printable(text: str) -> str:
-    """`text` with control characters written as escapes, so that no server can write to the terminal itself."""
-    return _CONTROL.sub(lambda found: _escape(found[0]), _STYLING.sub("", text))
+    """Return `text` with control characters, and orders to continuous integration, written as escapes.
+
+    All that people are shown and that a server may have written passes through here or through `flat`.
+    """
+    text = _CONTROL.sub(lambda found: _escape(found[0]), _STYLING.sub("", text))
+    return _ORDER.sub(_without_order, text) if "::" in text or "##" in text else text
+
+
+def _without_order(found: re.Match[str]) -> str:
+    return r"\x23" if found["before"] is None else found["before"] + r"\x3a"
 
 
 def flat(text: str) -> str:
-    """`text` on one line, with line ends and tabs written as escapes too."""
+    """Return `text` printable and on one line, with line ends and tabs written as escapes too."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -44,8 +56,9 @@ def utf8(path: object) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON `text`, which escapes most controls itself, with the rest escaped too: the same value."""
-    return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """Return JSON `text` of one line with everything escaped that `printable` escapes: the same value."""
+    text = _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text).replace("\x7f", "\\u007f")
+    return _ORDER.sub(r"\\u0023", text) if "##" in text else text
 
 
 def size(count: int) -> str:

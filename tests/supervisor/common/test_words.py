@@ -1,6 +1,7 @@
 """Numbers, sizes, times and untrusted text in words."""
 
 import json
+import re
 import unicodedata
 
 import pytest
@@ -104,3 +105,35 @@ def test_a_long_text_is_clipped_and_shows_that_it_was() -> None:
     """A message would fill a screen with what somebody sent."""
     assert clipped("abc", 3) == "abc"
     assert clipped("abcd", 3) == "abc…"
+
+
+ORDERS = (
+    "::error file=x::forged",
+    "  ::set-output name=a::b",
+    "\t::add-mask::x",
+    "a ##vso[task.setvariable]x",
+    "##[error]x",
+)
+
+
+@pytest.mark.parametrize("order", [*ORDERS, *(f"first\n{order}" for order in ORDERS), "##teamcity[testFailed]"])
+def test_no_text_orders_continuous_integration_about(order: str) -> None:
+    """A server's description would fail a job, set its variables, or mask its log; GitHub trims lines before it looks."""
+    for shown in (printable(order), flat(order)):
+        assert not re.search(r"^\s*::\w|##\w*\[", shown, re.MULTILINE), shown
+    encoded = json.dumps({"a": order})
+    assert json.loads(printable_json(encoded)) == {"a": order}
+    assert not re.search(r"##\w*\[", printable_json(encoded))
+
+
+@pytest.mark.parametrize(
+    "text", ["std::vector<int>", "a :: b", "::", "## Heading\n\n[link]", "#[derive(Debug)]", "::1"]
+)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    """Code, addresses and headings in a tool's answer would be spoiled."""
+    assert printable(text) == text
+
+
+def test_json_for_people_hides_no_direction() -> None:
+    """A name would be read from right to left in a script's log."""
+    assert printable_json('"a\u202eb\U000e0041"') == '"a\\u202eb\\udb40\\udc41"'

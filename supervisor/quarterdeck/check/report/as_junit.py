@@ -5,6 +5,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from quarterdeck.check.verdicts import Outcome, Report, State
+from quarterdeck.common.words import flat, printable
 
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, escaped or not."""
@@ -15,7 +16,7 @@ def as_junit(report: Report, fail_on: str) -> str:
     cases = [_case(outcome, report, fail_on) for outcome in report.outcomes]
     suite = ElementTree.Element(
         "testsuite",
-        name=_fit(f"quarterdeck check {report.server}"),
+        name=_fit(flat(f"quarterdeck check {report.server}")),
         tests=str(len(cases)),
         failures=str(sum(case.find("failure") is not None for case in cases)),
         errors="0",
@@ -32,9 +33,9 @@ def as_junit(report: Report, fail_on: str) -> str:
 def _case(outcome: Outcome, report: Report, fail_on: str) -> ElementTree.Element:
     check = outcome.check
     case = ElementTree.Element(
-        "testcase", name=check.id, classname=_fit(f"quarterdeck.{report.name or report.server}"), time="0"
+        "testcase", name=check.id, classname=_fit(flat(f"quarterdeck.{report.name or report.server}")), time="0"
     )
-    told = "\n".join(f"{each.place}: {each.problem}" if each.place else each.problem for each in outcome.findings)
+    told = "\n".join(flat(f"{each.place}: {each.problem}" if each.place else each.problem) for each in outcome.findings)
     if outcome.more:
         told += f"\nand {outcome.more} more"
     match outcome.state:
@@ -52,4 +53,4 @@ def _case(outcome: Outcome, report: Report, fail_on: str) -> ElementTree.Element
 
 
 def _fit(text: str) -> str:
-    return _UNFIT.sub("\ufffd", text)
+    return _UNFIT.sub("\ufffd", printable(text))

@@ -4,6 +4,7 @@ from typing import Final
 
 from quarterdeck.check.catalogue import Severity
 from quarterdeck.check.verdicts import Report, State, Verdict
+from quarterdeck.common.words import flat
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
 LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
@@ -28,9 +29,9 @@ def as_sarif(report: Report, file: str) -> dict[str, object]:
             "ruleId": outcome.check.id,
             "ruleIndex": at,
             "level": LEVELS[outcome.check.severity],
-            "message": {"text": f"{finding.place}: {finding.problem}" if finding.place else finding.problem},
+            "message": {"text": flat(f"{finding.place}: {finding.problem}" if finding.place else finding.problem)},
             "locations": [_location(finding, file)],
-            "partialFingerprints": {"checkAndPlace/v1": f"{outcome.check.id}:{finding.place}"},
+            "partialFingerprints": {"checkAndPlace/v1": f"{outcome.check.id}:{flat(finding.place)}"},
             **({"suppressions": [{"kind": "external"}]} if outcome.state is State.IGNORED else {}),
         }
         for at, outcome in enumerate(told)
@@ -45,5 +46,5 @@ def _location(finding: Verdict, file: str) -> dict[str, object]:
         "physicalLocation": {"artifactLocation": {"uri": file}, "region": {"startLine": 1}},
     }
     if finding.place:
-        place["logicalLocations"] = [{"name": finding.place, "kind": "function"}]
+        place["logicalLocations"] = [{"name": flat(finding.place), "kind": "function"}]
     return place

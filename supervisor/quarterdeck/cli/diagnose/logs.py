@@ -5,7 +5,6 @@ written, except in files of older versions.
 """
 
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -18,10 +17,9 @@ import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
-from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.output import print_json, print_line, print_text
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Source, check_server, load, only_serving, serving_own_files
-from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import command_digest, server_paths
 from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck.daemon.start import log_path as daemon_log
@@ -65,11 +63,8 @@ def logs(
         text = line.text.decode("utf-8", "replace")
         if json:
             print_json({"server": server, "at": line.at or None, "line": text})
-        elif sys.stdout.isatty():
-            print_line(_local(line.at) + "\n".join(map(printable, text.split("\n"))), wraps=False)
         else:
-            sys.stdout.write(f"{_local(line.at)}{text}\n")
-            sys.stdout.flush()
+            print_text(_local(line.at) + text)
 
 
 def _said_by_daemon(line: LogLine) -> LogLine:

@@ -19,7 +19,7 @@ from typing import Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.output import print_json, print_line, print_text
 from quarterdeck.cli.parameters import Group
 from quarterdeck.common.words import printable
 from quarterdeck.config.clients.user_file import UserFile, UserFileError, read_user_file, write_user_file
@@ -99,7 +99,7 @@ def install(dry_run: options.DryRun = False, json: options.Json = False) -> None
             changed.append(path)
             if not json:
                 print_line(f"{path}:", "bold")
-                print_line(text.rstrip())
+                print_text(text.rstrip())
                 print_line()
         copies = [_write(found[path], manager.files[path]) for path in changed] if not dry_run else []
     if not dry_run:

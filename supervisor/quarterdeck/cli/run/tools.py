@@ -8,7 +8,7 @@ import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table, print_text
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
 from quarterdeck.common.words import counted, one_line, size
@@ -151,9 +151,9 @@ def _print_result(body: bytes) -> None:
     result = msgspec.json.decode(body, type=dict[str, object])
     content = result.get("content")
     for block in content if isinstance(content, list) else []:
-        print_line(describe_block(block), wraps=False)
+        print_text(describe_block(block))
     if not content and "structuredContent" in result:
-        print_line(_pretty(result["structuredContent"]), wraps=False)
+        print_text(_pretty(result["structuredContent"]))
 
 
 def describe_block(block: object) -> str:

@@ -10,7 +10,7 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
-from quarterdeck.cli.output import is_confirmed, print_json, print_line
+from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_text
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.source import Named
 from quarterdeck.common.words import flat
@@ -189,7 +189,7 @@ def instructions(
         if json:
             print_json({"server": found.server, "instructions": text})
         elif text:
-            print_line(text)
+            print_text(text)
         if matter is not None and matter.state.value in ("new", "changed", "blocked"):
             again = context.command("diff", found.server)
             print_line(f"others are {'blocked' if matter.state.value == 'blocked' else 'held'}: {again}", stderr=True)

@@ -1,5 +1,6 @@
 """The report for programs: JSON, JUnit XML, SARIF."""
 
+import re
 from xml.etree import ElementTree
 
 import msgspec
@@ -61,3 +62,14 @@ def test_sarif_has_a_rule_for_each_check_and_a_result_for_each_finding() -> None
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "server.py"
     assert [result["ruleId"] for result in run["results"] if "suppressions" in result] == ["idle"]
+
+
+def test_no_form_lets_a_server_write_lines_or_turn_them_around() -> None:
+    """A server's words would be a finding of another check, or an order to the CI that shows the file."""
+    evil = "it\u202e is\n::error file=x::forged ##vso[task.complete]"
+    report = Report("s", evil, "1", (), outcomes([Verdict("ping", evil, evil)]), Measured())
+    for text in (as_junit(report, "error"), msgspec.json.encode(as_sarif(report, "x")).decode()):
+        assert "\u202e" not in text
+        assert "##vso[" not in text
+        assert not re.search(r"^\s*::", text, re.MULTILINE)
+        assert "is\\n\\x3a:error" in text.replace("\\\\", "\\")

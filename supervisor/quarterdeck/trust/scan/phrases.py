@@ -1,11 +1,13 @@
 """The phrases by which a definition tries to rule the model, and the search for them in a text.  Pure.
 
-`phrases.toml`, beside this, holds them.  A phrase is written as its words, with gaps:
+`phrases.toml`, beside this, holds the English ones, and each file of `languages` those of one more language.  A phrase
+is written as its words, with gaps:
 
-    ignore|disregard .. previous|prior .. instructions|rules
+    ignore|disregard .. previous|prior .. instruction*|rules
 
-`|` separates the choices for one word, `..` stands for up to three words of any kind, `...` for up to ten.  No phrase
-reaches across the end of a sentence.  Case, line breaks, punctuation and markup do not count.  A few things that are
+`|` separates the choices for one word, `*` stands for any end of a word, `..` for up to three words of any kind, `...`
+for up to ten.  No phrase reaches across the end of a sentence.  Case, accents, line breaks, punctuation and markup do
+not count.  Languages that do not part their words have regular expressions in place of phrases.  A few things that are
 said in many ways are one word each: `@file` (where only secrets are kept), `@dotfile` (where settings are, and secrets
 among them), `@secret` (passwords, keys), `@env` (environment variables), `@talk` (the conversation, or what the model
 was told).  The search walks over the words, in time linear in the text, without a regular expression.
@@ -17,13 +19,15 @@ The words are ours.  Each phrase avoids what honest servers write: tests hold bo
 
 import pkgutil
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
 
-from .disguises import plain
+from .disguises import plain, unmasked
 
 _GAPS: Final = {"..": 3, "...": 10}
 
@@ -58,19 +62,37 @@ _TOKEN: Final = re.compile(
 _END: Final = ""
 
 
+LANGUAGES: Final = ("de", "es", "fr", "it", "ja", "ko", "pt", "ru", "zh")
+"""The languages beside English whose phrases are known, by their codes (ISO 639)."""
+
+_STEM: Final = 3
+"""Letters that a choice with any end has at least, and by which it is found."""
+
+
 class Word(NamedTuple):
-    """One word of a text: lower case, empty for the end of a sentence; and where it stands."""
+    """One word of a text: folded, empty for the end of a sentence; and where it stands."""
 
     text: str
     start: int
     end: int
 
 
+class Choices(NamedTuple):
+    """The words that fit one place of a phrase: whole ones, and beginnings of words."""
+
+    whole: frozenset[str]
+    stems: tuple[str, ...] = ()
+
+    def fit(self, word: str) -> bool:
+        """Return whether a folded word is one of them."""
+        return word in self.whole or (bool(self.stems) and word.startswith(self.stems))
+
+
 class Phrase(NamedTuple):
     """What to look for: choices of a word, each after at most so many words of whatever kind."""
 
-    first: frozenset[str]
-    rest: tuple[tuple[int, frozenset[str]], ...]
+    first: Choices
+    rest: tuple[tuple[int, Choices], ...]
 
 
 def words_of(text: str) -> tuple[str, list[Word]]:
@@ -81,13 +103,13 @@ def words_of(text: str) -> tuple[str, list[Word]]:
 
 def phrase(text: str) -> Phrase:
     """The phrase that `text` writes down."""
-    steps: list[tuple[int, frozenset[str]]] = []
+    steps: list[tuple[int, Choices]] = []
     gap = 0
     for part in text.split():
         if part in _GAPS:
             gap = _GAPS[part]
         else:
-            steps.append((gap, frozenset(part.split("|"))))
+            steps.append((gap, _choices(part)))
             gap = 0
     return Phrase(steps[0][1], tuple(steps[1:]))
 
@@ -97,15 +119,21 @@ class Phrasebook:
 
     def __init__(self, phrases: Iterable[tuple[str, Phrase]]) -> None:
         self._by_first: dict[str, list[tuple[str, Phrase]]] = {}
+        self._by_stem: dict[str, list[tuple[str, Phrase]]] = {}
         for rule, each in phrases:
-            for word in each.first:
+            for word in each.first.whole:
                 self._by_first.setdefault(word, []).append((rule, each))
+            for stem in {stem[:_STEM] for stem in each.first.stems}:
+                self._by_stem.setdefault(stem, []).append((rule, each))
 
     def find(self, words: list[Word]) -> Iterator[tuple[str, int, int]]:
         """The rules that match, each once, and where: from the start of a phrase to its end."""
         struck: set[str] = set()
         for place, word in enumerate(words):
-            for rule, each in self._by_first.get(word.text, ()):
+            by_stem = self._by_stem.get(word.text[:_STEM], ())
+            for rule, each in (*self._by_first.get(word.text, ()), *by_stem):
+                if by_stem and not each.first.fit(word.text):
+                    continue
                 if rule not in struck and (last := _match(each, words, place)) is not None:
                     struck.add(rule)
                     yield rule, word.start, words[last].end
@@ -113,8 +141,28 @@ class Phrasebook:
 
 def _word(found: re.Match[str]) -> Word:
     kind = found.lastgroup
-    text = found[0].lower() if kind == "word" else _END if kind == "end" else f"@{kind}"
+    text = folded(found[0]) if kind == "word" else _END if kind == "end" else f"@{kind}"
     return Word(text, found.start(), found.end())
+
+
+def folded(word: str) -> str:
+    """Return a word in lower case and without accents."""
+    if word.isascii():
+        return word.lower()
+    letters = unicodedata.normalize("NFD", word.casefold())
+    return unicodedata.normalize("NFC", "".join(each for each in letters if not unicodedata.combining(each)))
+
+
+def _choices(text: str) -> Choices:
+    # A capital `Не` looks like `He`, and is read as that in texts.
+    spellings = (spell for word in text.split("|") for spell in (word, word.title(), word.upper()))
+    words = list(
+        dict.fromkeys(folded(unmasked(spell.removesuffix("*"))) + "*" * spell.endswith("*") for spell in spellings)
+    )
+    stems = tuple(word[:-1] for word in words if word.endswith("*"))
+    if short := [stem for stem in stems if len(stem) < _STEM]:
+        raise ValueError(f"{short[0]}* is too short to be looked for")
+    return Choices(frozenset(word for word in words if not word.endswith("*")), stems)
 
 
 def _match(each: Phrase, words: list[Word], place: int) -> int | None:
@@ -127,7 +175,7 @@ def _match(each: Phrase, words: list[Word], place: int) -> int | None:
                 text = words[offset].text
                 if text == _END:
                     break
-                if text in choices:
+                if choices.fit(text):
                     reached.add(offset)
         if not reached:
             return None
@@ -135,30 +183,31 @@ def _match(each: Phrase, words: list[Word], place: int) -> int | None:
     return min(places)
 
 
-class Catalogue(msgspec.Struct, frozen=True):
-    """What `phrases.toml` holds, by rule.
+class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The phrases of one language, by rule.
 
     Attributes:
         words: choices that phrases name.
-        phrases: in English.
-        asking: what the description of a parameter asks for without a word of asking.
-        foreign: in other languages that part their words.
-        unparted: regular expressions for those that do not.
+        phrases: of a language that parts its words.
+        asking: of the description of a parameter, which asks without a word of asking.
+        unparted: regular expressions, of a language that does not part its words.
     """
 
     words: dict[str, str]
-    phrases: dict[str, list[str]]
-    asking: dict[str, list[str]]
-    foreign: dict[str, list[str]]
-    unparted: dict[str, list[str]]
+    phrases: dict[str, list[str]] = {}
+    asking: dict[str, list[str]] = {}
+    unparted: dict[str, list[str]] = {}
 
-    def book(self, *tables: Mapping[str, Sequence[str]]) -> Phrasebook:
-        """The phrases of these tables."""
-        lines = ((rule, text) for table in tables for rule, texts in table.items() for text in texts)
-        return Phrasebook((rule, phrase(self.spelled(text))) for rule, text in lines)
+    def spelled(self, table: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Phrase]]:
+        """Return each phrase of a table with its rule."""
+        return ((rule, phrase(self._with_words(text))) for rule, texts in table.items() for text in texts)
 
-    def spelled(self, text: str) -> str:
-        """A text with the choices that it names."""
+    def patterns(self) -> Iterator[tuple[str, re.Pattern[str]]]:
+        """Return an expression for each rule that has some."""
+        for rule, texts in self.unparted.items():
+            yield rule, re.compile(self._with_words("|".join(texts)), re.IGNORECASE)
+
+    def _with_words(self, text: str) -> str:
         return re.sub(r"\{([a-z_]+)\}", lambda found: self.words[found[1]], text)
 
 
@@ -171,14 +220,18 @@ class Books(NamedTuple):
 
 
 @cache
-def catalogue() -> Catalogue:
-    """The catalogue, which is read once, and not before something is scanned."""
-    return msgspec.toml.decode(pkgutil.get_data(__package__, "phrases.toml") or b"", type=Catalogue)
+def catalogue(language: str = "en") -> Catalogue:
+    """Return the phrases of a language, read once, and not before something is scanned."""
+    name = "phrases.toml" if language == "en" else f"languages/{language}.toml"
+    return msgspec.toml.decode(pkgutil.get_data(__package__, name) or b"", type=Catalogue)
 
 
 @cache
 def books() -> Books:
-    """The catalogue as it is searched for."""
-    found = catalogue()
-    unparted = ((rule, re.compile(found.spelled("|".join(texts)))) for rule, texts in found.unparted.items())
-    return Books(found.book(found.phrases, found.foreign), found.book(found.asking), tuple(unparted))
+    """Return all catalogues as they are searched for."""
+    all_ = [catalogue(), *map(catalogue, LANGUAGES)]
+    return Books(
+        Phrasebook(chain.from_iterable(each.spelled(each.phrases) for each in all_)),
+        Phrasebook(chain.from_iterable(each.spelled(each.asking) for each in all_)),
+        tuple(chain.from_iterable(each.patterns() for each in all_)),
+    )

@@ -23,8 +23,10 @@ from .tokens import (
     TOKENS,
     URL,
     UUID,
+    WORKING_DIRECTORY,
     Secrecy,
     Span,
+    is_absolute_path,
     is_ordinary_word,
     is_path,
     login_spans,
@@ -228,6 +230,8 @@ def _is_secret_under(name: str, value: str) -> bool:
     secrecy = secrecy_of(name.lstrip("-/"))
     if secrecy is Secrecy.NONE or EMPTY.fullmatch(value):
         return False
+    if name == WORKING_DIRECTORY:
+        return not is_absolute_path(value)
     return secrecy is Secrecy.CERTAIN or not (SMALL.fullmatch(value) or is_path(value) or _is_plain_url(value))
 
 

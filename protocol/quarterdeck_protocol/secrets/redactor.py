@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from .recognise import SCHEME, is_ordinary, secrets_in
-from .tokens import is_secret_name
+from .tokens import WORKING_DIRECTORY, is_absolute_path, is_secret_name
 
 REDACTED: Final = "[redacted]"
 
@@ -59,7 +59,8 @@ class Redactor:
 def secret_values(values: Mapping[str, str]) -> Iterator[str]:
     """Of named values those that must not be shown, and the secrets within them."""
     for name, value in values.items():
-        if is_secret_name(name) or not is_ordinary(value):
+        is_directory = name == WORKING_DIRECTORY and is_absolute_path(value)
+        if not is_directory and (is_secret_name(name) or not is_ordinary(value)):
             yield value
             yield from secrets_in(value)
 

@@ -54,8 +54,8 @@ _NO_SECRET_BEFORE_KEY: Final = frozenset(
     {"public", "primary", "foreign", "sort", "partition", "hot", "short", "group", "cache", "index", "row", "host"}
 )
 
-_DIRECTORIES: Final = frozenset({"PWD", "OLDPWD"})
-"""A shell's variables for where it is and was."""
+WORKING_DIRECTORY: Final = "PWD"
+"""A shell's variable for its directory, under which other programs are given a password."""
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINT: Final = re.compile(r"[^A-Za-z0-9]+")
@@ -66,7 +66,7 @@ MAX_NAME_CHARS: Final = 128
 
 def secrecy_of(name: str) -> Secrecy:
     """How sure `name` is that its value is secret; the dashes of an option do not count."""
-    if not name or len(name) > MAX_NAME_CHARS or name in _DIRECTORIES:
+    if not name or len(name) > MAX_NAME_CHARS or name == "OLDPWD":
         return Secrecy.NONE
     words = [word.lower() for part in _JOINT.split(name) for word in _HUMP.split(part) if word]
     if not words:
@@ -158,6 +158,11 @@ def is_ordinary_word(value: str) -> bool:
 def is_path(value: str) -> bool:
     """Whether `value` is a path of a file system, as programs are given them."""
     return _PATH.fullmatch(value) is not None and TOKENS.search(value) is None
+
+
+def is_absolute_path(value: str) -> bool:
+    """Return whether `value` is a path from a root, as a shell has it in `PWD`."""
+    return is_path(value) and (value.startswith("/") or value[1:2] == ":")
 
 
 def random_spans(text: str) -> Iterator[Span]:

@@ -16,6 +16,7 @@ from quarterdeck_protocol.secrets import (
     hide_whole,
     holds_secret,
     is_ordinary,
+    secret_values,
     secrets_in,
     secrets_in_args,
 )
@@ -87,6 +88,31 @@ def test_the_scheme_before_a_secret_stays(scheme: str) -> None:
 def test_a_password_may_be_a_number(args: tuple[str, ...]) -> None:
     """A PIN would be taken for a setting."""
     assert "94123456" not in " ".join(hide_args(args, mask))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("PWD=hunter2",),
+        ("-e", "PWD=hunter2"),
+        ("--env=PWD=hunter2",),
+        ("Server=db;Uid=sa;PWD=hunter2;Encrypt=no",),
+        ("--pwd", "hunter2"),
+        ("PASSWD=hunter2",),
+        ("-passwd=hunter2",),
+    ],
+)
+def test_a_password_may_be_called_as_a_shell_calls_its_directory(args: tuple[str, ...]) -> None:
+    """A database's password would stand in the ledger for good."""
+    assert "hunter2" not in " ".join(hide_args(args, lambda _: "***"))
+
+
+@pytest.mark.parametrize("value", ["/home/me/notes", "/", "C:\\Users\\me", "/work dir/x"])
+def test_the_directory_of_a_shell_stays_readable(value: str) -> None:
+    """A person could not see where a server runs, and every path would be taken out of the logs."""
+    assert hide_args([f"PWD={value}"], lambda _: "***") == [f"PWD={value}"]
+    assert hide_value("PWD", value, lambda _: "***") == value
+    assert list(secret_values({"PWD": value})) == []
 
 
 def test_what_says_what_is_run_stays_readable() -> None:

@@ -111,7 +111,6 @@ def test_some_names_leave_no_doubt(name: str) -> None:
         "patch",
         "compass",
         "bypass",
-        "PWD",
         "OLDPWD",
         "sort_key",
         "public-key",

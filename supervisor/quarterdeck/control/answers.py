@@ -184,9 +184,8 @@ async def _list_all(product: Product) -> ListingList:
             listing.value: tuple(msgspec.Raw(each.definition) for each in found)
             for listing, found in lists.offers.items()
         }
-        listings.append(
-            ListingView(server, True, lists.instructions, tools, others, msgspec.Raw(lists.capabilities))  # noqa: FBT003
-        )
+        said, home = msgspec.Raw(lists.capabilities), str(product.settings.paths_of(server).home)
+        listings.append(ListingView(server, True, lists.instructions, tools, others, said, home))  # noqa: FBT003
     return ListingList(tuple(listings))
 
 

@@ -206,6 +206,7 @@ class ListingView(msgspec.Struct, frozen=True):
         definitions: its tool objects, whole.
         others: the objects of its other lists, by the member of a page that holds them.
         capabilities: as it said them, a JSON object.
+        home: its private home, which its texts may name.
     """
 
     server: str
@@ -214,6 +215,7 @@ class ListingView(msgspec.Struct, frozen=True):
     definitions: tuple[msgspec.Raw, ...]
     others: dict[str, tuple[msgspec.Raw, ...]] = {}
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    home: str = ""
 
 
 class ListingList(Message, frozen=True, tag="listings"):

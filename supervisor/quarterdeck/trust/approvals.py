@@ -65,7 +65,7 @@ class Approvals:
         self._states: dict[str, ServerState] = {}
         self._rows: tuple[ServerRow, ...] = ()
         self._running = RunningServers(home_of, redact, self._common.starts)
-        self._lists = ListReview(recorder, lambda: self._states, native_names, self._common, self._is_starting)
+        self._lists = ListReview(recorder, lambda: self._states, native_names, self._common, home_of, self._is_starting)
         self._working: set[asyncio.Task[None]] = set()
         self._watchers: Final = Watchers("what is offered", _log)
         self._unwatch: Callable[[], None] = lambda: None

@@ -8,6 +8,7 @@ back, it is told and recorded: so it waits until a start is over, and looks at a
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
@@ -62,12 +63,14 @@ class ListReview:
         states: Callable[[], Mapping[str, ServerState]],
         native_names: frozenset[str],
         common: CommonRecord,
+        home_of: Callable[[str], Path],
         is_starting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._recorder = recorder
         self._states = states
         self._native_names = native_names
         self._common = common
+        self._home_of = home_of
         self._is_starting = is_starting
         self._known: dict[ServerKey, KnownList] = {}
         self._scanner: ListScanner | None = None
@@ -93,10 +96,11 @@ class ListReview:
         key = ServerKey(row.scope, row.id)
         known = self._known.get(key)
         if known is None or not known.lists.is_as(listed):
+            home = str(self._home_of(row.id))
             if listed.size_bytes > INLINE_BYTES:
-                documents = await asyncio.to_thread(documents_of, listed)
+                documents = await asyncio.to_thread(documents_of, listed, home)
             else:
-                documents = documents_of(listed)
+                documents = documents_of(listed, home)
             known = self._known[key] = KnownList(listed, documents)
         return known
 
@@ -106,7 +110,8 @@ class ListReview:
         if wanted == state.snapshot:
             return
         bodies = [(key, hash_, await self._recorder.document(hash_)) for key, hash_ in wanted.items()]
-        documents = [Document(key, hash_, body) for key, hash_, body in bodies if body is not None]
+        home = str(self._home_of(state.row.id))
+        documents = [Document(key, hash_, body, home) for key, hash_, body in bodies if body is not None]
         offer = await asyncio.to_thread(snapshot_offer, state.row, documents) if documents else NOTHING
         if state.judged is None:
             state.snapshot, state.offer = wanted, offer

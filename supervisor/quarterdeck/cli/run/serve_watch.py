@@ -219,7 +219,7 @@ def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None)
         if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
             continue
         if product.approvals.is_judged(row.id):
-            present[row.id] = documents_of(lists_of(endpoint))
+            present[row.id] = documents_of(lists_of(endpoint), str(product.settings.paths_of(row.id).home))
     return tuple(each for each in drift(lock, present) if each.what is not LockChange.ABSENT)
 
 

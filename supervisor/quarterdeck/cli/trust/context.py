@@ -128,6 +128,17 @@ class TrustContext(msgspec.Struct, frozen=True):
         document = value_of(matter.body or self.read(matter.seen) or b"null")
         return bool(matter.findings or scan_definition(matter.key.subject, matter.key.name, document, siblings))
 
+    def home_of(self, server: "ServerMatters") -> str:
+        """Return the private home of a server; empty for one that is not configured."""
+        if self.settings is None or not server.is_configured:
+            return ""
+        return str(self.settings.paths_of(server.server).home)
+
+    def differing_in_order(self, server: "ServerMatters") -> "tuple[Matter, ...]":
+        """Return what of a server differs from its approved form in order or own paths alone."""
+        home = self.home_of(server)
+        return tuple(each for each in server.waiting if each.differs_in_order(self.read, home))
+
     def sightings(self) -> "Iterator[Stored]":
         """Every record of something that was offered, the oldest first."""
         from quarterdeck.ledger.store.queries import Selection

@@ -123,7 +123,14 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
     places = {(row.scope, row.id) for row in rows}
     servers = [each for each in survey(reader.book, rows) if (each.scope, each.server) in places]
     with as_command_error(MissingDocumentError, remedy="see quarterdeck ledger verify", code=ExitCode.BROKEN):
-        return draft_lock(servers, settings.ids, lambda hash_: reader.document(hash_, archived=True), empty, old)
+        return draft_lock(
+            servers,
+            settings.ids,
+            lambda hash_: reader.document(hash_, archived=True),
+            empty,
+            old,
+            lambda server: str(settings.paths_of(server).home),
+        )
 
 
 def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
@@ -142,6 +149,7 @@ def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
                 map(bytes, listing.definitions),
                 {Listing(kind): map(bytes, found) for kind, found in listing.others.items()},
                 bytes(listing.capabilities),
+                home=listing.home,
             )
             for listing in answer.listings
             if listing.is_ready

@@ -78,6 +78,9 @@ def list_matters(
         else:
             diff = context.command("diff", server or "")
             print_servers(servers, everything=everything, trust=context.trust_of, diff=diff)
+            for each in servers:
+                if advice := _unordered_advice(context, each):
+                    print_line(advice, "yellow", stderr=True)
 
 
 @group.command("diff")
@@ -94,6 +97,9 @@ def diff(source: Named, server: Server = None, whole: Whole = False, json: optio
             return
         if not _print_all(context, chosen, whole=whole):
             print_line("the output is cut: add --whole to see everything", "yellow", stderr=True)
+        for each, _ in chosen:
+            if advice := _unordered_advice(context, each):
+                print_line(advice, "yellow", stderr=True)
     held = [matter for _, matters in chosen for matter in matters]
     if held:
         name = server if server is not None else "SERVER"
@@ -118,6 +124,10 @@ def approve(
         bool,
         Option("--project", help="How the servers of this directory's own files are started, each shown first."),
     ] = False,
+    unordered: Annotated[
+        bool,
+        Option("--unordered", help="Of what changed in order or own paths alone: no such change counts from now on."),
+    ] = False,
     whole: Whole = False,
     yes: Yes = False,
     json: options.Json = False,
@@ -126,7 +136,9 @@ def approve(
     with open_context(source) as context:
         given = {"instructions": instructions, "capabilities": capabilities}
         alone = tuple(word for word, is_given in given.items() if is_given)
-        wanted = _Wanted(tuple(names or ()), kind or "", alone, everything=everything, project=project)
+        wanted = _Wanted(
+            tuple(names or ()), kind or "", alone, everything=everything, project=project, unordered=unordered
+        )
         chosen, spared = _chosen(context, server, wanted)
         if not (json or _print_all(context, chosen, whole=whole)):
             raise UsageError("nothing is approved: some of it could not be shown", "add --whole, and read it all")
@@ -134,7 +146,9 @@ def approve(
         is_asked = bool(chosen) and not yes and (project or sys.stdin.isatty())
         if is_asked and not is_confirmed(question):
             raise click.exceptions.Exit(ExitCode.OK)
-        decisions = [_approval(each, matter) for each, matters in chosen for matter in matters]
+        decisions = [
+            _approval(context, each, matter, unordered=unordered) for each, matters in chosen for matter in matters
+        ]
         if decisions:
             send(decisions)
         blocked = _still_blocked(context, server, wanted, chosen)
@@ -214,6 +228,7 @@ class _Wanted:
     _: KW_ONLY
     everything: bool
     project: bool
+    unordered: bool
 
 
 def _chosen(
@@ -221,6 +236,8 @@ def _chosen(
 ) -> "tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]":
     """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
     is_part = bool(wanted.names or wanted.alone)
+    if wanted.unordered:
+        return _unordered(context, server, wanted), []
     if server is None and wanted.project and not (is_part or wanted.everything):
         return _project_launches(context), []
     if server is None or wanted.project or (wanted.everything and wanted.names) or not (wanted.everything or is_part):
@@ -236,6 +253,47 @@ def _chosen(
     named = (_named(found, name, wanted.kind, is_offered=True) for name in dict.fromkeys(wanted.names))
     chosen = (*told, *(matter for matters in named for matter in matters))
     return ([(found, chosen)] if chosen else []), []
+
+
+def _unordered(
+    context: TrustContext, server: str | None, wanted: _Wanted
+) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
+    """What is to be approved with all forms that differ in order alone.
+
+    Raises:
+        CommandError: something that is named differs in more.
+    """
+    if server is None or wanted.project or wanted.everything or wanted.alone:
+        raise UsageError("--unordered is for what changed of one server", "name SERVER, or SERVER NAME…")
+    found = context.server(server)
+    fitting = context.differing_in_order(found)
+    if not wanted.names:
+        return [(found, fitting)] if fitting else []
+    named = [each for name in dict.fromkeys(wanted.names) for each in _named(found, name, wanted.kind)]
+    if others := [each for each in named if each not in fitting]:
+        raise UsageError(
+            f"{_in_words(server, others[0].key)} did not change in order or own paths alone",
+            f"look at it: {context.command('diff', server)}",
+        )
+    return [(found, tuple(named))]
+
+
+def _unordered_advice(context: TrustContext, server: "ServerMatters") -> str:
+    """What to do about a definition that is another one at each start; empty where there is none."""
+    found = context.differing_in_order(server)
+    if not found:
+        return ""
+    names = ", ".join(describe_key(each.key) for each in found[:MAX_NAMED])
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    how = context.command("approve", server.server, "--unordered")
+    return (
+        f"{flat(server.server)}: nothing but the order of lists, or paths of its own, changed in {names}{more}: "
+        f"{how} has such changes not count from now on"
+    )
+
+
+MAX_NAMED: Final = 8
+"""Things that a line of advice names."""
 
 
 def _named(server: "ServerMatters", name: str, kind: str, *, is_offered: bool = False) -> "tuple[Matter, ...]":
@@ -295,10 +353,14 @@ def _project_launches(context: TrustContext) -> "list[tuple[ServerMatters, tuple
     return chosen
 
 
-def _approval(server: "ServerMatters", matter: "Matter") -> "Decision":
+def _approval(
+    context: TrustContext, server: "ServerMatters", matter: "Matter", *, unordered: bool = False
+) -> "Decision":
+    from quarterdeck.trust.judge.canonical_forms import canonical_hash
     from quarterdeck.trust.judge.verdicts import Decision
 
-    return Decision(server.scope, server.server, matter.key, matter.seen, matter.body)
+    form = canonical_hash(context.read(matter.seen) or b"null", context.home_of(server)) if unordered else ""
+    return Decision(server.scope, server.server, matter.key, matter.seen, matter.body, form)
 
 
 def _next_step(context: TrustContext, server: "ServerMatters", matters: "Iterable[Matter]") -> list[str]:

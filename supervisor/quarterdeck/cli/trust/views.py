@@ -155,6 +155,8 @@ def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Mat
         print_changes(found)
         if not found.changes:
             print_line(f"  {describe_key(matter.key)}: {_sameness(matter)}")
+        if matter.unordered:
+            print_line(f"  {describe_key(matter.key)}: its order, and paths of its own, did not count", "dim")
         for rule, place in matter.findings:
             print_line(f"  scan      {describe_key(matter.key)}: {rule} at {flat(place) or 'the whole'}", "red")
     if not chosen:
@@ -193,6 +195,7 @@ def _view_state(matter: "Matter") -> dict[str, object]:
         "seen": matter.seen,
         "approved": matter.approved,
         "by": matter.by.value if matter.by is not None else None,
+        "unordered": bool(matter.unordered),
     }
 
 
@@ -260,7 +263,7 @@ def _row(label: str, matter: "Matter") -> list[Cell]:
         Cell(flat(label)),
         Cell(describe_key(matter.key), "cyan"),
         Cell(matter.state.value, STATE_STYLES[matter.state]),
-        Cell(matter.by.value if matter.by is not None else "-"),
+        Cell((matter.by.value if matter.by is not None else "-") + (", any order" if matter.unordered else "")),
         Cell(matter.at or "-", "dim"),
         Cell(", ".join(sorted({rule for rule, _ in matter.findings})) or "-", "red" if matter.findings else ""),
     ]

@@ -121,12 +121,17 @@ class Gone(Event, frozen=True, tag="gone"):
 
 
 class Approved(Event, frozen=True, tag="approve"):
-    """This form, and no other, may be used; ends a block."""
+    """This form, and no other, may be used; ends a block.
+
+    Attributes:
+        unordered: the hash of its canonical form, if a person has approved all forms that have the same; empty if not.
+    """
 
     subject: Subject
     hash: str
     by: Authority
     name: str = ""
+    unordered: str = ""
 
 
 class Blocked(Event, frozen=True, tag="block"):

@@ -38,6 +38,7 @@ class Item(msgspec.Struct):
         approved: the hash of the form that was approved last; empty for none.
         by: who approved it.
         at: when that was, or when it was blocked.
+        unordered: the hash of the canonical form that was approved; empty where only one form was.
     """
 
     seen: str = ""
@@ -46,6 +47,7 @@ class Item(msgspec.Struct):
     by: Authority | None = None
     at: str = ""
     is_blocked: bool = False
+    unordered: str = ""
 
     @property
     def is_admitted(self) -> bool:
@@ -210,6 +212,7 @@ def _miss(entry: Entry, event: Gone, at: str) -> None:  # noqa: ARG001
 def _approve(entry: Entry, event: Approved, at: str) -> None:
     item = _item(entry, event.subject, event.name)
     item.approved, item.by, item.at, item.is_blocked = event.hash, event.by, at, False
+    item.unordered = event.unordered
 
 
 def _block(entry: Entry, event: Blocked, at: str) -> None:

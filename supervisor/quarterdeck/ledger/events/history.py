@@ -120,7 +120,8 @@ def in_words(event: LedgerEvent) -> Words:
         case Gone():
             return Words(f"no longer offers {thing(event.subject, event.name)}")
         case Approved():
-            return Words(f"approved {thing(event.subject, event.name)} ({short(event.hash)})", event.by)
+            order = ", in any order" if event.unordered else ""
+            return Words(f"approved {thing(event.subject, event.name)} ({short(event.hash)}{order})", event.by)
         case Blocked():
             return Words(f"blocked {thing(event.subject, event.name)}", Authority.PERSON)
         case Scanned():

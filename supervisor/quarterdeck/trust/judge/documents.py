@@ -17,13 +17,27 @@ from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.offers import Listing, Offered
 
+from .canonical_forms import canonical_hash
+
 
 class Document(msgspec.Struct, frozen=True):
-    """One thing that can be approved, in one form: the form as JSON, and its hash as 64 hex digits."""
+    """One thing that can be approved, in one form.
+
+    Attributes:
+        hash: of the form, 64 hex digits.
+        body: the form as JSON.
+        home: the private home of its server, which a text of it may name; empty where that is not known.
+    """
 
     key: ItemKey
     hash: str
     body: bytes
+    home: str = ""
+
+    @property
+    def unordered(self) -> str:
+        """The hash of the canonical form."""
+        return canonical_hash(self.body, self.home)
 
 
 def tool_document(tool: RemoteTool) -> Document:
@@ -163,11 +177,15 @@ class ServerLists(msgspec.Struct, frozen=True):
         return missing if self.is_whole else missing | {Subject.CAPABILITIES}
 
 
-def documents_of(lists: ServerLists) -> tuple[Document, ...]:
-    """What of it can be approved, hashed; capabilities once all has come that they promise."""
+def documents_of(lists: ServerLists, home: str = "") -> tuple[Document, ...]:
+    """Return what of it can be approved, hashed; capabilities once all has come that they promise.
+
+    `home` is the private home of the server.
+    """
     said = (capabilities_document(lists.capabilities),) if lists.is_whole else ()
     offered = (offered_document(each) for offers in lists.offers.values() for each in offers)
-    return (instructions_document(lists.instructions), *said, *map(tool_document, lists.tools), *offered)
+    found = (instructions_document(lists.instructions), *said, *map(tool_document, lists.tools), *offered)
+    return tuple(msgspec.structs.replace(each, home=home) for each in found) if home else found
 
 
 def bodies_of(documents: Iterable[Document], events: Sequence[LedgerEvent]) -> dict[str, bytes]:
@@ -182,10 +200,12 @@ def listed_documents(
     definitions: Iterable[bytes],
     others: Mapping[Listing, Iterable[bytes]] = MappingProxyType({}),
     capabilities: bytes | None = None,
+    home: str = "",
 ) -> tuple[Document, ...]:
     """What a server lists, as documents; a definition without a name, or a URI, is left out.
 
-    `definitions` are of its tools, `others` of the rest; None for capabilities that it did not say.
+    `definitions` are of its tools, `others` of the rest; None for capabilities that it did not say; `home` is its
+    private home.
     """
     items = [] if capabilities is None else [capabilities_document(capabilities)]
     for listing, bodies in {Listing.TOOLS: definitions, **others}.items():
@@ -193,7 +213,7 @@ def listed_documents(
             value = value_of(body)
             if isinstance(value, dict) and isinstance(key := value.get(_KEYS.get(listing, "name")), str):
                 items.append(offered_document(Offered("", listing, key, body, key)))
-    return (instructions_document(instructions), *items)
+    return tuple(msgspec.structs.replace(each, home=home) for each in (instructions_document(instructions), *items))
 
 
 _KEYS: Final = {Listing.RESOURCES: "uri", Listing.TEMPLATES: "uriTemplate"}

@@ -18,6 +18,7 @@ from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck.trust.diff.changes import ServerDiff, diff_server
 from quarterdeck.trust.diff.values import spelling
 
+from .canonical_forms import canonical_hash
 from .documents import value_of
 from .launches import Launch
 from .server_rows import NativeRow, ServerRow
@@ -58,6 +59,7 @@ class Matter:
         findings: rule and place of what the scan found in what is offered.
         body: of a launch that no process has recorded yet, the document.
         start: of the launch of a configured server, how it is shown.
+        unordered: the hash of the canonical form that is approved; empty where only one form is.
     """
 
     key: ItemKey
@@ -69,6 +71,19 @@ class Matter:
     findings: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     start: Launch | None = field(default=None, repr=False, compare=False)
+    unordered: str = ""
+
+    def differs_in_order(self, read: Read, home: str) -> bool:
+        """Return whether nothing but order, or the server's own paths, differs from the approved form.
+
+        Args:
+            read: finds documents.
+            home: the private home of the server; empty where that is not known.
+        """
+        if self.state is not State.CHANGED or self.start is not None:
+            return False
+        before, after = read(self.approved), read(self.seen)
+        return before is not None and after is not None and canonical_hash(before, home) == canonical_hash(after, home)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +179,7 @@ def _survey_one(
                 findings=scanned.findings if scanned is not None else (),
                 body=launch.body if launch is not None and is_present and item.seen != seen else b"",
                 start=start if is_present else None,
+                unordered=item.unordered,
             )
         )
     life = entry.last_life

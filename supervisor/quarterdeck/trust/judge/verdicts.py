@@ -141,7 +141,7 @@ def judge_listing(
             judged[document] = Verdict.DRIFTED
         elif item.approved == document.hash:
             judged[document] = None
-        elif document.key == CAPABILITIES and item.by is not None and is_within(value_of(document.body), said):
+        elif _is_as_good(document, item, said):
             judged[document] = item.by
         else:
             authority = _list_authority(row.rules, is_first=is_first and not item.approved)
@@ -153,6 +153,13 @@ _OURS: Final = frozenset({Subject.LAUNCH, Subject.LOGIN})
 """What a person decides that no server lists, so that it is never gone."""
 
 _SEEN_WITH_SAID: Final = frozenset({Subject.CAPABILITIES, Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE})
+
+
+def _is_as_good(document: Document, item: Item, said: object) -> bool:
+    """Return whether an approval of another form holds for this one: the canonical form, or one that says more."""
+    if item.unordered and document.unordered == item.unordered:
+        return True
+    return document.key == CAPABILITIES and item.by is not None and is_within(value_of(document.body), said)
 
 
 def is_within(one: object, other: object) -> bool:
@@ -226,11 +233,21 @@ def _judgement(
     for document, found in judged.items():
         subject, name = document.key
         verdicts[document.key] = found if isinstance(found, Verdict) else Verdict.ADMITTED
-        if entry.items.get(document.key, Item()).seen != document.hash:
+        item = entry.items.get(document.key, Item())
+        if item.seen != document.hash:
             events.append(Seen(scope=scope, server=server, subject=subject, name=name, hash=document.hash))
         if isinstance(found, Authority):
+            unordered = item.unordered if item.unordered and document.unordered == item.unordered else ""
             events.append(
-                Approved(scope=scope, server=server, subject=subject, name=name, hash=document.hash, by=found)
+                Approved(
+                    scope=scope,
+                    server=server,
+                    subject=subject,
+                    name=name,
+                    hash=document.hash,
+                    by=found,
+                    unordered=unordered,
+                )
             )
     if unknown is not None:
         events += [
@@ -248,6 +265,7 @@ class Decision(msgspec.Struct, frozen=True):
     Attributes:
         hash: of the form that is approved; empty to block every form.
         body: the document, of a form that is not recorded yet: a launch that nothing started, or what a trial showed.
+        unordered: of a form that is approved with all that differ from it in order alone, the canonical form's hash.
     """
 
     scope: str
@@ -255,6 +273,7 @@ class Decision(msgspec.Struct, frozen=True):
     key: ItemKey
     hash: str = ""
     body: bytes = b""
+    unordered: str = ""
 
 
 class StaleDecisionError(ValueError):
@@ -293,6 +312,14 @@ def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
             documents[decision.hash] = decision.body
             events.append(Seen(scope=scope, server=server, subject=subject, name=name, hash=decision.hash))
         events.append(
-            Approved(scope=scope, server=server, subject=subject, name=name, hash=decision.hash, by=Authority.PERSON)
+            Approved(
+                scope=scope,
+                server=server,
+                subject=subject,
+                name=name,
+                hash=decision.hash,
+                by=Authority.PERSON,
+                unordered=decision.unordered,
+            )
         )
     return DecisionRecord(tuple(events), documents)

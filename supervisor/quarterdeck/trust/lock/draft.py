@@ -1,6 +1,6 @@
 """Make the `deck.lock` of what is approved.  Pure: documents are found by a function that is given."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -34,7 +34,12 @@ class Draft:
 
 
 def draft_lock(
-    servers: Iterable[ServerMatters], configured: Iterable[str], read: Read, empty: DeckLock, old: DeckLock | None
+    servers: Iterable[ServerMatters],
+    configured: Iterable[str],
+    read: Read,
+    empty: DeckLock,
+    old: DeckLock | None,
+    home_of: Callable[[str], str] = lambda _: "",
 ) -> Draft:
     """The lock of what is approved.
 
@@ -44,16 +49,18 @@ def draft_lock(
         read: finds documents.
         empty: the new lock, with its head and ignores, and nothing in it.
         old: what there was.
+        home_of: the private home of a server.
 
     Raises:
         MissingDocumentError: a document is not to be found.
     """
     listed = [server for server in servers if any(matter.seen and is_locked(matter.key) for matter in server.matters)]
     lock = lock_of(
-        {server.server: _approved(server, read) for server in listed},
+        {server.server: _approved(server, read, home_of(server.server)) for server in listed},
         empty.ignores,
         empty.head,
         {server.server: server.package for server in listed},
+        {server.server: [each.key for each in server.matters if each.unordered] for server in listed},
     )
     unlisted = sorted({*configured} - lock.servers.keys())
     kept = {server: old.servers[server] for server in unlisted if old is not None and server in old.servers}
@@ -65,14 +72,14 @@ def draft_lock(
     )
 
 
-def _approved(server: ServerMatters, read: Read) -> list[Document]:
+def _approved(server: ServerMatters, read: Read, home: str) -> list[Document]:
     documents = []
     for matter in server.of(State.APPROVED, State.CHANGED):
         if is_locked(matter.key):
             body = read(matter.approved)
             if body is None:
                 raise MissingDocumentError(server.server, matter.approved)
-            documents.append(Document(matter.key, matter.approved, body))
+            documents.append(Document(matter.key, matter.approved, body, home))
     return documents
 
 

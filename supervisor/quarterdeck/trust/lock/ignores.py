@@ -35,6 +35,9 @@ MAX_LINES: Final = 1000
 IGNORED: Final = "ignored"
 """Stands for the hash of what is ignored whole."""
 
+UNORDERED: Final = "unordered:"
+"""Stands before the hash of a canonical form."""
+
 ANY: Final = "*"
 """The step to every member or element."""
 
@@ -97,19 +100,22 @@ class Ignores:
         """The lines about this server alone."""
         return type(self)(tuple(line for line in self.lines if fnmatchcase(server, line.server)))
 
-    def form_of(self, server: str, document: Document) -> str:
-        """What stands for a document in a lock: its hash without what is ignored."""
+    def form_of(self, server: str, document: Document, *, unordered: bool = False) -> str:
+        """Return what stands for a document in a lock: its hash without what is ignored.
+
+        With `unordered`, that of its canonical form.
+        """
         covering = [line for line in self.lines if line.covers(server, document)]
-        if not covering:
-            return document.hash
         if any(not line.place for line in covering):
             return IGNORED
-        value = value_of(document.body)
-        if not isinstance(value, dict | list):
-            return document.hash
-        for line in covering:
-            _remove(value, line.place)
-        return hash_of(msgspec.json.encode(value))
+        left = document
+        value = value_of(document.body) if covering else None
+        if isinstance(value, dict | list):
+            for line in covering:
+                _remove(value, line.place)
+            body = msgspec.json.encode(value)
+            left = msgspec.structs.replace(document, body=body, hash=hash_of(body))
+        return UNORDERED + left.unordered if unordered else left.hash
 
 
 def _line(number: int, line: str) -> Ignore:

@@ -14,12 +14,14 @@
 How servers are launched is not in it, since paths differ between machines.  `package` tells people what was looked at,
 and `ledger` which state of the ledger it was made from; neither is judged.
 
+`unordered:…` stands for every form of a thing whose order a person has approved not to count.
+
 Version 1 knew instructions and tools alone.  A server without `capabilities` is from there: its prompts and resources
 are not offered by that lock, and are no drift.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -34,7 +36,7 @@ from quarterdeck.trust.judge.documents import (
 )
 from quarterdeck_protocol.names import did_you_mean, is_server_id, nearest_key
 
-from .ignores import IGNORED, Ignores
+from .ignores import IGNORED, UNORDERED, Ignores
 
 LOCK_NAME: Final = "deck.lock"
 
@@ -104,7 +106,8 @@ class ServerLock:
         """Whether the lock names this form, or leaves what is of its kind out."""
         if self.locked is None:
             return False
-        form, locked = self.ignores.form_of(self.server, document), self.locked.forms.get(document.key)
+        locked = self.locked.forms.get(document.key, "")
+        form = self.ignores.form_of(self.server, document, unordered=locked.startswith(UNORDERED))
         return locked == form or _is_left_out(document.key, form)
 
 
@@ -149,12 +152,18 @@ def lock_of(
     ignores: Ignores,
     head: Head,
     packages: Mapping[str, str] = MappingProxyType({}),
+    unordered: Mapping[str, Collection[ItemKey]] = MappingProxyType({}),
 ) -> DeckLock:
-    """The lock of these documents, by server; launches among them are left out."""
+    """The lock of these documents, by server; launches among them are left out.
+
+    `unordered` are those whose order does not count.
+    """
     servers: dict[str, LockedServer] = {}
     for server in sorted(documents):
         own = ignores.of(server)
-        found = ((each.key, own.form_of(server, each)) for each in documents[server] if is_locked(each.key))
+        sets = unordered.get(server, ())
+        locked = (each for each in documents[server] if is_locked(each.key))
+        found = ((each.key, own.form_of(server, each, unordered=each.key in sets)) for each in locked)
         forms = {key: form for key, form in found if not _is_left_out(key, form)}
         servers[server] = LockedServer(MappingProxyType(forms), packages.get(server, "")[:MAX_PACKAGE_CHARS])
     return DeckLock(head, MappingProxyType(servers), ignores)
@@ -166,7 +175,11 @@ def drift(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> tuple[Dr
         server: [each for each in documents if _is_judged(lock.servers.get(server), each.key)]
         for server, documents in present.items()
     }
-    return difference(lock, lock_of(told, lock.ignores, lock.head))
+    unordered = {
+        server: [key for key, form in locked.forms.items() if form.startswith(UNORDERED)]
+        for server, locked in lock.servers.items()
+    }
+    return difference(lock, lock_of(told, lock.ignores, lock.head, unordered=unordered))
 
 
 def _is_judged(locked: LockedServer | None, key: ItemKey) -> bool:
@@ -301,7 +314,8 @@ def _object(
 
 
 def _hash(value: object, place: str) -> str:
-    if isinstance(value, str) and len(value) == HASH_DIGITS and not value.strip("0123456789abcdef"):
+    digits = value.removeprefix(UNORDERED) if isinstance(value, str) else ""
+    if isinstance(value, str) and len(digits) == HASH_DIGITS and not digits.strip("0123456789abcdef"):
         return value
     raise LockError(f"{place}: {HASH_DIGITS} hex digits belong here")
 

@@ -22,6 +22,7 @@ from quarterdeck.control.protocol import (
     PropertyView,
     Ps,
     ReceiptView,
+    Record,
     Refused,
     Request,
     Restart,
@@ -52,7 +53,7 @@ SERVER = ServerView(
 REQUESTS: list[Request] = [Ps(), Tools(), Call("fs__read", msgspec.Raw(b'{"a":1}')), Restart("fs"), LogPath("fs")]
 REQUESTS += [Inspect("fs"), Listings(), WriteCalls()]
 DECISION = Decision("/deck.json", "fs", ItemKey(Subject.TOOL, "read"), "ab12", b"{}")
-REQUESTS += [Decide(msgspec.Raw(msgspec.json.encode([DECISION])))]
+REQUESTS += [Decide(msgspec.Raw(msgspec.json.encode([DECISION]))), Record(b'{"calls":[]}')]
 ANSWERS: list[Answer] = [
     ServerList((SERVER,)),
     ToolList((ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b'{"name":"read"}')),), (SERVER,)),
@@ -117,11 +118,11 @@ MEMBERS = {
     "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
     "sandbox": "tier network gaps caught",
     "tools": "name server description definition alias own",
-    "listings": "server is_ready instructions definitions others capabilities",
+    "listings": "server is_ready instructions definitions others capabilities home",
     "receipt": "tier network uid program cwd properties shown gaps gate bubblewrap",
     "properties": "name strength mechanism",
     "limits": "name most present peak kept_by",
-    "decisions": "scope server key hash body",
+    "decisions": "scope server key hash body unordered",
 }
 """What programs read in `--json`, and other versions on the socket."""
 

@@ -143,6 +143,7 @@ def test_programs_get_the_deck_with_whole_hashes(state: Path, ledger: LedgerShel
         "state": "changed",
         "seen": EVIL.hash,
         "approved": NOW.hash,
+        "unordered": False,
         "by": "baseline",
         "since": "2026-01-02T10:00:00.000Z",
     }

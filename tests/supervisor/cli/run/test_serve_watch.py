@@ -445,9 +445,9 @@ async def test_an_event_of_one_server_has_only_its_list_held_against_the_lock(
     """Among two hundred servers each event would hash what all of them list."""
     looked: list[int] = []
 
-    def looks(lists: ServerLists) -> tuple[Document, ...]:
+    def looks(lists: ServerLists, home: str) -> tuple[Document, ...]:
         looked.append(1)
-        return documents_of(lists)
+        return documents_of(lists, home)
 
     monkeypatch.setattr(module, "documents_of", looks)
     serving = Serving()

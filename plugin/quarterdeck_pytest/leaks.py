@@ -95,7 +95,7 @@ class Watch:
             self._left_made(),
             self._left_locks(),
         )
-        return sorted(line for lines in found for line in lines)
+        return sorted(_shown(line) for lines in found for line in lines)
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if not self._is_on or not self._test:
@@ -219,6 +219,11 @@ def _address_of(found: socket.socket) -> str:
         return f"{address[0]}, port {address[1]}"
     text = os.fsdecode(address)
     return f"@{text[1:]}" if text.startswith("\0") else text
+
+
+def _shown(line: str) -> str:
+    """Return a line with everything escaped that begins another one: a server chooses the names of its files."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
 def _path(address: Any) -> str:

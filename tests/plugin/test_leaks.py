@@ -140,3 +140,14 @@ def test_a_child_is_told_from_a_later_process_of_its_id() -> None:
         [found] = [each for each in children_of(os.getpid()) if each.pid == child.pid]
         assert found.started.isdigit()
         child.send_signal(signal.SIGKILL)
+
+
+def test_a_name_with_a_line_end_begins_no_line(tmp_path: Path) -> None:
+    """A server would give orders to the CI in whose log the summary is."""
+    watch = Watch()
+    watch.begin("test_a")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("\0x\n::error::forged\u202e")
+        watch.end()
+        [line] = watch.left()
+    assert line == "test_a left a socket that is bound to @x\\n::error::forged\\u202e"

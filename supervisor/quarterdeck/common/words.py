@@ -22,7 +22,7 @@ it; not newline and tab, nor what joins and colours emoji.
 """
 
 _ORDER: Final = re.compile(r"^(?P<before>\s*):(?=:[A-Za-z])|(?<=#)#(?=(?:\w{1,32})?\[)", re.MULTILINE)
-"""Orders to continuous integration, in whose log a line is: `::error …` of GitHub and its like, behind white space too;
+"""Orders that continuous integration reads in its log: `::error …` of GitHub and its like, behind white space too;
 `##vso[…`, `##[…` and `##teamcity[…` anywhere.
 """
 

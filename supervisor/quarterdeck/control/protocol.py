@@ -83,7 +83,7 @@ class WriteCalls(Message, frozen=True, tag="write_calls"):
 
 
 class Record(Message, frozen=True, tag="record"):
-    """Record what another process found out: a `Batch` as JSON, in which lone surrogates may be escaped."""
+    """Record the `Batch` of another process, as JSON in which lone surrogates may be escaped."""
 
     batch: bytes
 

@@ -1,4 +1,4 @@
-"""Record what a command finds beside another process: that process writes the ledger, and approves nothing anew.
+"""Hand the records of a command over to the process that writes the ledger.
 
 A server that is called twice beside a daemon shows its first definition in the first call.  Unless that is recorded, a
 definition that has changed is as good as new in the second one.
@@ -60,7 +60,7 @@ def hand_over(batch: Batch) -> None:
 
 
 async def answer_record(record: "Callable[[Batch], Awaitable[None]]", request: Record) -> Decided | Refused:
-    """Record what another process found; return the answer to it."""
+    """Record the batch of another process; return the answer to it."""
     try:
         await record(decode_json(request.batch, Batch))
     except msgspec.MsgspecError as error:

@@ -30,7 +30,7 @@ class Decisions:
         return Refused(Refusal.BAD_REQUEST, "this is asked of a deck, not of the daemon")
 
     async def record(self, batch: Batch) -> None:
-        """Record what a command found out.
+        """Record the batch of a command.
 
         Raises:
             LedgerError: the batch is not recorded.

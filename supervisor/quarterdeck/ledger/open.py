@@ -1,7 +1,7 @@
 """Open the ledger of a state directory for the event loop: as its one writer, or for reading beside another.
 
 A `serve` must be the writer.  A command that starts servers for itself is, when nobody else is; beside a `serve` it
-reads what that has recorded, and hands over to it what it finds itself.
+reads the records of that `serve`, and hands its own over to it.
 
 The loop never waits for the disk: one thread does, first come, first served.  What was accepted is carried out even if
 its caller stops waiting.  The book is changed on the loop alone, in the order of the events, and before an awaited
@@ -140,7 +140,7 @@ class LedgerWriter:
         await self._do(partial(self._store.record_calls, tuple(calls)))
 
     async def take(self, batch: Batch) -> None:
-        """Record what another process hands over.
+        """Record the batch of another process.
 
         Raises:
             LedgerError: the batch is not recorded.
@@ -264,7 +264,7 @@ async def open_recorder(
     except LeaseHeldError as error:
         if must_write:
             raise
-        _log.info("what this command finds is recorded by another process: %s", error)
+        _log.info("another process records the findings of this command: %s", error)
         async with visiting(state, hand_over) as visitor:
             yield visitor
         return

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 QUIET: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
-"""Options of runners that change nothing about what runs."""
+"""Options of runners that change nothing about the program."""
 
 _NAMES_PACKAGE: Final[Mapping[str, frozenset[str]]] = {
     "npx": frozenset({"-p", "--package"}),
@@ -30,7 +30,7 @@ _PROGRAMS: Final = re.compile(
     r"|php|lua|java|javac|go|cargo|rustc|dotnet|git|ssh|scp|curl|wget|make|awk|sed|vim?|nano|tar|docker|podman",
     re.IGNORECASE,
 )
-"""Programs that run what their arguments say, and are no server."""
+"""Programs that run their arguments, and are no server."""
 
 _READ_BY_OTHERS: Final = re.compile(
     r"(?:LD|DYLD|GLIBC|GCONV|MALLOC|NIX|NPM|NPX|NODE|NVM|COREPACK|YARN|PNPM|BUN|DENO|TSX|TS_NODE|V8|ELECTRON|UV|UVX|PIP"
@@ -71,7 +71,7 @@ _COMMON_WORDS: Final = frozenset(
     {"mcp", "server", "servers", "the", "and", "for", "com", "org", "dev", "app", "tool", "tools", "api", "client"}
     | {"http", "stdio"}
 )
-"""Parts of packages' names that say nothing about whose a variable is."""
+"""Parts of packages' names that many packages have."""
 
 
 def runner_problem(program: str, words: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def command_problem(program: str, args: Sequence[str], place: int, package: str)
 
 
 def own_words(*names: str) -> frozenset[str]:
-    """Return the words by which a package's or a server's name is told from others."""
+    """Return the words that tell a package's or a server's name from others."""
     words = {word for name in names for word in _WORD.findall(name.lower())}
     return frozenset(word for word in words if len(word) > 2 and word not in _COMMON_WORDS) or frozenset(words)
 

@@ -279,7 +279,7 @@ class Approvals:
         self._common.tell(decisions, but=self.follow)
 
     async def record(self, batch: Batch) -> None:
-        """Record what a command finds out that runs servers of its own beside this process.
+        """Record the batch of a command that runs servers of its own beside this process.
 
         Raises:
             LedgerError: the batch is not recorded.

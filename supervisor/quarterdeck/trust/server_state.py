@@ -56,7 +56,7 @@ class Recorder(Protocol):
         ...
 
     async def take(self, batch: Batch) -> None:
-        """Record what another process hands over.
+        """Record the batch of another process.
 
         Raises:
             LedgerError: the batch is not recorded.

@@ -1,4 +1,4 @@
-"""Connect to addresses of the internet alone, for a server whose URL a registry gave.
+"""Connect to addresses of the internet alone, for a server with a URL from a registry.
 
 Each name is resolved here, each of its addresses is judged, and the connection goes to one that passes, by its number.
 A name that leads elsewhere a moment later changes nothing, nor does a redirect.

@@ -135,7 +135,7 @@ class TrustContext(msgspec.Struct, frozen=True):
         return str(self.settings.paths_of(server.server).home)
 
     def differing_in_order(self, server: "ServerMatters") -> "tuple[Matter, ...]":
-        """Return what of a server differs from its approved form in order or own paths alone."""
+        """Return the matters of a server that differ from their approved forms in order or own paths alone."""
         home = self.home_of(server)
         return tuple(each for each in server.waiting if each.differs_in_order(self.read, home))
 

@@ -126,7 +126,7 @@ def approve(
     ] = False,
     unordered: Annotated[
         bool,
-        Option("--unordered", help="Of what changed in order or own paths alone: no such change counts from now on."),
+        Option("--unordered", help="Approve changes of order or own paths alone: none such counts from now on."),
     ] = False,
     whole: Whole = False,
     yes: Yes = False,
@@ -258,13 +258,13 @@ def _chosen(
 def _unordered(
     context: TrustContext, server: str | None, wanted: _Wanted
 ) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
-    """What is to be approved with all forms that differ in order alone.
+    """Return the matters to approve with all forms that differ from them in order alone.
 
     Raises:
         CommandError: something that is named differs in more.
     """
     if server is None or wanted.project or wanted.everything or wanted.alone:
-        raise UsageError("--unordered is for what changed of one server", "name SERVER, or SERVER NAME…")
+        raise UsageError("--unordered is for the changed definitions of one server", "name SERVER, or SERVER NAME…")
     found = context.server(server)
     fitting = context.differing_in_order(found)
     if not wanted.names:
@@ -279,7 +279,7 @@ def _unordered(
 
 
 def _unordered_advice(context: TrustContext, server: "ServerMatters") -> str:
-    """What to do about a definition that is another one at each start; empty where there is none."""
+    """Return a line of advice about definitions that change at each start; empty if the server has none."""
     found = context.differing_in_order(server)
     if not found:
         return ""

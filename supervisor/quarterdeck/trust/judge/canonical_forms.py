@@ -1,4 +1,4 @@
-"""The form by which a definition is compared whose order does not count, once a person has approved that.  Pure.
+"""Compare definitions without order, once a person has approved that.  Pure.
 
 Some servers write sets into their schemas, or the folder that they run in, so that a definition is another one at each
 start.  In the canonical form two things are gone, and everything else counts exactly:
@@ -20,7 +20,7 @@ import msgspec
 from quarterdeck.ledger.events.events import hash_of
 
 SETS: Final = frozenset({"enum", "required", "type", "examples", "default"})
-"""Members of a schema whose scalars are a set, or may be one for those who approve that."""
+"""Members of a schema with scalars that are a set, or may be one for a person who approves that."""
 
 _SCHEMAS: Final = frozenset({"inputSchema", "outputSchema"})
 

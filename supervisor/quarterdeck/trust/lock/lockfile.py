@@ -14,7 +14,7 @@
 How servers are launched is not in it, since paths differ between machines.  `package` tells people what was looked at,
 and `ledger` which state of the ledger it was made from; neither is judged.
 
-`unordered:…` stands for every form of a thing whose order a person has approved not to count.
+`unordered:…` is the hash of a canonical form: a person has approved every order of that thing.
 
 Version 1 knew instructions and tools alone.  A server without `capabilities` is from there: its prompts and resources
 are not offered by that lock, and are no drift.
@@ -156,7 +156,7 @@ def lock_of(
 ) -> DeckLock:
     """The lock of these documents, by server; launches among them are left out.
 
-    `unordered` are those whose order does not count.
+    `unordered` are those that are locked in their canonical form.
     """
     servers: dict[str, LockedServer] = {}
     for server in sorted(documents):

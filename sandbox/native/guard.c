@@ -1,5 +1,6 @@
 #include "guard.h"
 
+#include "confine.h"
 #include "gate.h"
 
 enum { OWN_GROUP = 0 };
@@ -21,8 +22,10 @@ _Noreturn static void watch(long leash)
     leave(EXIT_REFUSED);
 }
 
-_Noreturn void guard(long leash, char **argv, char **environment)
+_Noreturn void guard(long leash, const char *oom_score, char **argv, char **environment)
 {
+    if (*oom_score)
+        raise_oom_score(oom_score);
     /* What is killed must be ours alone. */
     if (CALL(SYS_getpgid, 0) != CALL(SYS_getpid))
         leave(EXIT_REFUSED);

@@ -6,7 +6,7 @@
 #include "kernel.h"
 
 /* Leave a guard at the leash, in our process group, and execute the program `argv[0]` in our place: see
-   `inside/guard.py`. */
-_Noreturn void guard(long leash, char **argv, char **environment);
+   `inside/guard.py`.  Both get the score, unless it is empty. */
+_Noreturn void guard(long leash, const char *oom_score, char **argv, char **environment);
 
 #endif

@@ -2,7 +2,7 @@
 
        quarterdeck-gate gate CONTROL [STREAM…]
        quarterdeck-gate reaper CONTROL LEASH WANTS_APART [OOM_SCORE]
-       quarterdeck-gate guard LEASH PROGRAM [ARGUMENT…]
+       quarterdeck-gate guard LEASH OOM_SCORE PROGRAM [ARGUMENT…]
        quarterdeck-gate readonly ORDER
        quarterdeck-gate network NAMESPACE OWNER
        quarterdeck-gate kernel SIGNAL PROGRAM [ARGUMENT…]
@@ -47,8 +47,8 @@ _Noreturn static void run(int argc, char **argv)
         gate(number_of(argv[2]), argv + 3, argc - 3);
     if ((argc == 5 || argc == 6) && is_same(argv[1], "reaper"))
         reaper(number_of(argv[2]), number_of(argv[3]), is_same(argv[4], "1"), argc == 6 ? argv[5] : 0);
-    if (argc >= 4 && is_same(argv[1], "guard"))
-        guard(number_of(argv[2]), argv + 3, environment);
+    if (argc >= 5 && is_same(argv[1], "guard"))
+        guard(number_of(argv[2]), argv[3], argv + 4, environment);
     if (argc == 3 && is_same(argv[1], "readonly"))
         readonly(number_of(argv[2]), environment);
     if (argc == 4 && is_same(argv[1], "network"))

@@ -3,6 +3,7 @@
 import os
 import resource
 import struct
+import threading
 from pathlib import Path
 
 from arena import Held, attack, first_of, require, syscall
@@ -78,6 +79,12 @@ def realtime() -> str:
 
 @attack
 def spare_from_oom() -> str:
-    """Everybody else goes first when memory is short."""
-    Path("/proc/self/oom_score_adj").write_text("-1000")
-    return "never chosen"
+    """Everybody else goes first when memory is short: as our owner may have it, for us and who keeps us."""
+    processes = ("self", "thread-self", f"self/task/{threading.get_native_id()}", str(os.getppid()), "1")
+
+    def lower(process: str) -> str:
+        file = Path(f"/proc/{process}/oom_score_adj")
+        file.write_text(str(int(file.read_text()) - 1))
+        return f"lowered the score of {process}"
+
+    return first_of(*(lambda process=process: lower(process) for process in processes))

@@ -48,6 +48,7 @@ _VIEW: Final = (
     *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
     *("--perms", "1777", "--size", "65536", "--tmpfs", "/dev/shm"),  # noqa: S108 - the sandbox's own
     *("--remount-ro", "/dev"),
+    *("--remount-ro", "/proc"),
 )
 
 

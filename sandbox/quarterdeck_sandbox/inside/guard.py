@@ -12,9 +12,13 @@ import signal
 import gate
 
 
-def main(leash: str, *argv: str) -> None:
-    """Leave a guard at the descriptor `leash`, and execute `argv`, its program by a path, in our place."""
+def main(leash: str, oom_score: str, *argv: str) -> None:
+    """Leave a guard at the descriptor `leash`, and execute `argv`, its program by a path, in our place.
+
+    Both get the score `oom_score`, unless it is empty: inside of a bubblewrap no score can be written.
+    """
     leash_fd = int(leash)
+    gate.raise_oom_score(oom_score or None)
     if os.getpgrp() != os.getpid():
         os._exit(gate.EXIT_REFUSED)  # what is killed must be ours alone
     if os.fork() == 0:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues, Property, Tier
 
@@ -255,7 +256,10 @@ def _tree_death(at: Situation) -> PropertyFinding:
 
 
 def _memory(at: Situation) -> PropertyFinding:
-    return _cgroup(at, Property.MEMORY) or _partial("looked at now and then; RLIMIT_DATA of each process")
+    found = _cgroup(at, Property.MEMORY) or _partial("looked at now and then; RLIMIT_DATA of each process")
+    if at.tier is not Tier.LIMITS or at.machine.system != "linux":
+        return found
+    return replace(found, mechanism=f"{found.mechanism}; it could lower its score for the kernel's killer")
 
 
 def _process_count(at: Situation) -> PropertyFinding:

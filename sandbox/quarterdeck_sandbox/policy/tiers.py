@@ -7,6 +7,8 @@ What is not obvious of bubblewrap, each with its regression test:
   the root as the very last step;
 - a directory that bwrap makes for a mount to stand on is its maker's alone, who for root is not the program;
 - no `--new-session`: the gate begins one, and the first process of the sandbox stays in the group that the guard kills;
+- /proc is read-only: a program could else lower its score, and that of the sandbox's first process, for the kernel's
+  killer (`oom_score_adj`); the guard has raised both before;
 - root gets no user namespace: root makes the mounts, so that a private home can be shown, and the gate then becomes
   another user, whom pid 1 of the sandbox does not fear;
 - `--disable-userns` needs the explicit `--unshare-user`.
@@ -60,6 +62,7 @@ def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int])
         *("--perms", "1777", "--size", str(shared_bytes), "--tmpfs", _SHARED_MEMORY),
         *("--remount-ro", "/dev"),
         *_mounts(confinement, hold),
+        *("--remount-ro", PROCESSES),
         *("--remount-ro", "/"),
     ]
 

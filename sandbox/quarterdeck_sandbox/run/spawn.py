@@ -100,7 +100,8 @@ def spawn_bubblewrap(
         fds += [info_w.fileno(), blocked.fileno()]
         argv = _closed_first(confinement, argv, put, tiers.fixed_devices(confinement))
         with _leash() as (leash, ours):
-            argv = gate_command(compiled, "guard", leash, *argv)
+            score = oom_score_of_confined()
+            argv = gate_command(compiled, "guard", leash, "" if score is None else score, *argv)
             child = _popen(argv, [*fds, leash], subprocess.DEVNULL if ends else None)
         if ends:
             child.stdin, child.stdout = (FileIO(os.dup(end.fileno()), end.mode) for end in ends)

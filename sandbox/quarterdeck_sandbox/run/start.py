@@ -72,7 +72,7 @@ LAST_WORDS_S: Final = 0.5
 LOOK_S: Final = 0.25
 """Between two looks at what it uses; a short command's dossier has what the last one saw."""
 
-_FIXED: Final = ("/", "/usr", "/etc", "/dev")
+_FIXED: Final = ("/", "/usr", "/etc", "/dev", "/proc/self/oom_score_adj")
 
 
 async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> ConfinedProcess:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import psutil
 import pytest
@@ -54,6 +55,8 @@ class Guarded:
             self._leash = -1
 
 
+SCORE: Final = 900
+
 Guards = Callable[..., AbstractContextManager[Guarded]]
 
 
@@ -64,10 +67,10 @@ def guarded(request: pytest.FixtureRequest) -> Guards:
 
 
 @contextmanager
-def started(compiled: str, *argv: str, leads: bool = True) -> Iterator[Guarded]:
+def started(compiled: str, *argv: str, leads: bool = True, score: int | str = "") -> Iterator[Guarded]:
     """Start `argv`, in a process group of its own if it `leads`; all of it is gone at the end."""
     leash, ours = os.pipe()
-    command = gate_command(compiled, "guard", leash, *argv)
+    command = gate_command(compiled, "guard", leash, score, *argv)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[leash], env={}, start_new_session=leads
     ) as process:
@@ -130,3 +133,9 @@ def test_a_program_that_cannot_be_executed_leaves_a_guard_for_its_owner_to_end(g
     """A bubblewrap that was just uninstalled would be taken for one that runs."""
     with guarded(str(tmp_path / "missing")) as made:
         assert made.process.wait(PATIENCE_S) == EXIT_NO_EXEC
+
+
+def test_a_program_has_the_score_that_its_guard_was_given(guarded: Guards) -> None:
+    """Inside of a bubblewrap no score can be written any more: the kernel would end the supervisor first."""
+    with guarded("/bin/cat", "/proc/self/oom_score_adj", score=SCORE) as made:
+        assert int(made.line()) == SCORE

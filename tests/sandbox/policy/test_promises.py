@@ -86,6 +86,7 @@ def test_a_root_without_capabilities_is_promised_what_a_user_is(
         ("process_count", B, OLD, {}, "partial", "looked at"),
         ("process_count", B, ROOT, {}, "full", "user of its own"),
         ("process_count", B, ROOT, {"write": ["/a"]}, "partial", "looked at"),
+        ("memory", LIM, USER, TRUSTED, "partial", "it could lower its score for the kernel's killer"),
         ("process_count", LL, USER, {}, "partial", "looked at"),
         ("process_count", LL, ROOT, {}, "full", "user of its own"),
         ("process_count", LL, replace(USER, cgroups=GROUPS), {}, "full", "pids control group, version 2"),

@@ -88,6 +88,12 @@ def test_devices_are_closed_and_shared_memory_is_bounded() -> None:
     found = words(limits=LimitValues(scratch_bytes=8 * MIB))
     shared = at(found, "--perms", "1777", "--size", str(8 * MIB), "--tmpfs", "/dev/shm")
     assert at(found, "--dev", "/dev") < shared < at(found, "--remount-ro", "/dev")
+
+
+def test_no_score_can_be_written_inside() -> None:
+    """A server could have the supervisor killed first when memory runs out."""
+    found = words()
+    assert at(found, "--proc", "/proc") < at(found, "--remount-ro", "/proc")
     assert at(words(limits=LimitValues(scratch_bytes=None)), "--size", str(64 * MIB)) > 0
 
 

@@ -102,6 +102,17 @@ long load_seccomp(const struct record *program)
     return CALL(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
 }
 
+long load_asking_seccomp(const struct record *program)
+{
+    const struct filter filter = {(uint16_t)(program->size / 8), program->payload};
+    const long flags = SECCOMP_NEW_LISTENER | SECCOMP_WAIT_KILLABLE;
+    const long listener = CALL(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter);
+    if (listener != -EINVAL)
+        return listener;
+    /* Before Linux 5.19: a call that a signal interrupts asks once more. */
+    return CALL(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_NEW_LISTENER, &filter);
+}
+
 long landlock_version(void)
 {
     return CALL(SYS_landlock_create_ruleset, 0, 0, CREATE_RULESET_VERSION);

@@ -22,6 +22,9 @@ long lock_securebits(void);
 long clear_capabilities(void);
 long load_seccomp(const struct record *program);
 
+/* Load a filter that asks before some calls; return the descriptor at which it does. */
+long load_asking_seccomp(const struct record *program);
+
 /* The kernel's version of Landlock, below zero where there is none. */
 long landlock_version(void);
 

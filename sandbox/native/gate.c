@@ -2,6 +2,7 @@
 
 #include "gate.h"
 
+#include "broker.h"
 #include "confine.h"
 #include "listing.h"
 #include "observe.h"
@@ -15,6 +16,7 @@ enum {
     MAX_STEP_BYTES = 4096 + 256,
     FIRST_FD = 3,
     MAX_ENTRANCES = 8,
+    NO_CHANNEL = -1,
     LAST_FD_TRIED = 4096, /* where no listing says which are open: few processes have had more */
 };
 
@@ -117,12 +119,12 @@ void close_others(long kept)
     close_listed(kept);
 }
 
-static void report_to(long control, const struct order *order)
+static void report_to(long control, long channel, const struct order *order)
 {
     char step_bytes[MAX_STEP_BYTES];
     struct text step = TEXT_IN(step_bytes), report = TEXT_IN(report_bytes);
     report.size--; /* for the empty line */
-    long error = prepare(order, control, &step);
+    long error = prepare(order, control, channel, &step);
     if (error >= 0) {
         for (size_t at = 0; at < entrances.count; at++)
             add_number_fact(&report, "joined", entrances.errors[at]);
@@ -160,7 +162,7 @@ _Noreturn void gate(long control, char *const *streams, int stream_count)
     const struct order order = receive_order(control);
     join_groups();
     close_others(control);
-    report_to(control, &order);
+    report_to(control, has(&order, TAG_OWN) ? start_broker(&order) : NO_CHANNEL, &order);
     receive(control, &go, 1);
     if (go != 'g')
         leave(EXIT_REFUSED);

@@ -32,6 +32,11 @@ enum {
     SYS_execve = BY_ARCHITECTURE(59, 221),
     SYS_exit_group = BY_ARCHITECTURE(231, 94),
     SYS_faccessat = BY_ARCHITECTURE(269, 48),
+    SYS_fchmod = BY_ARCHITECTURE(91, 52),
+    SYS_fchmodat = BY_ARCHITECTURE(268, 53),
+    SYS_fchmodat2 = 452,
+    SYS_fchown = BY_ARCHITECTURE(93, 55),
+    SYS_fchownat = BY_ARCHITECTURE(260, 54),
     SYS_fcntl = BY_ARCHITECTURE(72, 25),
     SYS_fstatfs = BY_ARCHITECTURE(138, 44),
     SYS_getdents64 = BY_ARCHITECTURE(217, 61),
@@ -57,12 +62,14 @@ enum {
     SYS_ppoll = BY_ARCHITECTURE(271, 73),
     SYS_prctl = BY_ARCHITECTURE(157, 167),
     SYS_prlimit64 = BY_ARCHITECTURE(302, 261),
+    SYS_process_vm_readv = BY_ARCHITECTURE(310, 270),
     SYS_read = BY_ARCHITECTURE(0, 63),
     SYS_readlinkat = BY_ARCHITECTURE(267, 78),
     SYS_recvfrom = BY_ARCHITECTURE(45, 207),
     SYS_recvmsg = BY_ARCHITECTURE(47, 212),
     SYS_rt_sigaction = BY_ARCHITECTURE(13, 134),
     SYS_rt_sigprocmask = BY_ARCHITECTURE(14, 135),
+    SYS_seccomp = BY_ARCHITECTURE(317, 277),
     SYS_sendmsg = BY_ARCHITECTURE(46, 211),
     SYS_sendto = BY_ARCHITECTURE(44, 206),
     SYS_setgroups = BY_ARCHITECTURE(116, 159),
@@ -72,24 +79,47 @@ enum {
     SYS_setsid = BY_ARCHITECTURE(112, 157),
     SYS_signalfd4 = BY_ARCHITECTURE(289, 74),
     SYS_socket = BY_ARCHITECTURE(41, 198),
+    SYS_socketpair = BY_ARCHITECTURE(53, 199),
     SYS_umask = BY_ARCHITECTURE(95, 166),
     SYS_unshare = BY_ARCHITECTURE(272, 97),
+    SYS_utimensat = BY_ARCHITECTURE(280, 88),
     SYS_wait4 = BY_ARCHITECTURE(61, 260),
     SYS_write = BY_ARCHITECTURE(1, 64),
 };
 
-enum { EPERM = 1, ENOENT = 2, EINTR = 4, ECHILD = 10, EACCES = 13, ENOTDIR = 20, EINVAL = 22, ENOSYS = 38 };
+#if defined(__x86_64__)
+/* Older spellings, which aarch64 lacks. */
+enum { SYS_chmod = 90, SYS_chown = 92, SYS_futimesat = 261, SYS_lchown = 94, SYS_utime = 132, SYS_utimes = 235 };
+#endif
+
+enum {
+    EPERM = 1,
+    ENOENT = 2,
+    EINTR = 4,
+    EBADF = 9,
+    ECHILD = 10,
+    EACCES = 13,
+    EFAULT = 14,
+    ENOTDIR = 20,
+    EINVAL = 22,
+    ENAMETOOLONG = 36,
+    ENOSYS = 38,
+};
 
 enum { SIGINT = 2, SIGKILL = 9, SIGPIPE = 13, SIGTERM = 15, SIGCHLD = 17, SIGCONT = 18, SIGSTOP = 19, SIGXFSZ = 25 };
 
 enum {
     AT_FDCWD = -100,
+    AT_SYMLINK_NOFOLLOW = 0x100,
+    AT_EMPTY_PATH = 0x1000,
     O_RDONLY = 0,
     O_WRONLY = 1,
     O_NONBLOCK = 04000,
     O_DIRECTORY = BY_ARCHITECTURE(0200000, 040000),
+    O_NOFOLLOW = BY_ARCHITECTURE(0400000, 0100000),
     O_CLOEXEC = 02000000,
     O_PATH = 010000000,
+    UTIME_OMIT = (1 << 30) - 2,
     F_SETFD = 2,
     FD_CLOEXEC = 1,
     W_OK = 2,
@@ -103,6 +133,7 @@ enum {
     AF_VSOCK = 40,
     SOCK_STREAM = 1,
     SOCK_DGRAM = 2,
+    SOCK_SEQPACKET = 5,
     SOCK_CLOEXEC = 02000000,
     SOL_SOCKET = 1,
     SCM_RIGHTS = 1,
@@ -120,6 +151,9 @@ enum {
     PR_CAP_AMBIENT = 47,
     PR_CAP_AMBIENT_CLEAR_ALL = 4,
     SECCOMP_MODE_FILTER = 2,
+    SECCOMP_SET_MODE_FILTER = 1,
+    SECCOMP_NEW_LISTENER = 1 << 3,
+    SECCOMP_WAIT_KILLABLE = 1 << 5,
 };
 
 enum { RLIMIT_CPU = 0, RLIMIT_NOFILE = 7 };

@@ -18,6 +18,7 @@ static enum shape shape_of(int tag)
     case TAG_READ:
     case TAG_WRITE:
     case TAG_DEVICE:
+    case TAG_OWN:
     case TAG_SECRET:
     case TAG_FIXED:
     case TAG_KEPT_OPEN:

@@ -22,6 +22,7 @@ enum {
     TAG_READ = 'R',
     TAG_WRITE = 'W',
     TAG_DEVICE = 'V',
+    TAG_OWN = 'M',
     TAG_SECCOMP = 'S',
     TAG_SET_APART = 'X',
     TAG_OOM_SCORE = 'O',

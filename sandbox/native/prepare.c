@@ -1,5 +1,6 @@
 #include "prepare.h"
 
+#include "broker.h"
 #include "confine.h"
 #include "passed.h"
 
@@ -121,7 +122,7 @@ static long open_listeners(const struct order *order, long control, struct text 
     return 0;
 }
 
-static long change_user(const struct order *order, struct text *step)
+long change_user(const struct order *order, struct text *step)
 {
     struct record found;
     if (!find(order, TAG_IDENTITY, &found))
@@ -147,7 +148,15 @@ static long change_user(const struct order *order, struct text *step)
     return clear_capabilities();
 }
 
-static long confine(const struct order *order, struct text *step)
+static long filter_calls(const struct record *program, long channel)
+{
+    if (channel < 0)
+        return load_seccomp(program);
+    const long listener = load_asking_seccomp(program);
+    return listener < 0 ? listener : hand_over_listener(channel, listener);
+}
+
+static long confine(const struct order *order, long channel, struct text *step)
 {
     struct record found;
     long result;
@@ -166,12 +175,12 @@ static long confine(const struct order *order, struct text *step)
     }
     if (find(order, TAG_SECCOMP, &found)) {
         take_step(step, "seccomp");
-        return load_seccomp(&found);
+        return filter_calls(&found, channel);
     }
     return 0;
 }
 
-long prepare(const struct order *order, long control, struct text *step)
+long prepare(const struct order *order, long control, long channel, struct text *step)
 {
     struct record found;
     long result;
@@ -194,5 +203,5 @@ long prepare(const struct order *order, long control, struct text *step)
         if ((result = set_apart(false)) < 0)
             return result;
     }
-    return confine(order, step);
+    return confine(order, channel, step);
 }

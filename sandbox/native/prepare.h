@@ -8,7 +8,11 @@
 
 /* Limits, listeners, user, directory, Landlock and filter, as the order has them.
 
-   Returns 0, or an errno below zero; then `step` says at what. */
-long prepare(const struct order *order, long control, struct text *step);
+   `channel`: where the broker takes the filter's listener; below zero where there is none.  Returns 0, or an errno below
+   zero; then `step` says at what. */
+long prepare(const struct order *order, long control, long channel, struct text *step);
+
+/* Become the user that the order names, without capabilities. */
+long change_user(const struct order *order, struct text *step);
 
 #endif

@@ -12,7 +12,6 @@ enum {
 enum {
     CLONE_NEWNS = 0x00020000,
     CLONE_NEWUSER = 0x10000000,
-    AT_EMPTY_PATH = 0x1000,
     AT_RECURSIVE = 0x8000,
     OPEN_TREE_CLONE = 1,
     MOVE_HERE_ONTO_HERE = 0x44, /* MOVE_MOUNT_F_EMPTY_PATH and MOVE_MOUNT_T_EMPTY_PATH: the descriptors themselves */

@@ -8,19 +8,12 @@
 enum {
     KILL_ROUNDS = 2000, /* of two milliseconds: four seconds, then we leave the rest to our owner's own sweep */
     ROUND_NS = 2 * 1000 * 1000,
-    STATUS_UNKNOWN = -1,
     NO_STATUS = 137, /* as if killed: the program was gone before anybody could ask */
     MAX_PIDS = 65536, /* a round; who has more is killed in several */
-    POLLIN = 1,
     WNOHANG = 1,
     SIG_BLOCK = 0,
     SFD_FLAGS = O_NONBLOCK | O_CLOEXEC,
     SIGNALFD_BYTES = 128,
-};
-
-struct polled {
-    int fd;
-    short events, returned;
 };
 
 static int32_t pids[MAX_PIDS];
@@ -36,8 +29,7 @@ static bool keep_apart(void)
     return CALL(SYS_kill, CALL(SYS_getppid), 0) == -EPERM;
 }
 
-/* Take every child that has ended, note the program's status; whether any is left. */
-static bool reap(long program, int *status)
+bool reap(long program, int *status)
 {
     for (;;) {
         int found;
@@ -51,15 +43,25 @@ static bool reap(long program, int *status)
     }
 }
 
+int open_child_signals(void)
+{
+    const uint64_t child_ended = 1UL << (SIGCHLD - 1);
+    CALL(SYS_rt_sigprocmask, SIG_BLOCK, &child_ended, 0, sizeof child_ended);
+    return (int)CALL(SYS_signalfd4, -1, &child_ended, sizeof child_ended, SFD_FLAGS);
+}
+
+void take_child_signal(int fd)
+{
+    unsigned char told[SIGNALFD_BYTES];
+    CALL(SYS_read, fd, told, sizeof told);
+}
+
 /* Reap until the program has ended or the leash is dropped. */
 static int wait_for(long program, long leash)
 {
-    const uint64_t child_ended = 1UL << (SIGCHLD - 1);
-    unsigned char told[SIGNALFD_BYTES];
+    char told;
     int status = STATUS_UNKNOWN;
-    CALL(SYS_rt_sigprocmask, SIG_BLOCK, &child_ended, 0, sizeof child_ended);
-    struct polled both[2] = {{(int)leash, POLLIN, 0}, {0, POLLIN, 0}};
-    both[1].fd = (int)CALL(SYS_signalfd4, -1, &child_ended, sizeof child_ended, SFD_FLAGS);
+    struct polled both[2] = {{(int)leash, POLLIN, 0}, {open_child_signals(), POLLIN, 0}};
     if (both[1].fd < 0)
         return status; /* nothing could be waited for: all of it ends */
     for (;;) {
@@ -69,8 +71,8 @@ static int wait_for(long program, long leash)
         if (CALL(SYS_ppoll, both, 2, 0, 0) < 0)
             continue;
         if (both[1].returned)
-            CALL(SYS_read, both[1].fd, told, sizeof told);
-        if (both[0].returned && CALL(SYS_read, leash, told, 1) <= 0)
+            take_child_signal(both[1].fd);
+        if (both[0].returned && CALL(SYS_read, leash, &told, 1) <= 0)
             return status;
     }
 }
@@ -151,7 +153,7 @@ static int kill_all(long program, int status, bool is_apart)
     return status;
 }
 
-static int exit_status(int status)
+int exit_status(int status)
 {
     if (status == STATUS_UNKNOWN)
         return NO_STATUS;

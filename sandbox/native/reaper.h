@@ -5,6 +5,24 @@
 
 #include "kernel.h"
 
+enum { STATUS_UNKNOWN = -1, POLLIN = 1 };
+
+/* struct pollfd */
+struct polled {
+    int fd;
+    short events, returned;
+};
+
+/* Take every child that has ended, note the program's status; whether any is left. */
+bool reap(long program, int *status);
+
+/* Return a descriptor that can be read when a child has ended, below zero where there is none; read it empty. */
+int open_child_signals(void);
+void take_child_signal(int fd);
+
+/* Return the status that a shell would end with for one that `reap` noted. */
+int exit_status(int status);
+
 /* Run a gate below us, adopt every orphan of its tree, and kill all that is left when the program ends or the leash is
    dropped; see `inside/reaper.py`.  Ends as the program did.
 

@@ -23,6 +23,7 @@ from support.config.places import write_document
 from support.processes.commands import command, quarterdeck_json, quarterdeck_json_forked
 from support.processes.identities import PACKAGES, SOURCES, give_to_commands
 from support.processes.leftovers import no_leftovers
+from support.sandbox.machine_facts import installing_missing
 from support.serves.native_serves import ALL
 
 from quarterdeck.cli.configure.secret import read_token, token_path
@@ -128,6 +129,8 @@ def environment() -> dict[str, str]:
 @pytest.mark.parametrize("way", [over_stdio, over_http], ids=["stdio", "http"])
 async def test_a_repository_is_explored_changed_tested_served_and_put_right(way: Any, repository: Path) -> None:
     """What an agent does all day would not work, or leave something behind."""
+    if reason := installing_missing():
+        pytest.skip(reason)
     with anyio.fail_after(DAY_S):
         async with way(repository) as agent:
             await explore(agent)

@@ -4,6 +4,7 @@ The programs are in `tests/attacks`.  What they say of themselves is checked aga
 this process, saw from outside.
 """
 
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +12,13 @@ from typing import Final
 
 import pytest
 from support.processes.forks import Forks
-from support.processes.identities import Identity, plain_python
+from support.processes.identities import USER_UID, Identity, plain_python
 from support.sandbox.attack_results import BOMB_LIMITS, BOMBS, FAMILIES, IMPOSSIBLE, NOT_BARE, OUTPUTS, Bomb, names
 from support.sandbox.hostile import ATTACKS, END_S, Run, Scene, scene
 from support.sandbox.machine_facts import NO_INTERNET_ALONE, ROOT_ONLY, bubblewrap_missing
 
 from quarterdeck_protocol.policy_values import NetworkMode, Tier
 from quarterdeck_pytest import ProtocolFault
-from quarterdeck_sandbox.doctor.probe import probe_machine
 
 BARE_ESCAPES: Final = 60
 """Attacks that have to succeed where nothing holds them, on any machine; some need what few have."""
@@ -68,9 +68,23 @@ def test_a_root_without_capabilities_is_held_like_any_user(tier: Tier, identity:
     run = attack_with_everything(tier, place, "--write", str(place.root / "granted"), to_be_had=BEING_ROOT)
     assert run.receipt["uid"] == 0
     assert run.verdicts["hold_capabilities"].why == "user 0 with []"
-    if probe_machine().closes:
-        # Else whoever is root here could open root's secrets to everybody, or close the system's programs to all.
-        assert {run.verdicts[name].state for name in ("chmod_outside", "utime_outside", "xattr_outside")} == {"HELD"}
+
+
+@pytest.mark.parametrize("identity", [Identity.ROOT])
+@pytest.mark.parametrize("tier", CONFINED)
+def test_the_owner_of_what_it_may_write_cannot_change_its_other_files(
+    tier: Tier, identity: Identity, place: Scene
+) -> None:
+    """Root starts a server as the owner of its folder: that user's keys could be opened to everybody."""
+    granted = place.root / "granted"
+    granted.mkdir()
+    for path in (granted, place.outside / "owned", place.root / "attacks", *(place.root / "attacks").iterdir()):
+        os.chown(path, USER_UID, USER_UID)
+    wanted = [*names("metadata"), "spare_from_oom"]
+    with place.victim():
+        run = place.attack(tier, wanted, "--network", "none", "--write", str(granted))
+    assert run.receipt["uid"] == USER_UID
+    assert {name: run.verdicts[name].state for name in wanted} == dict.fromkeys(wanted, "HELD")
 
 
 OPEN_DEVICES: Final = "for name in null zero full random urandom; do : <>/dev/$name && printf '%s ' $name; done"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.config.places import short_folder
 from support.processes.running import output, run
-from support.sandbox.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only
+from support.sandbox.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only, installing_missing
 from support.servers.real_servers import install_tools
 
 INSTALL_S = 300.0
@@ -97,6 +97,8 @@ def test_a_virtual_environment_in_a_home(person: Person) -> None:
 
 def test_uvx_from_an_empty_cache(person: Person, tools: Path) -> None:
     """It executes the uv beside it, downloads, and installs below its own home."""
+    if reason := installing_missing():
+        pytest.skip(reason)
     binaries = person.home / ".local/bin"
     binaries.mkdir(parents=True, exist_ok=True)
     for name in ("uv", "uvx"):

@@ -12,7 +12,7 @@ from support.config.places import short_folder
 from support.processes.identities import Identity, is_open, plain_python
 from support.processes.running import run
 from support.sandbox.hostile import Scene, scene
-from support.sandbox.machine_facts import bubblewrap_missing, not_installed
+from support.sandbox.machine_facts import bubblewrap_missing, installing_missing, not_installed
 from support.servers.real_servers import install_tools
 
 from quarterdeck_protocol.policy_values import Tier
@@ -120,7 +120,8 @@ WORKS: Final = {
 @pytest.fixture
 def place(identity: Identity, tier: Tier) -> Iterator[Scene]:
     """A home and directories of the identity's own."""
-    if reason := identity.missing or (bubblewrap_missing() if tier is Tier.BUBBLEWRAP else ""):
+    lacking = bubblewrap_missing() if tier is Tier.BUBBLEWRAP else installing_missing(tier)
+    if reason := identity.missing or lacking:
         pytest.skip(reason)
     with scene(identity) as made:
         yield made

@@ -57,6 +57,8 @@ ATTACKS: Final = (
     "echo x > /proc/self/root$PWD/TARGET; echo x > /proc/1/root$PWD/TARGET; echo x > /proc/self/cwd/TARGET",
     "unshare -Urm sh -c 'umount TARGET; mount -o remount,rw,bind TARGET; echo x > TARGET'",
     "mkdir t; unshare -Urm sh -c 'mount -t tmpfs t t && mv PARENT t'",
+    "chmod 777 TARGET; touch -d @1 TARGET; chown :$(id -g) TARGET",
+    "for p in /proc/[1-9]*; do chmod 777 $p/root$PWD/TARGET; done",
 )
 """What a program tries with a file of which it may write the folder."""
 
@@ -72,9 +74,13 @@ class Project:
     folder: Path
     targets: tuple[str, ...] = ("mcp.json", "conf/deep/server.env", ".git/config", ".git/hooks/pre-commit", ".envrc")
 
-    def read(self) -> dict[str, bytes]:
-        """What is believed."""
-        return {name: (self.folder / name).read_bytes() for name in self.targets}
+    def read(self) -> dict[str, tuple[bytes, int, int]]:
+        """What is believed, with its mode and the time of its last change."""
+        statuses = {name: (self.folder / name).stat() for name in self.targets}
+        return {
+            name: ((self.folder / name).read_bytes(), status.st_mode, status.st_ctime_ns)
+            for name, status in statuses.items()
+        }
 
     @property
     def trusted(self) -> tuple[str, ...]:

@@ -24,7 +24,19 @@ REFUSALS = {
 }
 """Ways in which the kernel ends a process for what it asked."""
 
-MODULES = ("bombs", "files", "floods", "kernel", "lives", "neighbours", "processes", "reaching", "rights", "sockets")
+MODULES = (
+    "bombs",
+    "files",
+    "floods",
+    "kernel",
+    "lives",
+    "metadata",
+    "neighbours",
+    "processes",
+    "reaching",
+    "rights",
+    "sockets",
+)
 
 for module in MODULES:
     importlib.import_module(module)

@@ -59,6 +59,9 @@ libc: Final = ctypes.CDLL(None, use_errno=True)
 
 _NUMBERS: Final = {
     "x86_64": {
+        "fchmodat2": 452,
+        "file_setattr": 469,
+        "setxattrat": 463,
         "kcmp": 312,
         "pidfd_getfd": 438,
         "io_uring_setup": 425,
@@ -80,6 +83,9 @@ _NUMBERS: Final = {
         "sched_setattr": 314,
     },
     "aarch64": {
+        "fchmodat2": 452,
+        "file_setattr": 469,
+        "setxattrat": 463,
         "kcmp": 272,
         "pidfd_getfd": 438,
         "io_uring_setup": 425,

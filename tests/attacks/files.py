@@ -141,27 +141,6 @@ def stat_outside() -> str:
 
 
 @attack
-def chmod_outside() -> str:
-    """The mode of a file whose owner has our number."""
-    os.chmod(TARGETS.owned_file, 0o640)
-    return f"made {TARGETS.owned_file} unreadable"
-
-
-@attack
-def utime_outside() -> str:
-    """Its times."""
-    os.utime(TARGETS.owned_file, (1, 1))
-    return f"aged {TARGETS.owned_file}"
-
-
-@attack
-def xattr_outside() -> str:
-    """Its extended attributes."""
-    os.setxattr(TARGETS.owned_file, "user.attack", b"x")
-    return f"marked {TARGETS.owned_file}"
-
-
-@attack
 def share_temporary_names() -> str:
     """A trap in the common /tmp: a link where another program will write."""
     name = Path("/tmp") / f"{TARGETS.trap_name}"

@@ -7,10 +7,14 @@ open: whoever reads sees the end of it when the daemon is dead.
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 PTRACE_SEIZE = 0x4206
 CLONE_NEWUSER = 0x10000000
+FCHMODAT2, FILE_SETATTR = 452, 469
+AT_FDCWD, AT_EMPTY_PATH = -100, 0x1000
+FILE_ATTRIBUTES_BYTES = 24
 DAEMON_S = 60
 """How long the daemon would live if nobody killed it."""
 
@@ -32,6 +36,31 @@ def write_outside(task: dict[str, Any]) -> None:
     with open(path, "w") as file:
         file.write("x")
     raise EscapeError("wrote a file outside")
+
+
+def change_metadata(task: dict[str, Any]) -> None:
+    """The mode, times, group and attributes of a file outside, which may be its own user's."""
+    path, name, number = task["secret"], os.fsencode(task["secret"]), 0
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: os.chmod(path, 0o644),
+        lambda: os.chmod(f"/proc/self/fd/{os.open(path, os.O_PATH)}", 0o644),
+        lambda: _libc_call("syscall", FCHMODAT2, AT_FDCWD, name, 0o644, 0),
+        lambda: _libc_call("syscall", FCHMODAT2, os.open(path, os.O_PATH), b"", 0o644, AT_EMPTY_PATH),
+        lambda: os.utime(path),
+        lambda: os.chown(path, -1, os.getgid()),
+        lambda: os.setxattr(path, "user.quarterdeck", b"x"),
+        lambda: _libc_call(
+            "syscall", FILE_SETATTR, AT_FDCWD, name, bytes(FILE_ATTRIBUTES_BYTES), FILE_ATTRIBUTES_BYTES, 0
+        ),
+    )
+    for way in ways:
+        try:
+            way()
+        except OSError as error:
+            number = error.errno or number
+        else:
+            raise EscapeError("changed metadata of a file outside")
+    raise OSError(number, os.strerror(number))
 
 
 def see_processes(task: dict[str, Any]) -> None:
@@ -90,6 +119,7 @@ def make_a_user_namespace(_task: dict[str, Any]) -> None:
 ATTACKS = (
     read_a_secret,
     write_outside,
+    change_metadata,
     see_processes,
     signal_the_owner,
     trace_the_owner,

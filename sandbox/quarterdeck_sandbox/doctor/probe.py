@@ -25,7 +25,7 @@ from quarterdeck_sandbox.inside import compiled, kernel
 from quarterdeck_sandbox.inside.order import encode_closing
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID
 from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
+from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, NUMBERS, SECCOMP, Filter, Metadata, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
 from quarterdeck_sandbox.run.spawn import gate_command, unnamed_file
@@ -80,7 +80,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     path = os.pathsep.join(filter(None, (DEFAULT_PATH, os.environ.get("PATH"))))
     pasta, slirp4netns = _find("pasta", path), _find("slirp4netns", path)
     reason = _tun_reason(user) if pasta or slirp4netns else ""
-    landlock_abi, seccomp = try_kernel(names.machine)
+    landlock_abi, seccomp, asks = try_kernel(names.machine)
     gate, gate_why = try_gate(names.machine)
     return replace(
         machine,
@@ -88,6 +88,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
         bubblewrap=try_bubblewrap(user, names.machine, path, find_packaged(names.machine)),
         landlock_abi=landlock_abi,
         seccomp=seccomp,
+        asks=asks,
         gate=gate,
         gate_why=gate_why,
         closes=try_closing(user, gate),
@@ -243,13 +244,17 @@ def covers_range(text: str) -> bool:
     return any(first <= FIRST_UID and first + count > LAST_UID for first, count in ranges)
 
 
-def try_kernel(architecture: str) -> tuple[int, bool]:
-    """The version of Landlock that closed a directory, 0 if none did, and whether our filter refused a socket.
+def try_kernel(architecture: str) -> tuple[int, bool, bool]:
+    """The version of Landlock that closed a directory, 0 if none did; whether our filter refused a socket, and can ask.
 
     Tried on a thread of ours, in about a millisecond; no other thread is confined.
     """
     with ThreadPoolExecutor(1, "quarterdeck-trial") as pool:
-        return pool.submit(lambda: (_landlock(), _seccomp(architecture))).result()
+        # Each is confined by what was tried before; the last filter refuses what the second trial needs.
+        landlock_abi, asks, filters = pool.submit(
+            lambda: (_landlock(), _asks(architecture), _seccomp(architecture))
+        ).result()
+    return landlock_abi, filters, asks
 
 
 def _landlock() -> int:
@@ -273,6 +278,18 @@ def _seccomp(architecture: str) -> bool:
     except OSError:
         return False
     return _errno(lambda: socket.socket(socket.AF_UNIX).close()) == errno.EPERM
+
+
+def _asks(architecture: str) -> bool:
+    if architecture not in ARCHITECTURES or _POINTER_BITS != 64:
+        return False
+    program = compile_filter(replace(_CLOSED, metadata=Metadata.ASKED), architecture)
+    try:
+        kernel.read_own_memory(NUMBERS[architecture]["process_vm_readv"])  # as a broker does; a container may forbid it
+        os.close(kernel.listen_seccomp(program, SECCOMP[architecture]))
+    except OSError:
+        return False
+    return True
 
 
 def _errno(attempt: Callable[[], object]) -> int:

@@ -46,6 +46,7 @@ OUTPUT_BYTES: Final = 64 * 1024
 AGAINST: Final = {
     "read_a_secret": Property.FILESYSTEM,
     "write_outside": Property.FILESYSTEM,
+    "change_metadata": Property.FILESYSTEM,
     "see_processes": Property.PROCESSES,
     "signal_the_owner": Property.PROCESSES,
     "trace_the_owner": Property.PROCESSES,

@@ -6,7 +6,7 @@ prctl do nothing.  ctypes is loaded by the first call, so that a start that need
 Landlock: a process gives up all files, ports and signals but those that it names, for itself and its children.  What
 the running kernel's version of it cannot rule stays allowed: changing the mode, times and attributes of one's own
 files, looking at metadata, UDP, and before version 9 (Linux 7.1) connecting to Unix sockets that have a path.  Seccomp
-closes what it can of that.  Source: https://docs.kernel.org/userspace-api/landlock.html
+closes what it can of that, and `native/broker.h` judges changes of metadata.  Source: https://docs.kernel.org/userspace-api/landlock.html
 """
 
 import os
@@ -28,6 +28,10 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 
 SECCOMP_MODE_FILTER = 2
+SECCOMP_SET_MODE_FILTER = 1
+SECCOMP_NEW_LISTENER = 1 << 3
+AT_FDCWD = -100
+UTIME_OMIT = (1 << 30) - 2
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECUREBITS = 0b1110_1111
 """NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock, and KEEP_CAPS locked off."""
@@ -261,6 +265,30 @@ def call(number: int, *arguments: int | bytes | None, what: str = "") -> int:
     # Variadic in C: an int must be passed as a whole register.
     whole = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     return check(library().syscall(ctypes.c_long(number), *whole), what)
+
+
+def listen_seccomp(program: bytes, number: int) -> int:
+    """Load a filter that asks before some calls, by the system call `number`; the descriptor at which it does."""
+    import ctypes
+
+    array = ctypes.create_string_buffer(program, len(program))
+    head = struct.pack("@HP", len(program) // INSTRUCTION_BYTES, ctypes.addressof(array))
+    return call(number, SECCOMP_SET_MODE_FILTER, SECCOMP_NEW_LISTENER, head, what="seccomp: ")
+
+
+def read_own_memory(number: int) -> None:
+    """Read a byte of this process by the system call `number`, process_vm_readv."""
+    import ctypes
+
+    byte = ctypes.create_string_buffer(1)
+    place = struct.pack("@PL", ctypes.addressof(byte), 1)
+    call(number, os.getpid(), place, 1, place, 1, 0, what="process_vm_readv: ")
+
+
+def leave_times(path: str) -> None:
+    """Ask for the times of a file to be set, to those that it has."""
+    unchanged = struct.pack("@4l", 0, UTIME_OMIT, 0, UTIME_OMIT)
+    check(library().utimensat(AT_FDCWD, os.fsencode(path), unchanged, 0), "utimensat: ")
 
 
 def check(result: int, what: str = "", path: str | None = None) -> int:

@@ -11,7 +11,8 @@ An order for a gate is a dictionary:
     rlimits                    pairs (the kernel's number, value)
     identity                   (uid, gid) that it becomes, or None
     listen                     pairs (address, port) where it will dial
-    confine                    None, or `landlock` (None, or the arguments of `kernel.restrict`) and `seccomp`
+    confine                    None, or `landlock` (None, or the arguments of `kernel.restrict`), `seccomp`, and `own`:
+                               folders in which a broker changes mode, owner and times of files; none starts no broker
     set_apart, oom_score       see `kernel.set_apart` and `gate.raise_oom_score`
     probes                     what `gate.observe` is told
 
@@ -41,12 +42,12 @@ INTEGER_BYTES = 8
 
 PROGRAM, ARGUMENT, VARIABLE, DIRECTORY, OPEN_FILES = b"PAEDF"
 RLIMIT, IDENTITY, LISTENER, CONFINE, LANDLOCK = b"LINCT"
-READ, WRITE, DEVICE, SECCOMP, SET_APART = b"RWVSX"
+READ, WRITE, DEVICE, SECCOMP, SET_APART, OWN = b"RWVSXM"
 OOM_SCORE, OWNER, SECRET, FIXED, LIMIT_SEEN = b"Oosfl"
 ALL_CLOSED, KEPT_OPEN, STEP = b"ZKY"
 SETTING, INTERFACE, MESSAGE = b"gim"
 
-TEXTS = (PROGRAM, ARGUMENT, VARIABLE, DIRECTORY, READ, WRITE, DEVICE, SECRET, FIXED, KEPT_OPEN)
+TEXTS = (PROGRAM, ARGUMENT, VARIABLE, DIRECTORY, READ, WRITE, DEVICE, OWN, SECRET, FIXED, KEPT_OPEN)
 INTEGERS = {RLIMIT: 2, IDENTITY: 2} | dict.fromkeys((OPEN_FILES, LANDLOCK, OOM_SCORE, OWNER, LIMIT_SEEN), 1)
 """How many of them a record has."""
 
@@ -137,6 +138,8 @@ def _records(order: "dict[str, Any]") -> "Iterator[tuple[int, bytes]]":
                     yield tag, _text(path)
         if confine["seccomp"]:
             yield SECCOMP, confine["seccomp"]
+        for path in confine["own"]:
+            yield OWN, _text(path)
     if order["set_apart"]:
         yield SET_APART, b""
     if order["oom_score"] is not None:
@@ -201,6 +204,7 @@ def decode(data: bytes) -> "dict[str, Any]":
         "landlock": landlock
         and {"read": texts(READ), "write": texts(WRITE), "devices": texts(DEVICE), "deny_tcp": bool(landlock[0])},
         "seccomp": one(found.get(SECCOMP, [])) or b"",
+        "own": texts(OWN),
     }
     return {
         "program": texts(PROGRAM)[0],

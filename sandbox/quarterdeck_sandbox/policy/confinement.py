@@ -194,6 +194,8 @@ def _filesystem(confinement: Confinement, report: Report, ours: Mapping[str, str
         return f"{writable[0]} can be written from inside"
     if confinement.tier is Tier.BUBBLEWRAP and not _separate("mnt", report, ours):
         return "it sees our mounts"
+    if confinement.tier is Tier.LANDLOCK and confinement.seccomp and report.one("changes_metadata") != "0":
+        return "metadata of files outside can be changed"
     return None
 
 

@@ -192,11 +192,15 @@ def _landlock(machine: Machine) -> DiagnosisLine:
     if abi < SCOPES_ABI and not spare:
         what, remedy = f"version {abi}: signals get through", "use Linux 6.12 or later, or install bubblewrap"
         return DiagnosisLine("landlock", LineState.WEAKER, what, remedy)
+    if machine.why_no_broker and not spare:
+        what = f"version {abi}: servers cannot change mode, owner and times even of their own files, as "
+        remedy = gate_remedy(machine) if not machine.gate else bubblewrap_remedy(machine)
+        return DiagnosisLine("landlock", LineState.WEAKER, what + machine.why_no_broker, remedy)
     return DiagnosisLine("landlock", LineState.OK, f"version {abi}; {role}" if spare else f"version {abi}")
 
 
 def _gate(machine: Machine) -> DiagnosisLine:
-    """Which of two kinds starts programs: both confine alike, so that neither is weaker."""
+    """Which of two kinds starts programs.  What the interpreter lacks under Landlock is told there."""
     if machine.gate:
         return DiagnosisLine("gate", LineState.OK, "compiled")
     what = f"interpreter, and `ip` for networks, about 15 ms slower a start: {machine.gate_why}"

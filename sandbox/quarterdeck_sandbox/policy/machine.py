@@ -17,6 +17,14 @@ CONTROLLERS: Final[Mapping[str, Property]] = {
 
 CONTROLLER_OF: Final[Mapping[Property, str]] = {kept: name for name, kept in CONTROLLERS.items()}
 
+APART_ABI: Final = 2
+"""The version of Landlock by which processes can be set apart without giving up files (Linux 5.19)."""
+
+YAMA: Final = "kernel.yama.ptrace_scope"
+
+YAMA_OF_ANCESTORS: Final = "1"
+"""The strictest of its settings at which a process may still read the memory of those below it."""
+
 NOT_USED: Final = "not used: a weaker tier was asked for"
 """Why a machine that is `capped` has no bubblewrap."""
 
@@ -78,6 +86,8 @@ class Machine(msgspec.Struct, frozen=True):
         other_users: whether root may become other users here, give them files and end them; a container may forbid it.
         landlock_abi: 0 when the kernel has none or it is switched off.
         seccomp: filters can be loaded, and there is one for this architecture.
+        asks: a filter can ask before a call, and the program that is asked can read memory; not where a container
+            forbids that, or below another program that is asked, as some container engines are.
         gate: path of the compiled gate and reaper that was seen to work (`inside/compiled`); empty where an interpreter
             takes their place, and `gate_why` says why.
         closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
@@ -97,6 +107,7 @@ class Machine(msgspec.Struct, frozen=True):
     bubblewrap: Bubblewrap = Bubblewrap()
     landlock_abi: int = 0
     seccomp: bool = False
+    asks: bool = False
     gate: str = ""
     gate_why: str = ""
     closes: bool = False
@@ -118,6 +129,19 @@ class Machine(msgspec.Struct, frozen=True):
         if self.landlock_abi and self.seccomp:
             return Tier.LANDLOCK
         return Tier.LIMITS
+
+    @property
+    def why_no_broker(self) -> str:
+        """Why no broker can decide about changes of metadata here; empty when one can."""
+        if not self.gate:
+            return "the gate is an interpreter"
+        if not self.asks:
+            return "no system call filter can ask here"
+        if self.landlock_abi < APART_ABI:
+            return "Landlock is older than Linux 5.19"
+        if self.sysctls.get(YAMA, "0") > YAMA_OF_ANCESTORS:
+            return f"{YAMA} is {self.sysctls[YAMA]}"
+        return ""
 
     @property
     def gives_internet(self) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues, Property, Tier
 
-from .machine import CONTROLLER_OF, Machine
+from .machine import APART_ABI, CONTROLLER_OF, Machine
 
 
 class Strength(StrEnum):
@@ -59,9 +59,6 @@ class Receipt(msgspec.Struct, frozen=True):
     gate: str = ""
     bubblewrap: str = ""
 
-
-APART_ABI: Final = 2
-"""The version of Landlock by which a program can be set apart from the first process of its namespace."""
 
 TRUNCATE_ABI: Final = 3
 """Landlock that judges cutting a file off by its path (Linux 6.2); before, the filter closes that call."""
@@ -181,17 +178,11 @@ def _filesystem(at: Situation) -> PropertyFinding:
         case Tier.BUBBLEWRAP:
             return _full(f"mount namespace{', and Landlock: root without capabilities' if at.stays_root else ''}")
         case Tier.LANDLOCK:
-            if at.stays_root and at.machine.closes:
-                return _partial(
-                    "Landlock and read-only mounts, as root without capabilities: existence and metadata of other "
-                    "files can be seen"
-                )
-            if at.stays_root:
-                return _partial(
-                    "Landlock, as root without capabilities: existence and metadata of other files can be seen, "
-                    "modes and times of root's files can be changed"
-                )
-            return _partial("Landlock: existence and metadata of other files can be seen")
+            mounts = " and read-only mounts" if at.stays_root and at.machine.closes else ""
+            root = ", as root without capabilities" if at.stays_root else ""
+            why = at.machine.why_no_broker
+            own = f"; mode, owner and times of its own files cannot be changed either, as {why}" if why else ""
+            return _partial(f"Landlock{mounts}{root}: existence and metadata of other files can be seen{own}")
         case Tier.LIMITS if at.other_user:
             return _none("a user of its own: reads and writes what every user can")
         case Tier.LIMITS:

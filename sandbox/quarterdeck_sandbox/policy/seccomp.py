@@ -3,11 +3,13 @@
 A deny-list: what is not named here is allowed.  The denied are interfaces that no server needs and that have led out
 of sandboxes: mounts and namespaces, tracing, other processes' memory and scheduling, kernel modules, keys, bpf,
 io_uring, performance counters, clocks, NUMA placement, and every family of sockets but those that the network mode
-allows.  Some calls are judged by their arguments.
+allows.  Some calls are judged by their arguments.  Under Landlock, changes of a file's mode, owner and times are asked
+of a broker (`native/broker.h`), or refused.
 
 The program, in order: a foreign architecture (a 32-bit call, x32) kills; `clone3` does not exist, because its flags
-lie in memory where no filter sees them, and every libc falls back to `clone`; denied calls fail with EPERM; calls that
-are judged by their arguments each have a block of their own; the rest is allowed.  On kernels since 5.11 an always
+lie in memory where no filter sees them, and every libc falls back to `clone`; denied calls fail with EPERM; those
+that set attributes, where they are closed, with EOPNOTSUPP, as on a filesystem without any; calls that are judged by
+their arguments each have a block of their own; the rest is allowed.  On kernels since 5.11 an always
 allowed call costs nothing: the verdict is kept in a bitmap.
 
 Sources: `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h` of Linux; a test compares them
@@ -16,10 +18,24 @@ with libseccomp's.  What an architecture lacks is absent from its table.
 
 import struct
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import cache
 from typing import Final
 
 import msgspec
+
+
+class Metadata(StrEnum):
+    """Changes of a file's mode, owner and times."""
+
+    ALLOWED = "allowed"
+    """As far as the kernel allows them."""
+
+    ASKED = "asked"
+    """The broker decides; attributes of files are closed."""
+
+    CLOSED = "closed"
+    """Refused for every file, and attributes too."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -33,6 +49,7 @@ class Filter(msgspec.Struct, frozen=True):
         reaches_out: knobs on other processes, and IPC objects with names; only where namespaces keep them inside.
         truncates: cutting a file off by its path, which early versions of Landlock do not judge.
         sets_ids: files that make whoever executes them their owner; never where that owner is root.
+        metadata: changes of a file's mode, owner and times.  Namespaces keep them inside, Landlock does not.
     """
 
     inet: bool
@@ -41,6 +58,7 @@ class Filter(msgspec.Struct, frozen=True):
     reaches_out: bool
     truncates: bool = True
     sets_ids: bool = True
+    metadata: Metadata = Metadata.ALLOWED
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -58,6 +76,8 @@ class Check(msgspec.Struct, frozen=True):
 
 Rule = tuple[tuple[Check, ...], ...]
 """Allowed if all checks of one alternative hold; without alternatives, never."""
+
+_ALWAYS: Final[Rule] = ((),)
 
 DENIED: Final[dict[str, tuple[int, int | None]]] = {
     "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bpf": (321, 280), "chroot": (161, 51),
@@ -79,10 +99,23 @@ DENIED: Final[dict[str, tuple[int, int | None]]] = {
 }  # fmt: skip
 """Never allowed: name to its numbers on x86-64 and aarch64."""
 
-_JUDGED: Final[dict[str, tuple[int, int | None]]] = {
-    "chmod": (90, None), "clone": (56, 220), "clone3": (435, 435), "creat": (85, None), "fchmod": (91, 52),
-    "fchmodat": (268, 53), "fchmodat2": (452, 452), "ioctl": (16, 29), "ioprio_set": (251, 30), "kill": (62, 129),
-    "memfd_create": (319, 279), "mknod": (133, None), "mknodat": (259, 33), "mq_open": (240, 180),
+CHANGES_METADATA: Final[dict[str, tuple[int, int | None]]] = {
+    "chmod": (90, None), "chown": (92, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "fchown": (93, 55), "fchownat": (260, 54), "futimesat": (261, None), "lchown": (94, None), "utime": (132, None),
+    "utimensat": (280, 88), "utimes": (235, None),
+}  # fmt: skip
+"""Calls that change a file's mode, owner or times; numbers likewise.  The broker knows the same ones."""
+
+SETS_ATTRIBUTES: Final[dict[str, tuple[int, int | None]]] = {
+    "file_setattr": (469, 469), "fremovexattr": (199, 16), "fsetxattr": (190, 7), "lremovexattr": (198, 15),
+    "lsetxattr": (189, 6), "removexattr": (197, 14), "removexattrat": (466, 466), "setxattr": (188, 5),
+    "setxattrat": (463, 463),
+}  # fmt: skip
+"""Calls that set extended attributes and flags of inodes; numbers likewise."""
+
+_JUDGED: Final[dict[str, tuple[int, int | None]]] = CHANGES_METADATA | SETS_ATTRIBUTES | {
+    "clone": (56, 220), "clone3": (435, 435), "creat": (85, None), "ioctl": (16, 29), "ioprio_set": (251, 30),
+    "kill": (62, 129), "memfd_create": (319, 279), "mknod": (133, None), "mknodat": (259, 33), "mq_open": (240, 180),
     "mq_unlink": (241, 181), "msgctl": (71, 187), "msgget": (68, 186), "msgrcv": (70, 188), "msgsnd": (69, 189),
     "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "personality": (135, 92), "prlimit64": (302, 261),
     "process_mrelease": (448, 448), "sched_setaffinity": (203, 122), "sched_setattr": (314, 274),
@@ -123,6 +156,21 @@ INET_PROTOCOLS: Final = (0, 1, 6, 17, 58)
 NAMESPACE_FLAGS: Final = 0x7E02_0000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.  `clone` reads NEWTIME's bit as part of a signal."""
 
+CHANGES_OF_INODES: Final = (
+    0x401C_5820, 0x4008_7602, 0x4004_7602, 0x4004_7211,  # FS_IOC_FSSETXATTR, FS_IOC_SETVERSION (and 32 bits), FAT's
+    0x5000_9401, 0x5000_940E, 0x5000_940F, 0x5000_9417, 0x5000_9418, 0x5000_943F, 0x4008_941A, 0xC0C8_9425, 0xC0C0_9425,
+)  # fmt: skip
+"""Requests to a descriptor that is open for reading alone; the last nine make, remove and mark subvolumes of btrfs, of
+which Landlock is not told."""
+
+OF_FILESYSTEMS: Final = 0x6600
+"""The type `f` of requests: flags and versions of inodes, encryption, verity (Documentation/userspace-api/ioctl)."""
+
+TYPE_OF_REQUEST: Final = 0xFF00
+
+READS_OF_FILESYSTEMS: Final = (0x8008_6601, 0x8004_6601, 0xC020_660B)
+"""FS_IOC_GETFLAGS (and 32 bits), FS_IOC_FIEMAP."""
+
 TERMINAL_INJECTIONS: Final = (0x5412, 0x541C, 0x5423)
 """TIOCSTI, TIOCLINUX (CVE-2017-5226 and kin: keys typed into the terminal that we came from), TIOCSETD."""
 
@@ -162,7 +210,7 @@ def make_rules(wanted: Filter) -> Mapping[str, Rule]:
     rules: dict[str, Rule] = dict.fromkeys(DENIED, ())
     rules |= {
         "clone": ((Check(0, (0,), NAMESPACE_FLAGS),),),
-        "ioctl": ((Check(1, TERMINAL_INJECTIONS, negated=True),),),
+        "ioctl": _requests(wanted),
         "personality": ((Check(0, PERSONALITIES),),),
         # Also where a PID namespace keeps it inside: the first process there is ours, and under a user of its own.
         "prlimit64": ((Check(0, _SELF),),),
@@ -173,6 +221,13 @@ def make_rules(wanted: Filter) -> Mapping[str, Rule]:
         rules["truncate"] = ()
     if not wanted.sets_ids:
         rules |= _SETS_NO_IDS
+    match wanted.metadata:
+        case Metadata.ASKED:
+            rules |= {name: rules.get(name, _ALWAYS) for name in CHANGES_METADATA}
+        case Metadata.CLOSED:
+            rules |= dict.fromkeys(CHANGES_METADATA, ())
+    if wanted.metadata is not Metadata.ALLOWED:
+        rules |= dict.fromkeys(SETS_ATTRIBUTES, ())
     if not wanted.shared_memory:
         rules |= dict.fromkeys(UNCHARGED, ())
     if not wanted.reaches_out:
@@ -188,6 +243,14 @@ def make_rules(wanted: Filter) -> Mapping[str, Rule]:
             "setpriority": ((Check(0, _SELF), Check(1, _SELF)),),
         }
     return rules
+
+
+def _requests(wanted: Filter) -> Rule:
+    if wanted.metadata is Metadata.ALLOWED:
+        return ((Check(1, TERMINAL_INJECTIONS, negated=True),),)
+    others = Check(1, (OF_FILESYSTEMS,), TYPE_OF_REQUEST, negated=True)
+    closed = Check(1, (*TERMINAL_INJECTIONS, *CHANGES_OF_INODES), negated=True)
+    return (others, closed), (Check(1, READS_OF_FILESYSTEMS),)
 
 
 def _sockets(wanted: Filter) -> Rule:
@@ -214,6 +277,9 @@ def _pair_types(wanted: Filter) -> tuple[Check, ...]:
 ARCHITECTURES: Final = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 """What can be compiled for, as `uname -m` says it, and as `seccomp_data.arch` does."""
 
+SECCOMP: Final = {"x86_64": 317, "aarch64": 277}
+"""The call that loads a filter which asks."""
+
 X32_BIT: Final = 0x4000_0000
 NO_CALL: Final = 0xFFFF_FFFF
 """-1, which the kernel answers with ENOSYS itself; it has the x32 bit set."""
@@ -225,10 +291,12 @@ JUMP_GREATER_EQUAL: Final = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 RETURN: Final = 0x06  # BPF_RET | BPF_K
 
 RET_ALLOW: Final = 0x7FFF_0000
+RET_USER_NOTIF: Final = 0x7FC0_0000
 RET_ERRNO: Final = 0x0005_0000
 RET_KILL_PROCESS: Final = 0x8000_0000
 EPERM: Final = 1
 ENOSYS: Final = 38
+EOPNOTSUPP: Final = 95
 
 NUMBER_AT: Final = 0  # offsets in struct seccomp_data; both architectures are little endian
 ARCHITECTURE_AT: Final = 4
@@ -257,30 +325,38 @@ def compile_filter(filter: Filter, architecture: str) -> bytes:  # noqa: A002 - 
     program.jump(JUMP_EQUAL, numbers["clone3"], then="missing")
     if not filter.sets_ids:
         program.jump(JUMP_EQUAL, numbers[MISSING_WITHOUT_IDS], then="missing")
-    for number in sorted(number for number, rule in rules.items() if not rule):
-        program.jump(JUMP_EQUAL, number, then="deny")
-    for number, rule in sorted(rules.items()):
-        if rule:
-            _judge(program, number, rule)
-    for label, verdict in (
+    unsupported = {numbers[name] for name in SETS_ATTRIBUTES}
+    refused = sorted(number for number, rule in rules.items() if not rule)
+    for number in refused:
+        verdict = "unsupported" if number in unsupported else "deny"
+        program.jump(JUMP_EQUAL, number, then=verdict, otherwise="judge" if number == refused[-1] else _NEXT)
+    # In the middle: a jump reaches 255 instructions far.
+    for label, returned in (
         ("allow", RET_ALLOW),
         ("deny", RET_ERRNO | EPERM),
+        ("unsupported", RET_ERRNO | EOPNOTSUPP),
         ("missing", RET_ERRNO | ENOSYS),
         ("kill", RET_KILL_PROCESS),
     ):
         program.mark(label)
-        program.add(RETURN, verdict)
+        program.add(RETURN, returned)
+    program.mark("judge")
+    asked = {numbers[name] for name in CHANGES_METADATA if name in numbers and filter.metadata is Metadata.ASKED}
+    for number, rule in sorted(rules.items()):
+        if rule:
+            _judge(program, number, rule, RET_USER_NOTIF if number in asked else RET_ALLOW)
+    program.add(RETURN, RET_ALLOW)
     return program.assemble()
 
 
-def _judge(program: "_Program", number: int, rule: Rule) -> None:
+def _judge(program: "_Program", number: int, rule: Rule, verdict: int) -> None:
     """The block of one call.  It begins with the call's number loaded; past it, it is loaded still."""
     past = f"past {number}"
     program.jump(JUMP_EQUAL, number, otherwise=past)
     for index, checks in enumerate(rule):
         for check in checks:
             _test(program, check, failed=f"{number} {index}")
-        program.add(RETURN, RET_ALLOW)
+        program.add(RETURN, verdict)
         program.mark(f"{number} {index}")
     program.add(RETURN, RET_ERRNO | EPERM)
     program.mark(past)

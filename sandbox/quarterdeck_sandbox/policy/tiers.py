@@ -14,7 +14,8 @@ What is not obvious of bubblewrap, each with its regression test:
 - `--disable-userns` needs the explicit `--unshare-user`.
 
 Landlock alone is no sandbox: sockets other than TCP, knobs on other processes and changes of a file's metadata pass it
-by.  The filter closes what it can; what stays open is in the receipt.
+by.  The filter closes what it can, and asks a broker (`native/broker.h`) about changes of mode, owner and times; what
+stays open is in the receipt.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,8 +62,8 @@ def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int])
         *("--proc", "/proc", "--dev", "/dev"),
         *("--perms", "1777", "--size", str(shared_bytes), "--tmpfs", _SHARED_MEMORY),
         *("--remount-ro", "/dev"),
-        *_mounts(confinement, hold),
         *("--remount-ro", PROCESSES),
+        *_mounts(confinement, hold),
         *("--remount-ro", "/"),
     ]
 
@@ -77,7 +78,8 @@ def rules(confinement: Confinement, own: tuple[str, ...], settings: tuple[str, .
     match confinement.tier:
         case Tier.BUBBLEWRAP if confinement.stays_root:  # who owns the kernel's settings in /proc
             write = [*temporary(confinement), *(mount.target for mount in writable)]
-            return {"landlock": {"read": ["/"], "write": write, "devices": ["/dev"], "deny_tcp": False}, "seccomp": b""}
+            landlock = {"read": ["/"], "write": write, "devices": ["/dev"], "deny_tcp": False}
+            return {"landlock": landlock, "seccomp": b"", "own": []}
         case Tier.LANDLOCK:
             shown = (mount.source for mount in mounts if mount.kind is MountKind.READ)
             landlock = {
@@ -86,9 +88,10 @@ def rules(confinement: Confinement, own: tuple[str, ...], settings: tuple[str, .
                 "devices": [*DEVICES, "/dev/ptmx"],
                 "deny_tcp": confinement.network is NetworkMode.NONE,
             }
-            return {"landlock": landlock, "seccomp": confinement.seccomp}
+            own_files = [] if confinement.machine.why_no_broker else [mount.source for mount in writable]
+            return {"landlock": landlock, "seccomp": confinement.seccomp, "own": own_files}
         case Tier.LIMITS if confinement.seccomp:
-            return {"landlock": None, "seccomp": confinement.seccomp}
+            return {"landlock": None, "seccomp": confinement.seccomp, "own": []}
         case _:
             return None
 

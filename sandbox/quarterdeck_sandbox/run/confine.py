@@ -32,7 +32,7 @@ from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.policy.promises import TRUNCATE_ABI
-from quarterdeck_sandbox.policy.seccomp import Filter, compile_filter
+from quarterdeck_sandbox.policy.seccomp import Filter, Metadata, compile_filter
 from quarterdeck_sandbox.policy.tiers import HOSTNAME
 from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
@@ -304,6 +304,13 @@ def _filter(choice: Choice) -> bytes:
             reaches_out=choice.tier is Tier.BUBBLEWRAP,
             truncates=choice.tier is not Tier.LANDLOCK or machine.landlock_abi >= TRUNCATE_ABI,
             sets_ids=not choice.stays_root,
+            metadata=_metadata(choice),
         ),
         machine.architecture,
     )
+
+
+def _metadata(choice: Choice) -> Metadata:
+    if choice.tier is not Tier.LANDLOCK:
+        return Metadata.ALLOWED
+    return Metadata.CLOSED if choice.machine.why_no_broker else Metadata.ASKED

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.faults import NOTHING_TO_ADD
-from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues
+from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
@@ -50,6 +50,9 @@ _UNREACHABLE: Final = re.compile(
     r"No route to host|[Ff]ailed to (?:connect|establish)|No address associated"
 )
 _READ_ONLY: Final = re.compile(r"EROFS|[Rr]ead-only file ?system")
+
+_NOT_PERMITTED: Final = re.compile(r"EPERM|[Oo]peration not permitted|ECOMPROMISED")
+"""The last one is what npm says of a lock whose times it may not set."""
 
 _NO_MODULE: Final = re.compile(
     r"ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|Cannot find (?:module|package)|ModuleNotFoundError|ImportError|"
@@ -107,6 +110,7 @@ class Outside(msgspec.Struct, frozen=True):
         closed: what it may not write although it may write the folder around.
         named: the paths that its command line and its variables name.
         lone_files: files that it may change, in folders where it may make none.
+        why_no_broker: why mode, owner and times of no file can be changed; empty where they can.
         objection: why a path may not be added to its policy, empty where it may; see `PathRules.objection`.
     """
 
@@ -119,6 +123,7 @@ class Outside(msgspec.Struct, frozen=True):
     closed: tuple[str, ...] = ()
     named: tuple[NamedPath, ...] = ()
     lone_files: tuple[str, ...] = ()
+    why_no_broker: str = ""
     objection: Callable[[RequiredPath], str] = lambda _: ""
 
     def offer(self, path: str, label: str = "") -> RequiredPath | str:
@@ -239,6 +244,7 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
             closed=confinement.view.closed,
             named=tuple(named_in(plan.argv, env, plan.cwd, confinement.user_home)),
             lone_files=tuple(_lone_files(confinement.view)),
+            why_no_broker=confinement.machine.why_no_broker if confinement.tier is Tier.LANDLOCK else "",
             objection=_objection(confinement),
         ),
     )
@@ -269,6 +275,9 @@ def hints_in(text: str, outside: Outside) -> tuple[str, ...]:
 
 def _all(text: str, outside: Outside) -> Iterator[str]:
     yield from _of_programs(text, outside)
+    if outside.why_no_broker and _NOT_PERMITTED.search(text):
+        why = outside.why_no_broker
+        yield f"it can change mode, owner and times of no file, not even of its own, as {why}: see `quarterdeck doctor`"
     if _NOTHING_BESIDE.search(text):
         for file in outside.lone_files:
             folder = os.path.dirname(file)

@@ -34,8 +34,8 @@ from quarterdeck_sandbox.network.uplink import connect
 from quarterdeck_sandbox.policy.confinement import Confinement, observe_receipt
 from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
 from quarterdeck_sandbox.policy.limits import Excess
+from quarterdeck_sandbox.policy.machine import APART_ABI
 from quarterdeck_sandbox.policy.mounts import View
-from quarterdeck_sandbox.policy.promises import APART_ABI
 from quarterdeck_sandbox.policy.tiers import SETTINGS, rules
 from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 

@@ -364,7 +364,17 @@ def test_an_order_that_is_none_is_refused(gate: Gates, data: bytes) -> None:
         assert owner.end() == (125, "")
 
 
-SEED = encode(order("/bin/true", env={"A": "1"}, listen=[("127.0.0.1", 0)], confine={"landlock": None, "seccomp": b""}))
+@linux
+def test_an_interpreter_that_is_to_start_a_broker_starts_nothing() -> None:
+    """A program's changes of metadata would be asked of nobody."""
+    with started("") as owner:
+        owner.say(order("/bin/true", confine={"landlock": None, "seccomp": b"", "own": ["/tmp"]}))
+        assert owner.hear_report() == {"failed": f"{errno.ENOSYS} start a broker"}
+
+
+SEED = encode(
+    order("/bin/true", env={"A": "1"}, listen=[("127.0.0.1", 0)], confine={"landlock": None, "seccomp": b"", "own": []})
+)
 
 
 @linux

@@ -33,6 +33,7 @@ ORDERS = st.fixed_dictionaries(
             {
                 "landlock": st.none() | LANDLOCK,
                 "seccomp": st.integers(0, 3).flatmap(lambda count: st.binary(min_size=8 * count, max_size=8 * count)),
+                "own": PATHS,
             }
         ),
         "set_apart": st.booleans(),

@@ -13,6 +13,8 @@ class Verdict(IntEnum):
     ALLOW = 0x7FFF_0000
     EPERM = 0x0005_0001
     ENOSYS = 0x0005_0026
+    EOPNOTSUPP = 0x0005_005F
+    ASK = 0x7FC0_0000
     KILL = 0x8000_0000
 
 

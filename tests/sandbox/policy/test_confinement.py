@@ -34,6 +34,7 @@ SEALED = {
     "status.CapEff": ("0000000000000000",),
     "signals_owner": ("0",),
     "holds_first": ("0",),
+    "changes_metadata": ("0",),
     "socket.inet": ("0",),
     "rlimit.6": ("64",),
 }
@@ -103,6 +104,8 @@ LANDLOCK = {"tier": Tier.LANDLOCK}
         ({}, {"ns__mnt": "mnt:[1]"}, "filesystem", "our mounts"),
         ({}, {"ns__mnt": ""}, "filesystem", "our mounts"),
         (LANDLOCK, {"opened": "/x"}, "filesystem", "/x can be opened"),
+        (LANDLOCK, {"changes_metadata": "1"}, "filesystem", "metadata of files outside can be changed"),
+        (LANDLOCK, {"changes_metadata": None}, "filesystem", "metadata of files outside can be changed"),
         ({}, {"ns__net": "net:[1]"}, "network", "shares our network"),
         ({}, {"socket__inet": "1"}, "network", "internet sockets"),
         ({}, {"socket__inet": None}, "network", "internet sockets"),

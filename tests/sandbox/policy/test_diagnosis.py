@@ -1,5 +1,7 @@
 """The diagnosis: what is said of a machine, and what to do about it."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -28,6 +30,7 @@ BEST = Machine(
     ),
     landlock_abi=6,
     seccomp=True,
+    asks=True,
     gate="/q/quarterdeck-gate",
     closes=True,
     cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg")),
@@ -92,6 +95,22 @@ def test_without_bubblewrap_servers_run_weaker() -> None:
     assert (diagnosis.exit_code, diagnosis.tier) == (1, Tier.LANDLOCK)
     assert states(diagnosis)["bubblewrap"] is LineState.MISSING
     assert remedy(NO_BUBBLEWRAP, "bubblewrap").startswith("apt install bubblewrap")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "help_"),
+    [
+        ({"gate": ""}, "as the gate is an interpreter", "C compiler"),
+        ({"asks": False}, "as no system call filter can ask here", "apt install bubblewrap"),
+    ],
+)
+def test_under_landlock_a_machine_without_a_broker_is_told_so(changes: dict[str, Any], why: str, help_: str) -> None:
+    """A user would learn from `npx` alone that nothing can be made executable."""
+    machine = replace(NO_BUBBLEWRAP, **changes)
+    [line] = [line for line in diagnose(machine, HELD).mechanisms if line.subject == "landlock"]
+    assert (line.state, line.what.endswith(why)) == (LineState.WEAKER, True)
+    assert help_ in line.remedy
+    assert "landlock" not in states(diagnose(replace(machine, bubblewrap=BEST.bubblewrap), HELD))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues, Property, Tier
-from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
+from quarterdeck_sandbox.policy.machine import YAMA, Bubblewrap, Cgroups, Machine
 from quarterdeck_sandbox.policy.promises import REACHABLE, Situation, Strength, promise
 
 USER = Machine(
@@ -18,6 +18,7 @@ USER = Machine(
     pasta="/p",
 )
 ROOT = replace(USER, euid=0)
+BROKERED = replace(USER, gate="/gate", asks=True, sysctls={YAMA: "1"})
 OLD = replace(USER, kernel="4.18.0-553.el8", landlock_abi=5)
 GROUPS = Cgroups(controllers={"memory": "/m", "pids": "/p", "cpu": "/c"}, legacy=frozenset({"memory"}))
 
@@ -31,7 +32,7 @@ TRUSTED = {"preset": "trusted", "limits": {"memory_bytes": 1 << 30}}
     [
         ("filesystem", B, replace(ROOT, closes=True), "full", "mount namespace, and Landlock"),
         ("filesystem", B, ROOT, "partial", "modes and times of /dev/null"),
-        ("filesystem", LL, ROOT, "partial", "modes and times of root's files can be changed"),
+        ("filesystem", LL, ROOT, "partial", "Landlock, as root without capabilities: existence and metadata"),
         ("filesystem", LL, replace(ROOT, closes=True), "partial", "read-only mounts, as root without capabilities"),
         ("filesystem", LIM, ROOT, "none", "what root can"),
         ("processes", LL, ROOT, "partial", "list can be seen"),
@@ -56,7 +57,11 @@ def test_a_root_without_capabilities_is_promised_what_a_user_is(
     ("name", "tier", "machine", "fields", "strength", "words"),
     [
         ("filesystem", B, USER, {}, "full", "mount namespace"),
-        ("filesystem", LL, USER, {}, "partial", "metadata of other files"),
+        ("filesystem", LL, BROKERED, {}, "partial", "existence and metadata of other files can be seen"),
+        ("filesystem", LL, USER, {}, "partial", "cannot be changed either, as the gate is an interpreter"),
+        ("filesystem", LL, replace(BROKERED, asks=False), {}, "partial", "no system call filter can ask here"),
+        ("filesystem", LL, replace(BROKERED, landlock_abi=1), {}, "partial", "older than Linux 5.19"),
+        ("filesystem", LL, replace(BROKERED, sysctls={YAMA: "2"}), {}, "partial", f"{YAMA} is 2"),
         ("filesystem", LIM, USER, {}, "none", "what you can"),
         ("filesystem", LIM, ROOT, {}, "none", "a user of its own"),
         ("filesystem", LIM, ROOT, TRUSTED, "none", "what root can"),
@@ -81,12 +86,12 @@ def test_a_root_without_capabilities_is_promised_what_a_user_is(
         ("memory", LIM, replace(USER, cgroups=GROUPS), {}, "partial", "which it could leave"),
         ("memory", LIM, replace(ROOT, cgroups=GROUPS), {}, "full", "memory control group"),
         ("memory", LIM, replace(ROOT, cgroups=GROUPS), TRUSTED, "partial", "which it could leave"),
+        ("memory", LIM, USER, TRUSTED, "partial", "it could lower its score for the kernel's killer"),
         ("memory", B, USER, {"limits": {"memory_bytes": None}}, "none", "no limit is set"),
         ("process_count", B, USER, {}, "full", "user namespace"),
         ("process_count", B, OLD, {}, "partial", "looked at"),
         ("process_count", B, ROOT, {}, "full", "user of its own"),
         ("process_count", B, ROOT, {"write": ["/a"]}, "partial", "looked at"),
-        ("memory", LIM, USER, TRUSTED, "partial", "it could lower its score for the kernel's killer"),
         ("process_count", LL, USER, {}, "partial", "looked at"),
         ("process_count", LL, ROOT, {}, "full", "user of its own"),
         ("process_count", LL, replace(USER, cgroups=GROUPS), {}, "full", "pids control group, version 2"),

@@ -10,12 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.sandbox.kernel_lab import play
 
-from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, DENIED, NUMBERS, Filter, compile_filter
+from quarterdeck_sandbox.policy.seccomp import (
+    ARCHITECTURES,
+    CHANGES_METADATA,
+    DENIED,
+    NUMBERS,
+    SETS_ATTRIBUTES,
+    Filter,
+    Metadata,
+    compile_filter,
+)
 
 from .bpf import Verdict, judge
 
-FILTERS = [Filter(*choice) for choice in itertools.product([False, True], repeat=6)]
-CLOSED, OPEN = FILTERS[0], FILTERS[-1]
+FILTERS = [
+    Filter(*choice, metadata=metadata) for metadata in Metadata for choice in itertools.product([False, True], repeat=6)
+]
+CLOSED, OPEN = Filter(*6 * [False]), Filter(*6 * [True])
 LOW = 0xFFFF_FFFF
 HIGH = 1 << 32
 
@@ -31,8 +42,14 @@ def allowed(wanted: Filter, name: str, arguments: list[int]) -> bool:
     match name:
         case "clone":
             return not any(first >> bit & 1 for bit in (17, 25, 26, 27, 28, 29, 30))
-        case "ioctl":
+        case "ioctl" if wanted.metadata is Metadata.ALLOWED or second in (0x80086601, 0x80046601, 0xC020660B):
             return second not in (0x5412, 0x541C, 0x5423)
+        case "ioctl":
+            return second >> 8 & 0xFF != ord("f") and second not in CLOSED_REQUESTS
+        case _ if name in CHANGES_METADATA and wanted.metadata is Metadata.CLOSED:
+            return False
+        case _ if name in SETS_ATTRIBUTES:
+            return wanted.metadata is Metadata.ALLOWED
         case "personality":
             return first in (0, 8, 0x20000, 0x20008, LOW)
         case "prlimit64":
@@ -75,8 +92,14 @@ def allowed(wanted: Filter, name: str, arguments: list[int]) -> bool:
             return name not in DENIED
 
 
+CLOSED_REQUESTS = {
+    *(0x5412, 0x541C, 0x5423, 0x401C5820, 0x40087602, 0x40047602, 0x40047211),
+    *(0x50009401, 0x5000940E, 0x5000940F, 0x50009417, 0x50009418, 0x5000943F, 0x4008941A, 0xC0C89425, 0xC0C09425),
+}
+
 words = st.one_of(
     st.sampled_from([0, 1, 2, 3, 5, 8, 10, 16, 17, 40, 58, 262, 0x5412, 0x541C, 0x5423, 0x7E02_0000, LOW]),
+    st.sampled_from([0x40086602, 0x80086601, 0xC020660B, 0x40049409, *sorted(CLOSED_REQUESTS)]),
     st.integers(0, 31).map(lambda bit: 1 << bit),
     st.integers(0, LOW),
 )
@@ -95,8 +118,11 @@ def test_the_compiled_program_says_what_the_rules_say(
     verdict = judge(compile_filter(wanted, architecture), ARCHITECTURES[architecture], numbers[name], arguments)
     if name == "clone3" or (name == "openat2" and not wanted.sets_ids):
         assert verdict is Verdict.ENOSYS
+    elif not allowed(wanted, name, arguments):
+        assert verdict is (Verdict.EOPNOTSUPP if name in SETS_ATTRIBUTES else Verdict.EPERM)
     else:
-        assert verdict is (Verdict.ALLOW if allowed(wanted, name, arguments) else Verdict.EPERM)
+        asks = wanted.metadata is Metadata.ASKED and name in CHANGES_METADATA
+        assert verdict is (Verdict.ASK if asks else Verdict.ALLOW)
 
 
 @given(st.sampled_from(FILTERS), st.sampled_from(sorted(ARCHITECTURES)), words, arguments)

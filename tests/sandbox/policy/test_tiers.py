@@ -251,7 +251,7 @@ def test_only_root_without_capabilities_is_confined_by_landlock_in_bubblewrap() 
     assert tiers.rules(inside, (), ()) is None
     assert tiers.rules(replace(inside, identity=SOMEBODY), (), ()) is None
     landlock = {"read": ["/"], "write": ["/dev/shm", "/tmp", "/inside/home"], "devices": ["/dev"], "deny_tcp": False}
-    assert tiers.rules(replace(inside, identity=ROOT), (), ()) == {"landlock": landlock, "seccomp": b""}
+    assert tiers.rules(replace(inside, identity=ROOT), (), ()) == {"landlock": landlock, "seccomp": b"", "own": []}
 
 
 def test_landlock_opens_what_the_view_shows_and_the_gate_needs() -> None:
@@ -266,6 +266,15 @@ def test_landlock_opens_what_the_view_shows_and_the_gate_needs() -> None:
     assert found["seccomp"] == b"filter"
 
 
+@pytest.mark.parametrize(("gate", "own"), [("/gate", ["/outside/home"]), ("", [])])
+def test_a_broker_changes_metadata_of_what_may_be_written_and_not_of_terminals(gate: str, own: list[str]) -> None:
+    """A server could open the user's terminal to everybody; or its start would ask an interpreter for a broker."""
+    machine = replace(LANDLOCKED.machine, gate=gate, asks=True, landlock_abi=7)
+    found = tiers.rules(replace(LANDLOCKED, machine=machine), (), ())
+    assert found is not None
+    assert found["own"] == own
+
+
 @pytest.mark.parametrize(("network", "denied"), [(NetworkMode.NONE, True), (NetworkMode.FULL, False)])
 def test_landlock_closes_tcp_where_there_is_no_network(network: NetworkMode, denied: bool) -> None:
     """A server without a network could dial where no filter is loaded."""
@@ -277,5 +286,6 @@ def test_landlock_closes_tcp_where_there_is_no_network(network: NetworkMode, den
 
 def test_limits_alone_are_a_filter_or_nothing() -> None:
     """The weakest tier would ask the kernel for Landlock, and fail on a Mac."""
-    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS), (), ()) == {"landlock": None, "seccomp": b"filter"}
+    filtered = {"landlock": None, "seccomp": b"filter", "own": []}
+    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS), (), ()) == filtered
     assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS, seccomp=b""), (), ()) is None

@@ -201,3 +201,18 @@ def test_a_text_made_for_it_holds_no_expression_up(piece: str) -> None:
     """A hostile server's last words would hold its worker up: one that backtracks would not end here."""
     text = "dns error " + piece * (200_000 // len(piece))
     assert len(hints_in(text, replace(OUTSIDE, exists=lambda _: False))) <= MAX_HINTS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "npm error code ECOMPROMISED",
+        "failed to set permissions for file `/state/home/x.so`: Operation not permitted (os error 1)",
+        "Error: EPERM: operation not permitted, chmod '/state/home/x'",
+    ],
+)
+def test_who_may_change_no_mode_is_told_why(text: str) -> None:
+    """`npx` and `uvx` name a lock or a wheel, from which nobody would guess what is missing."""
+    said = "it can change mode, owner and times of no file, not even of its own, as the gate is an interpreter: see"
+    assert hints_in(text, replace(OUTSIDE, why_no_broker="the gate is an interpreter"))[0].startswith(said)
+    assert not any("mode" in hint for hint in hints_in(text, OUTSIDE))

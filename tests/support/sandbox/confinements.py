@@ -19,13 +19,14 @@ from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Property, Tier
+from quarterdeck_sandbox.doctor.probe import try_kernel
 from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
-from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, compile_filter
+from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, Filter, Metadata, compile_filter
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.start import start
 from quarterdeck_sandbox.run.unix_user import choose_user, hand_over
@@ -58,6 +59,7 @@ def this_machine() -> Machine:
         bubblewrap=Bubblewrap(bwrap(), works=works, makes_network=works, hides_users=works),
         landlock_abi=kernel.abi(),
         seccomp=sys.platform == "linux" and platform.machine() in ARCHITECTURES,
+        asks=sys.platform == "linux" and try_kernel(platform.machine())[2],
         gate=compiled_gate()[0],
         nsenter=shutil.which("nsenter") or "",
     )
@@ -120,7 +122,17 @@ class TierHome:
         if self.tier is Tier.LIMITS or not this_machine().seccomp:
             return b""
         alone = self.tier is Tier.BUBBLEWRAP
-        return compile_filter(Filter(inet=inet, unix=alone, shared_memory=False, reaches_out=alone), platform.machine())
+        return compile_filter(
+            Filter(inet=inet, unix=alone, shared_memory=False, reaches_out=alone, metadata=self.metadata),
+            platform.machine(),
+        )
+
+    @property
+    def metadata(self) -> Metadata:
+        """How the tier judges changes of metadata here."""
+        if self.tier is not Tier.LANDLOCK:
+            return Metadata.ALLOWED
+        return Metadata.CLOSED if this_machine().why_no_broker else Metadata.ASKED
 
     def own(self, *paths: Path) -> None:
         """Give what a test has made in the home to whom the process becomes."""

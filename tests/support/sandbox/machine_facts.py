@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from quarterdeck_protocol.policy_values import Tier
-from quarterdeck_sandbox.doctor.probe import try_closing
+from quarterdeck_sandbox.doctor.probe import probe_machine, try_closing
 from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
 from support.processes.running import output, run
@@ -65,6 +65,18 @@ def bwrap() -> str:
 
 
 BWRAP_ONLY: Final = pytest.mark.skipif(not bwrap(), reason=NO_BWRAP)
+
+
+@cache
+def broker_missing() -> str:
+    """Why a program under Landlock can change no file's mode here, so that it can neither install nor clone."""
+    why = probe_machine().why_no_broker
+    return f"under Landlock no mode can be changed here: {why}" if why else ""
+
+
+def installing_missing(tier: Tier | None = None) -> str:
+    """Why nothing can be installed in a sandbox of this tier, by default the strongest one."""
+    return broker_missing() if (tier or probe_machine().tier) is Tier.LANDLOCK else ""
 
 
 @cache

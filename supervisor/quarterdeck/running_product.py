@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.bridge.overrides.fleet import OverriddenFleet
 from quarterdeck.bridge.tool_box import LiveBox
+from quarterdeck.common.imports import imported
 from quarterdeck.common.run_options import of_run
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.common.watchers import wait_until
@@ -389,7 +389,7 @@ class Product:
         @asynccontextmanager
         async def open_session() -> AsyncIterator["DeckSession"]:
             # Every tool, for the first client that asks for one; the others are answered meanwhile.
-            await asyncio.to_thread(import_module, "quarterdeck.tools.session")
+            await imported("quarterdeck.tools.session")
             from quarterdeck.tools.session import open_deck_session
 
             assert self.settings.native is not None

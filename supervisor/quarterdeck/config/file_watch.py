@@ -11,12 +11,13 @@ import stat
 import threading
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
+
+from quarterdeck.common.imports import imported
 
 LOOK_S: Final = 5.0
 """Between two looks without a hint: network file systems give none, nor does a system that has no watches left."""
@@ -52,7 +53,7 @@ def changes_of(paths: Iterable[Path]) -> AsyncGenerator[None, None]:
 
 
 async def _changes(files: tuple[Path, ...], seen: _Look) -> AsyncGenerator[None, None]:
-    await anyio.to_thread.run_sync(import_module, "watchfiles")  # which takes a while, and nobody waits for it
+    await imported("watchfiles")  # which takes a while, and nobody waits for it
     while True:
         seen = await _next_look(files, seen)
         yield

@@ -12,6 +12,7 @@ from quarterdeck.common.local_socket import Peer, peer_of
 from .messages import (
     DESCRIPTORS,
     END,
+    HOLD,
     LOG,
     MAX_HANDOVER_BYTES,
     Ask,
@@ -44,7 +45,8 @@ class Door:
 
     Attributes:
         peer: the process at the other end.
-        fds: what it handed over: the client's stdin, stdout and stderr, and the session's memory.
+        fds: what it handed over: the client's stdin, stdout and stderr, the session's memory, and the HTTP socket that
+            it holds, if any, until `take_listener`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -53,6 +55,8 @@ class Door:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._out = bytearray()
+        self._to_hold: socket.socket | None = None
+        self._has_holding_to_tell = self._holds = False
         self._waits = False
         self._is_out = asyncio.Event()
         self.peer: Final[Peer] = peer_of(connection)
@@ -76,7 +80,7 @@ class Door:
             raise DoorError(str(error)) from None
         if not key or not hmac.compare_digest(request.key.encode(), key.encode()):
             raise DoorError("it does not know the key")
-        wanted = DESCRIPTORS if isinstance(request, Handover) else 0
+        wanted = DESCRIPTORS + request.holds_listener if isinstance(request, Handover) else 0
         if len(self.fds) != wanted:
             raise DoorError(f"it handed over {len(self.fds)} descriptors in place of {wanted}")
         return request
@@ -115,6 +119,23 @@ class Door:
         except TimeoutError:
             pass
 
+    def hold(self, listener: socket.socket | None) -> None:
+        """Have the door hold this HTTP socket for the next daemon, in place of an earlier one; None: hold none.
+
+        The socket is borrowed until another one, or none, is to be held.
+        """
+        if listener is not None or self._holds:
+            self._to_hold, self._has_holding_to_tell = listener, True
+            self._holds = listener is not None
+            self._flush()
+
+    def take_listener(self) -> int | None:
+        """Return the descriptor of the HTTP socket that the door brought, which becomes the caller's."""
+        if len(self.fds) <= DESCRIPTORS:
+            return None
+        self._holds = True
+        return self.fds.pop()
+
     async def end(self, code: int) -> None:
         """Have the door end with this exit code."""
         await self.tell(END, str(code))
@@ -131,6 +152,11 @@ class Door:
         try:
             while self._out:
                 del self._out[: self._connection.send(self._out)]
+            if self._has_holding_to_tell:
+                held = self._to_hold
+                fds = [held.fileno()] if held is not None and held.fileno() >= 0 else []
+                socket.send_fds(self._connection, [frame(HOLD, "")], fds)
+                self._has_holding_to_tell, self._to_hold = False, None
         except BlockingIOError:
             if not self._waits:
                 self._waits = True
@@ -138,6 +164,7 @@ class Door:
             return
         except OSError:
             self._out.clear()  # it is gone
+            self._has_holding_to_tell, self._to_hold = False, None
         self._rest()
         self._is_out.set()
 
@@ -169,7 +196,7 @@ class Door:
             await _readable(self._connection)
             # With CLOEXEC: what we start inherits none of them.
             data, fds, flags, _ = socket.recv_fds(
-                self._connection, 65536, DESCRIPTORS, getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+                self._connection, 65536, DESCRIPTORS + 1, getattr(socket, "MSG_CMSG_CLOEXEC", 0)
             )
             self.fds += fds
             if flags & socket.MSG_CTRUNC:

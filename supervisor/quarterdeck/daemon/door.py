@@ -4,7 +4,8 @@
     hand over           stdin, stdout, stderr, the session's memory; what is wanted, and our environment
     wait                in place of this program, in `wait.py`, the smallest that can
 
-When the daemon dies, the door comes back here with the session's memory and goes through another one.  Where a daemon
+When the daemon dies, the door comes back here with the session's memory, and with the listening HTTP socket if that
+daemon had one, and goes through another daemon, which listens on that socket.  Where a daemon
 has the ledger that cannot be reached, being of another version, the door serves its client itself: see `cli/run/serve`.
 """
 
@@ -13,6 +14,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
@@ -47,8 +49,13 @@ from .start import start_daemon
 MEMORY_VARIABLE: Final = "QUARTERDECK_DOOR_MEMORY"
 """Set by `wait.py`: the descriptor of the memory of a session whose daemon died."""
 
+LISTENER_VARIABLE: Final = "QUARTERDECK_DOOR_LISTENER"
+"""Set by `wait.py`: the descriptor of the daemon's listening HTTP socket, or -1 for none."""
+
 LIVES_VARIABLE: Final = "QUARTERDECK_DOOR_LIVES"
 """When daemons of this door died, monotonic seconds with blanks between them."""
+
+_OF_DOORS: Final = frozenset({MEMORY_VARIABLE, LISTENER_VARIABLE, LIVES_VARIABLE})
 
 MAX_DEATHS: Final = 4
 """Daemons that may die under a door within `DEATHS_S`; with the fifth one it gives up."""
@@ -115,17 +122,18 @@ def enter(
         EndedError: it refused this client, and has told it and us why.
         OtherDaemonError: one has the ledger that cannot be reached; the client was told nothing.
     """
-    own = {name: value for name, value in environ.items() if name not in (MEMORY_VARIABLE, LIVES_VARIABLE)}
+    own = {name: value for name, value in environ.items() if name not in _OF_DOORS}
     memory, blocking = _resumed(environ), _blocking()
+    listener = _held_listener(environ) if memory is not None else wait.NO_DESCRIPTOR
     try:
         deaths = _count_death(environ) if memory is not None else []
         for _ in range(MAX_DROPS):
             try:
-                connection, fd = _hand_over(request, own, memory, log_level, log_is_json)
+                connection, fd = _hand_over(request, own, memory, listener, log_level, log_is_json)
             except (DroppedError, ConnectionResetError, BrokenPipeError):
                 continue
             os.environ[LIVES_VARIABLE] = " ".join(map(str, deaths))
-            _wait(connection, fd, blocking, come_back)
+            _wait(connection, fd, listener, blocking, come_back)
         raise NotAcceptedError("the daemon ended at its start", LOGGED)
     except OtherDaemonError:
         raise
@@ -155,6 +163,15 @@ def _resumed(environ: Mapping[str, str]) -> int | None:
     return fd
 
 
+def _held_listener(environ: Mapping[str, str]) -> int:
+    """The descriptor of the HTTP socket that the last daemon had this door hold; NO_DESCRIPTOR without one."""
+    try:
+        fd = int(environ[LISTENER_VARIABLE])
+        return fd if stat.S_ISSOCK(os.fstat(fd).st_mode) else wait.NO_DESCRIPTOR
+    except (KeyError, ValueError, OverflowError, OSError):
+        return wait.NO_DESCRIPTOR
+
+
 def _count_death(environ: Mapping[str, str]) -> list[float]:
     """When daemons of this door died lately, the last one now.
 
@@ -175,7 +192,9 @@ def take_left(environ: MutableMapping[str, str]) -> tuple[Interrupted, bytes] | 
     Nothing of it is in `environ` any more.
     """
     fd = _resumed(environ)
-    for name in (MEMORY_VARIABLE, LIVES_VARIABLE):
+    if (listener := _held_listener(environ)) != wait.NO_DESCRIPTOR:
+        os.close(listener)  # no daemon comes to this process any more
+    for name in _OF_DOORS:
         environ.pop(name, None)
     if fd is None:
         return None
@@ -192,7 +211,12 @@ def answer_left(left: Interrupted, reason: str) -> None:
 
 
 def _hand_over(
-    request: ServeRequest, environ: Mapping[str, str], resumed: int | None, log_level: int, log_is_json: bool
+    request: ServeRequest,
+    environ: Mapping[str, str],
+    resumed: int | None,
+    listener: int,
+    log_level: int,
+    log_is_json: bool,
 ) -> tuple[int, int]:
     """The descriptors of the connection to the daemon that has taken the client, and of the session's memory."""
     connection, directory, wait_s = _connected(environ)
@@ -209,13 +233,14 @@ def _hand_over(
                 log_level=log_level,
                 log_is_json=log_is_json,
                 is_resumed=resumed is not None,
+                holds_listener=listener != wait.NO_DESCRIPTOR,
             )
             connection.settimeout(wait_s)
             data = encode_request(handover)
             # From now on the client may have its answer, and end us: that waits for `wait.py`, which knows how.
             signal.pthread_sigmask(signal.SIG_BLOCK, wait.ENDING)
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have said why, before it left
-                _send(connection, data, [0, 1, 2, memory])
+                _send(connection, data, [0, 1, 2, memory, *([listener] if handover.holds_listener else ())])
             _await_acceptance(connection, until)
         except BaseException:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, wait.ENDING)
@@ -273,10 +298,10 @@ def _blocking() -> str:
     return "".join(str(fd) for fd in (0, 1, 2) if os.get_blocking(fd))
 
 
-def _wait(connection: int, memory: int, blocking: str, come_back: list[str]) -> NoReturn:
+def _wait(connection: int, memory: int, listener: int, blocking: str, come_back: list[str]) -> NoReturn:
     for fd in (connection, memory):
         os.set_inheritable(fd, True)  # noqa: FBT003 - takes no keyword
     sys.stderr.flush()
-    words = [str(connection), str(memory), blocking, *come_back]
+    words = [str(connection), str(memory), blocking, str(listener), *come_back]
     arguments = [sys.executable, "-I", "-S", str(Path(wait.__file__)), *words]
     os.execv(sys.executable, arguments)  # noqa: S606 - no shell is wanted

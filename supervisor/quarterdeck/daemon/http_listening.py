@@ -6,14 +6,16 @@ Apart from `http_decks`, which imports the SDK: most daemons never listen.
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable
-from importlib import import_module
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from quarterdeck.common.http_wish import HttpWish
+from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled
 from quarterdeck.host.http.admission import PATH
-from quarterdeck.host.http.options import HttpOptions, listen
+from quarterdeck.host.http.options import HttpOptions, is_taken, listen
 from quarterdeck_protocol.faults import ProtocolFault
 
 from .decks import Decks, RefusalError, ToRefusal
@@ -27,11 +29,28 @@ if TYPE_CHECKING:
 MakeOptions = Callable[[HttpWish], HttpOptions]
 """What a wish comes to; raises what a person is told.  Blocking."""
 
+PAUSE_S: Final = 0.5
+"""Before the first further try to listen; each pause is twice the one before."""
+
+MAX_PAUSE_S: Final = 30.0
+"""Between two tries: a person who has mended what was in the way need not wait long."""
+
+OFFER_S: Final = 10.0
+"""How long the doors of a daemon that is gone may take to bring its socket: each imports for tenths of a second."""
+
 _log = logging.getLogger("quarterdeck.daemon")
 
 
 class HttpListening:
-    """See the module."""
+    """Listen on HTTP as the user wishes, and try again, with backoff, while that fails.
+
+    The listening socket outlives a face that fails, and, in the doors, this daemon: `offer` takes it from the first
+    door of the daemon before.
+
+    Attributes:
+        on_listener: called when `listener` is another one.
+        has_begun: whether the first try to listen is over, or nothing wished one.
+    """
 
     def __init__(
         self, decks: Decks, make_options: MakeOptions, to_refusal: ToRefusal, keep: Callable[[HttpWish], object]
@@ -45,16 +64,35 @@ class HttpListening:
         self._has_begun = asyncio.Event()
         self._running: _Running | None = None
         self._problem: RefusalError | None = None
+        self._listener: socket.socket | None = None
+        self._offered: socket.socket | None = None
+        self._came = asyncio.Event()
+        self._retrying: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._is_taken = False
+        self._wanted = HttpWish()
+        self._bound_for: tuple[str, int] | None = None
+        self.on_listener: Callable[[], object] = lambda: None
 
-    async def begin(self, wish: HttpWish | RefusalError | None) -> None:
-        """Listen as is wished without a command, if it is; or take it why that is not known."""
+    async def begin(self, wish: HttpWish | RefusalError | None, *, succeeds: bool = False) -> None:
+        """Listen as is wished without a command; a refusal is why that is not known.
+
+        Args:
+            wish: None for not at all.
+            succeeds: whether a daemon that is gone listened there, so that doors may hold its socket.
+        """
         try:
             if isinstance(wish, HttpWish):
-                await self.listen(wish)
+                until = asyncio.get_running_loop().time() + (OFFER_S if succeeds else 0.0)
+                while not await self._try(wish) and self._is_taken and asyncio.get_running_loop().time() < until:
+                    await self._until_offered(PAUSE_S)
             elif wish is not None:
                 self._fail(wish)
         finally:
             self._has_begun.set()
+            if self._running is None and not isinstance(wish, HttpWish):
+                self._drop_offered()
+            self.on_listener()
 
     async def began(self, wish: HttpWish | None) -> None:
         """Wait until it has begun; then listen as a command wishes, too."""
@@ -64,7 +102,32 @@ class HttpListening:
 
     async def listen(self, wish: HttpWish) -> None:
         """Listen there, unless it does; why it does not, `status` says."""
+        await self._try(wish)
+
+    def offer(self, listener: socket.socket) -> None:
+        """Take the socket of the daemon before, which becomes ours; it is used if it listens where we want to."""
+        if self._listener is not None or self._offered is not None or (self.has_begun and self._retrying is None):
+            listener.close()
+            return
+        self._offered = listener
+        self._came.set()
+
+    @property
+    def has_begun(self) -> bool:
+        """See the class."""
+        return self._has_begun.is_set()
+
+    @property
+    def listener(self) -> socket.socket | None:
+        """The socket on which clients' connections come, or will come once it can be served; borrowed."""
+        return self._listener or self._offered
+
+    async def _try(self, wish: HttpWish) -> bool:
+        """Listen there, unless it does; what failed is tried again later. Return whether it listens there."""
         async with self._changing:
+            if self._is_closed:
+                return False
+            self._is_taken = False
             try:
                 options = await asyncio.to_thread(self._make_options, wish)
                 if self._running is None:
@@ -78,6 +141,41 @@ class HttpListening:
                 self._problem = None
             except Exception as error:
                 self._fail(self._refusal(error))
+                self._is_taken = isinstance(error, ProtocolFault) and is_taken(error)
+                if self._running is None:
+                    self._retry_later(wish)
+                return False
+            return True
+
+    def _retry_later(self, wish: HttpWish) -> None:
+        self._wanted = wish
+        if self._retrying is None and not self._is_closed:
+            self._retrying = asyncio.create_task(self._retry(), name="HTTP, again")
+
+    async def _retry(self) -> None:
+        """Try again, with backoff, until it listens; a socket that a door brings is tried at once."""
+        pause_s = PAUSE_S
+        try:
+            while self._running is None:
+                await self._until_offered(pause_s)
+                pause_s = min(2 * pause_s, MAX_PAUSE_S)
+                if self.has_begun and self._running is None:
+                    await self._try(self._wanted)
+        finally:
+            self._retrying = None
+
+    async def _until_offered(self, within_s: float) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                await self._came.wait()
+        except TimeoutError:
+            pass
+        self._came.clear()
+
+    def _drop_offered(self) -> None:
+        if self._offered is not None:
+            self._offered.close()
+            self._offered = None
 
     @property
     def is_there(self) -> bool:
@@ -121,27 +219,42 @@ class HttpListening:
         )
 
     async def close(self) -> None:
-        """Listen no more, once what is under way is answered."""
+        """Listen no more, once what is under way is answered.  Repeatable."""
+        self._is_closed = True
+        if self._retrying is not None:
+            await cancelled(self._retrying)
         async with self._changing:
             if self._running is not None:
-                await cancelled(self._running.serving)
-                self._running = None
+                running, self._running = self._running, None
+                await cancelled(running.serving)
+            self._drop_offered()
+            if self._listener is not None:
+                self._listener.close()
+                self._listener = None
 
     def _fail(self, problem: RefusalError) -> None:
+        is_news = self._problem is None or self._problem.words != problem.words
         self._problem = problem
-        _log.error("no HTTP: %s: %s", problem.message, problem.remedy)
+        if is_news:
+            _log.error("no HTTP: %s: %s", problem.message, problem.remedy)
 
     async def _start(self, wish: HttpWish, options: HttpOptions) -> "_Running":
-        listener = await asyncio.to_thread(listen, options)
-        try:
-            # The SDK and uvicorn, which take most of a second to import; clients that come early wait.
-            await asyncio.to_thread(import_module, f"{__package__}.http_decks")
-            from quarterdeck.host.http.serve import HttpFace
+        if self._listener is not None and self._bound_for != (options.bind, options.port):
+            self._listener.close()  # it was for an earlier wish, which came to nothing
+            self._listener = None
+        if self._listener is None:
+            self._listener = await asyncio.to_thread(listen, options, self._offered)
+            if self._listener is self._offered:
+                self._offered = None
+            self._drop_offered()
+            self._bound_for = options.bind, options.port
+            self.on_listener()
+        # The SDK and uvicorn, which take most of a second to import; clients that come early wait.
+        await imported(f"{__package__}.http_decks")
+        from quarterdeck.host.http.serve import HttpFace
 
-            from .http_decks import HttpDecks
-        except BaseException:
-            listener.close()
-            raise
+        from .http_decks import HttpDecks
+
         face = HttpFace(options)
         hosts = HttpDecks(self._decks, face, os.environ, self._to_refusal)
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -149,7 +262,7 @@ class HttpListening:
         def on_started(address: str, port: int) -> None:
             started.set_result(f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}")
 
-        serving = asyncio.create_task(face.serve(hosts, listener, on_started))
+        serving = asyncio.create_task(face.serve(hosts, self._listener.dup(), on_started))
         waiting: set[asyncio.Future[Any]] = {serving, started}
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -159,14 +272,15 @@ class HttpListening:
         if not started.done():
             await serving
             raise RefusalError(2, "the HTTP server did not start", "quarterdeck logs --daemon says more")
-        serving.add_done_callback(self._ended)
+        serving.add_done_callback(partial(self._ended, wish))
         _log.info("listening on %s", started.result())
         return _Running(wish, options, face, hosts, serving, started.result())
 
-    def _ended(self, serving: "asyncio.Task[None]") -> None:
+    def _ended(self, wish: HttpWish, serving: "asyncio.Task[None]") -> None:
         if not serving.cancelled() and (error := serving.exception()) is not None:
             _log.error("HTTP ended", exc_info=error)
             self._running, self._problem = None, self._refusal(error)
+            self._retry_later(wish)
 
     def _refusal(self, error: BaseException) -> RefusalError:
         match error:

@@ -1,10 +1,12 @@
 """What a door and the daemon say to one another.  Pure.
 
     door → daemon      a length (4 bytes, big-endian), then one `Handover` as msgpack; with its first byte the
-                       descriptors of the client's stdin, stdout and stderr, and of the session's memory
+                       descriptors of the client's stdin, stdout and stderr, of the session's memory, and of the
+                       listening HTTP socket, if the door holds one
     command → daemon   likewise an `Ask`, without descriptors; the answer is one frame
     door → daemon      `TOLD_TO_END`, once: its client, or a person, wants the door to end
-    daemon → door      frames: a kind (1 byte), a length (4 bytes, big-endian), so many bytes of UTF-8
+    daemon → door      frames: a kind (1 byte), a length (4 bytes, big-endian), so many bytes of UTF-8; a `HOLD` may
+                       bring a descriptor with its first byte
 
 The end of the stream is the death of the other side.  What waits in a door is `wait.py`, which knows the frames only.
 """
@@ -18,7 +20,7 @@ from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.config.load.trouble import Trouble
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 """Of doors; in the name of the socket, so that a door never meets a daemon that speaks another.
 
 With every field that narrows what a client is served it is another: an older daemon would pass over it, and serve all.
@@ -28,7 +30,7 @@ MAX_HANDOVER_BYTES: Final = 4 * 1024 * 1024
 """An environment has at most 2 MiB on Linux, with 128 KiB for each variable."""
 
 DESCRIPTORS: Final = 4
-"""Of a handover: stdin, stdout, stderr, memory."""
+"""Of a handover: stdin, stdout, stderr, memory; a listening HTTP socket, if one is held, comes beside these."""
 
 ACCEPTED: Final = b"A"
 """The client is served from here on; the text is the daemon's version."""
@@ -41,6 +43,10 @@ LOG: Final = b"L"
 
 END: Final = b"E"
 """The door has to end, with the exit code that the text is."""
+
+HOLD: Final = b"H"
+"""The descriptor that comes with it is the daemon's listening HTTP socket: keep it for the next daemon, in place of an
+earlier one. Without a descriptor: keep none."""
 
 TOLD_TO_END: Final = b"T"
 
@@ -124,6 +130,7 @@ class Handover(msgspec.Struct, frozen=True, tag="handover"):
         log_level: of the least severe lines that the door wants, as in `logging`.
         log_is_json: whether it wants them as JSON, else as people read them.
         is_resumed: whether another daemon served this session before, and died.
+        holds_listener: whether the listening HTTP socket of an earlier daemon comes with it.
     """
 
     key: str
@@ -134,6 +141,7 @@ class Handover(msgspec.Struct, frozen=True, tag="handover"):
     log_level: int
     log_is_json: bool
     is_resumed: bool = False
+    holds_listener: bool = False
 
 
 class Order(StrEnum):

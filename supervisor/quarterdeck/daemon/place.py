@@ -18,7 +18,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -307,6 +307,13 @@ def process_of(directory: Path) -> int | None:
         return int(read_told(directory / PROCESS_NAME, MAX_PID_BYTES) or b"")
     except ValueError:
         return None
+
+
+def vacate(directory: Path) -> None:
+    """Leave the directory to the next daemon: only by these files was this one reached; under `start_lock` only."""
+    for name in (SOCKET_NAME, f".{SOCKET_NAME}", KEY_NAME, PROCESS_NAME):
+        with suppress(OSError):
+            (directory / name).unlink(missing_ok=True)
 
 
 def remove(directory: Path) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from typing import Final
 
 import msgspec
 
+from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.host.journal import Interrupted
@@ -68,6 +68,8 @@ class DoorServer:
             http: where clients come that are no doors; None for nowhere.
         """
         self._http = http
+        if http is not None:
+            http.on_listener = self._have_held
         listener.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._listener = listener
         self._key = key
@@ -174,6 +176,9 @@ class DoorServer:
         self.changed.set()
 
     async def _end_all(self) -> None:
+        if self.order is Order.REPLACE:
+            for session in self._sessions:
+                session.hand_on()
         tasks = list(self._attending)
         for task in tasks:
             task.cancel()
@@ -212,6 +217,8 @@ class DoorServer:
 
     async def _serve_door(self, door: Door, handover: Handover) -> None:
         try:
+            if (listener := door.take_listener()) is not None:
+                self._offer(listener)
             memory = SessionMemory.map(door.fds[-1])
         except (NoMemoryError, OSError) as error:
             _log.warning("a door was not let in (pid %d): %s", door.peer.pid, error)
@@ -223,6 +230,7 @@ class DoorServer:
         leaving = asyncio.create_task(door.until_left())
         try:
             await door.tell(ACCEPTED, CLIENT_VERSION)
+            self._have_held(door)
             await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
         finally:
             await cancelled(leaving, serving)
@@ -230,6 +238,22 @@ class DoorServer:
             memory.close()
             if self.order is not Order.REPLACE:
                 await carried_through(partial(door.end, 0 if serving.cancelled() else serving.result()))
+
+    def _offer(self, listener: int) -> None:
+        """Take the HTTP socket that a door has held since the last daemon; the descriptor becomes ours."""
+        if self._http is None:
+            os.close(listener)
+        else:
+            self._http.offer(socket.socket(fileno=listener))
+
+    def _have_held(self, *doors: Door) -> None:
+        """Have doors, all unless some are named, hold the HTTP socket for the next daemon, or none where we want none.
+
+        While it is not known yet whether we listen, they hold what they have.
+        """
+        if self._http is not None and self._http.has_begun:
+            for door in doors or [session.door for session in self._sessions]:
+                door.hold(self._http.listener)
 
     async def _serve(self, session: "_Session") -> int:
         """Serve one client to its end; the exit code of its door."""
@@ -287,7 +311,7 @@ class _Session:
                 if self._early is not None:
                     self._early.admit(product.instructions(client), product.capabilities(EVERYTHING))
                     # The SDK, which takes most of a second to import: the client is greeted meanwhile.
-                    await asyncio.to_thread(import_module, "quarterdeck.host.stdio.serve")
+                    await imported("quarterdeck.host.stdio.serve")
                     head = await self._end_greeting()
                 self._interrupted = None  # the session answers from here on
                 notes = SessionNotes(memory.keep_notes, memory.notes())
@@ -314,6 +338,10 @@ class _Session:
         except asyncio.CancelledError:
             await self._end_greeting()
             raise
+
+    def hand_on(self) -> None:
+        """Have its end leave the client to the next daemon."""
+        self._memory.hands_on = True
 
     async def refuse(self, refusal: RefusalError) -> None:
         """Tell the client, and whoever reads the door's stderr, why it is not served."""

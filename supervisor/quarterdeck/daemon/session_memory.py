@@ -1,7 +1,8 @@
 """What a client's session needs to go on when the daemon that serves it dies: written by the daemon, kept by the door.
 
 Memory that both have, without a name.  The daemon notes in it the client's greeting, what it has read and not taken up,
-which requests are under way, and whether a line is half written; what was written stays, however its writer died.
+which requests are under way, and whether a line is half written; what was written stays, however its writer died.  The
+door answers the requests under way of a daemon that died (`wait`, which has the layout of what it reads).
 
     0      the layout's name
     8      1 once the client has the answer to its greeting
@@ -11,6 +12,7 @@ which requests are under way, and whether a line is half written; what was writt
     16     where the bytes that are not taken up begin and end, from `_UNREAD`
     24     the greeting: `initialize` and `notifications/initialized`, as lines
     …      slots: 1 byte length, 1 byte kind, the request's id as JSON
+    …      for each kind of request its answer if it is lost: 2 bytes length, the line with NUL in place of the id
     …      what native tools noted: twice room for it, before it which one counts (1 bit), and how long it is
     …      what the client said and nobody has taken up
 """
@@ -19,6 +21,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -26,15 +29,11 @@ from quarterdeck.host.client_use import RecentRate
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.raw_calls import MAX_LINE_BYTES
 
-MAX_GREETING_BYTES: Final = 64 * 1024
-
-SLOT_BYTES: Final = 128
+from . import wait
+from .wait import MAX_GREETING_BYTES, SLOT_BYTES, SLOTS
 
 MAX_ID_BYTES: Final = SLOT_BYTES - 2
 """A request with a longer id is not noted: it gets no answer if the daemon dies."""
-
-SLOTS: Final = 4096
-"""As many as one client may have under way."""
 
 MAX_NOTES_BYTES: Final = 16 * 1024
 """More is not kept."""
@@ -49,14 +48,18 @@ MOVE_AT_BYTES: Final = 64 * 1024
 KEPT_BYTES: Final = 1024 * 1024
 """After a longer line its memory is given back."""
 
-_LAYOUT: Final = b"qd-mem-2"
-_GREETED: Final = 8
-_WRITING: Final = 9
-_USED: Final = 10
-_LENGTH: Final = 12
-_BOUNDS: Final = 16
-_GREETING: Final = 24
-_FIRST_SLOT: Final = _GREETING + MAX_GREETING_BYTES
+MAX_LOST_BYTES: Final = 16 * 1024
+"""Of the answers to lost requests, their lengths included."""
+
+_LAYOUT: Final = b"qd-mem-3"
+_GREETED: Final = wait.GREETED_AT
+_WRITING: Final = wait.WRITING_AT
+_USED: Final = wait.USED_AT
+_LENGTH: Final = wait.LENGTH_AT
+_BOUNDS: Final = wait.BOUNDS_AT
+_GREETING: Final = wait.GREETING_AT
+_FIRST_SLOT: Final = wait.FIRST_SLOT_AT
+_LOST: Final = wait.LOST_AT
 _NOTES: Final = 592 * 1024
 _UNREAD: Final = 640 * 1024  # a whole number of pages, of 64 KiB too
 SIZE_BYTES: Final = _UNREAD + MAX_UNREAD_BYTES
@@ -219,6 +222,21 @@ class SessionMemory(Journal):
                 self.greeting_answered()
             self._data[at] = 0
             self._free.append(slot)
+
+    def answers_if_lost(self, answers: Sequence[bytes]) -> None:
+        """See `Journal`."""
+        data = b"".join(len(each).to_bytes(2) + each for each in answers)
+        assert len(data) <= MAX_LOST_BYTES
+        self._data[_LOST : _LOST + len(data)] = data
+
+    def put_back(self, lines: bytes) -> bool:
+        """See `Journal`; the present unread bytes count until the new ones are whole."""
+        start, end = self._end, self._end + len(lines) + self._end - self._start
+        if end > MAX_UNREAD_BYTES:
+            return False
+        self._data[_UNREAD + start : _UNREAD + end] = lines + self._data[_UNREAD + self._start : _UNREAD + self._end]
+        self._bound(start, end)
+        return True
 
     def writing(self, *, is_half: bool) -> None:
         """See `Journal`."""

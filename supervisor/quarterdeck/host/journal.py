@@ -3,7 +3,7 @@
 Those who read and write a client's lines tell its journal; `daemon/session_memory` keeps one, in a door's memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -20,7 +20,13 @@ class RequestKind(IntEnum):
 
 
 class Journal:
-    """Keeps what a session needs to go on after the death of its process; this one keeps nothing."""
+    """Keeps what a session needs to go on after the death of its process; this one keeps nothing.
+
+    Attributes:
+        hands_on: whether the session goes on in another process once this one has ended it.
+    """
+
+    hands_on = False
 
     def introduced(self, name: str, version: str) -> None:
         """The client said who it is."""
@@ -45,6 +51,13 @@ class Journal:
 
     def ended(self, id_json: bytes) -> None:
         """It is not any more: its answer, if it gets one, has been written."""
+
+    def answers_if_lost(self, answers: Sequence[bytes]) -> None:
+        """Have requests under way answered so if this process dies: a line for each kind, with NUL for the id."""
+
+    def put_back(self, lines: bytes) -> bool:
+        """Have these lines read again, before the unread ones, by the next process. Return whether there is room."""
+        return not lines
 
     def writing(self, *, is_half: bool) -> None:
         """Whether a line to the client is half written."""

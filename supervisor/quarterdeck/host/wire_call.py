@@ -56,6 +56,16 @@ class WireCall:
         self._close_log: Callable[[], None] | None = None
         self._is_over = False
 
+    @property
+    def key(self) -> Key:
+        """Of its request."""
+        return self._request.key
+
+    @property
+    def id_json(self) -> bytes:
+        """The id of its request, as JSON."""
+        return self._request.id_json
+
     def begin(self, reach: Reach) -> bool:
         """Start the call; False when the session has to run it."""
         if (request := reach.called(self._request)) is None:
@@ -84,11 +94,22 @@ class WireCall:
 
     def end(self) -> None:
         """Give up because serving ends, and tell the client."""
-        if not self._is_over:
-            self._is_over = True
-            delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
+        self._give_up(may_be_sent_later=False)
+
+    def give_back(self) -> bool:
+        """Give up because another process goes on. Return whether that can send it: the client is told nothing then."""
+        return self._give_up(may_be_sent_later=True)
+
+    def _give_up(self, *, may_be_sent_later: bool) -> bool:
+        if self._is_over:
+            return False
+        self._is_over = True
+        delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
+        is_left = may_be_sent_later and delivery is Delivery.NOT_SENT
+        if not is_left:
             self._answer_fault(shut_down(delivery))
-            self._ended()
+        self._ended()
+        return is_left
 
     def _settle(self, end: CallEnd) -> None:
         """Answer the client.

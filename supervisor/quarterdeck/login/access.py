@@ -8,10 +8,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from importlib import import_module
 from time import time
 from typing import TYPE_CHECKING, Final
 
+from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.fleet.access import AccessToken
 from quarterdeck_protocol.configs import RemoteServerConfig
@@ -130,7 +130,7 @@ class LoginAccess:
     async def _asked(self, grant: Grant | None) -> Grant:
         """A login that its issuer has just renewed, or given."""
         # What speaks HTTP is loaded when it is first needed: most servers, and most starts, never do.
-        await asyncio.to_thread(import_module, "quarterdeck.login.renewal")
+        await imported("quarterdeck.login.renewal")
         from .discovery import discover
         from .renewal import obtained, obtained_again, refreshed
 

@@ -11,12 +11,12 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck_protocol.configs import RemoteServerConfig
 from quarterdeck_protocol.secrets import origin_of
@@ -199,7 +199,7 @@ class LoginBroker:
         store = self._store or LoginStore()
         await asyncio.to_thread(store.check, place.name)  # before a person is bothered
         # What speaks HTTP is loaded when it is first needed: most servers, and most starts, never do.
-        await asyncio.to_thread(import_module, "quarterdeck.login.person")
+        await imported("quarterdeck.login.person")
         from .discovery import discover
         from .person import log_in
         from .token_requests import revoke

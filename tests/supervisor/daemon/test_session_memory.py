@@ -154,7 +154,7 @@ def test_a_line_that_is_too_long_to_keep_is_not_kept(fd: int) -> None:
 def test_a_memory_that_can_be_cut_is_none(tmp_path: Path) -> None:
     """Whoever has the other end would end the daemon by making it shorter: who reads behind the end is killed."""
     with open(tmp_path / "other", "wb+") as file:
-        file.write(b"qd-mem-2")
+        file.write(b"qd-mem-3")
         file.truncate(SIZE_BYTES)
         with pytest.raises(NoMemoryError, match="cut"):
             SessionMemory.map(file.fileno())

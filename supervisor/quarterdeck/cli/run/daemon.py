@@ -45,6 +45,7 @@ from quarterdeck.daemon.place import (
     socket_mark,
     start_lock,
     tell_process,
+    vacate,
 )
 from quarterdeck.daemon.server import DoorServer
 from quarterdeck.daemon.start import log_path
@@ -58,7 +59,7 @@ from quarterdeck.trust.lock.lockfile import DeckLock
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
 
-from .daemon_http import first_wish, keep_wish, make_options
+from .daemon_http import keep_wish, kept_wish, make_options, own_wish
 from .request import read_found, read_request
 from .serve_watch import changes_logged, drifted, following, serve_locked
 
@@ -248,11 +249,12 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
 async def _listen_first(server: DoorServer, http: HttpListening, directory: Path) -> None:
     """Listen where nobody has to say so."""
     wish: HttpWish | RefusalError | None
+    kept = await asyncio.to_thread(kept_wish, directory)
     try:
-        wish = await asyncio.to_thread(first_wish, directory)
+        wish = kept.wish if kept is not None else await asyncio.to_thread(own_wish)
     except ConfigFileError as error:
         wish = RefusalError(ExitCode.USAGE, str(error), "correct that file: quarterdeck config check says more")
-    await http.begin(wish)
+    await http.begin(wish, succeeds=kept is not None and kept.was_there)
     server.changed.set()  # it may stay now
 
 
@@ -295,7 +297,8 @@ async def _has_left(server: DoorServer, directory: Path, mark: tuple[int, int] |
             os.rename(hidden, directory / SOCKET_NAME)
             return False
         leaving.push(locked.pop_all())
-        leaving.callback(remove, directory)
+        # The next daemon listens on HTTP as this one did, whether a door or a command starts it.
+        leaving.callback(vacate if server.order is Order.REPLACE else remove, directory)
         return True
 
 

@@ -227,13 +227,13 @@ def _started() -> Path:
 
 def _listen_there_first(wish: HttpWish) -> None:
     """Have the daemon that is started next listen there: not as the user's file says, or as one that was killed did."""
-    from .daemon_http import keep_wish
+    from .daemon_http import ask_for
 
     if (service_dir() / SOCKET_NAME).exists():
         return  # a service manager starts it, as the user's file says
     directory = daemon_dir()
     with _start_errors(), start_lock(directory):
-        keep_wish(directory, wish)
+        ask_for(directory, wish)
 
 
 def _start_errors() -> AbstractContextManager[None]:

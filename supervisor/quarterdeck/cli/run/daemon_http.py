@@ -22,7 +22,7 @@ from quarterdeck.config.places.paths import state_dir
 from quarterdeck.host.http.options import HttpOptions, split_address
 
 WISH_NAME: Final = "http.json"
-"""In the daemon's directory: where it listens, for the next one if it is killed."""
+"""In the daemon's directory: where it listens, for the next one if it is killed or replaced."""
 
 _MAX_WISH_BYTES: Final = 64 * 1024
 
@@ -47,16 +47,31 @@ def make_options(withhold: Callable[[Collection[str]], None], wish: HttpWish) ->
     )
 
 
-def first_wish(directory: Path) -> HttpWish | None:
-    """Where a daemon listens that nobody told: where the one did that was killed here, or by the user's own file.
+class KeptWish(msgspec.Struct, frozen=True):
+    """Where the next daemon of a directory is to listen.
+
+    Attributes:
+        was_there: whether a daemon listened there, whose socket its doors may hold.
+    """
+
+    wish: HttpWish
+    was_there: bool = False
+
+
+def kept_wish(directory: Path) -> KeptWish | None:
+    """Return where the daemon listened that was killed or replaced here, or where a command wants the next one to."""
+    try:
+        return msgspec.json.decode(read_text(directory / WISH_NAME, _MAX_WISH_BYTES, private=True).text, type=KeptWish)
+    except (TextFileError, msgspec.DecodeError):
+        return None
+
+
+def own_wish() -> HttpWish | None:
+    """Return where a daemon listens that no command told, by the user's own file; None for nowhere.
 
     Raises:
         ConfigFileError: that file cannot be used.
     """
-    try:
-        return msgspec.json.decode(read_text(directory / WISH_NAME, _MAX_WISH_BYTES, private=True).text, type=HttpWish)
-    except (TextFileError, msgspec.DecodeError):
-        pass
     path = mcp_config_paths(state_dir(), os.environ)[1]
     try:
         document = parse_document(to_plain(read_text(path, MAX_CONFIG_BYTES, is_own_word=True).text))
@@ -68,5 +83,16 @@ def first_wish(directory: Path) -> HttpWish | None:
 
 
 def keep_wish(directory: Path, wish: HttpWish) -> None:
-    """Have the next daemon listen there, if this one is killed."""
-    replace_file(directory / WISH_NAME, msgspec.json.encode(wish), is_kept=False)
+    """Have the next daemon listen where this one does, if this one is killed or replaced."""
+    _write_wish(directory, KeptWish(wish, was_there=True))
+
+
+def ask_for(directory: Path, wish: HttpWish) -> None:
+    """Have the daemon that is started next listen there; no other one runs."""
+    before = kept_wish(directory)
+    was_there = before is not None and before.was_there and before.wish.address == wish.address
+    _write_wish(directory, KeptWish(wish, was_there))
+
+
+def _write_wish(directory: Path, kept: KeptWish) -> None:
+    replace_file(directory / WISH_NAME, msgspec.json.encode(kept), is_kept=False)

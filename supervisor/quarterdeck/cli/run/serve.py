@@ -4,7 +4,6 @@ Over stdio, stdout belongs to the protocol from the first byte on, and the end o
 """
 
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -296,6 +295,7 @@ def _collect_later() -> None:
 async def _serve(plan: Plan) -> None:
     import asyncio  # a third of what a door costs, which needs none of it
 
+    from quarterdeck.common.imports import imported
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.host.stdio.early_reply import EVERYTHING, admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
@@ -328,7 +328,7 @@ async def _serve(plan: Plan) -> None:
             with changes_logged(product):
                 # In a thread: the servers start meanwhile.
                 face = "stdio" if plan.http is None else "http"
-                await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
+                await imported(f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)
                 host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=head.greeted_at)
                 stack.callback(host.close)

@@ -119,8 +119,8 @@ def accepted_names(options: HttpOptions) -> list[Authority]:
     return names
 
 
-def listen(options: HttpOptions) -> socket.socket:
-    """A listening socket where the options say.
+def listen(options: HttpOptions, offered: socket.socket | None = None) -> socket.socket:
+    """Return a listening socket where the options say: `offered` if that is one, else a new one.
 
     Raises:
         ProtocolFault: `transport`; with the code `config_invalid` when a name or the address is wrong, or not loopback,
@@ -140,6 +140,8 @@ def listen(options: HttpOptions) -> socket.socket:
         ) from None
     family, _, _, _, address = found[0]
     _check_reach(options, str(address[0]))
+    if offered is not None and _listens_at(offered, family, address):
+        return offered
     try:
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
@@ -153,6 +155,14 @@ def listen(options: HttpOptions) -> socket.socket:
             code="config_invalid" if is_wrong else None,
             remedy=remedy,
         ) from None
+
+
+def _listens_at(found: socket.socket, family: int, address: tuple[object, ...]) -> bool:
+    try:
+        listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return bool(listens) and found.family == family and found.getsockname()[:2] == address[:2]
+    except OSError:
+        return False
 
 
 def is_taken(fault: ProtocolFault) -> bool:

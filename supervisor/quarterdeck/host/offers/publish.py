@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw
 
+from quarterdeck.common.imports import import_in_turn
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, check_depth
 from quarterdeck_protocol.tools import ToolDescriptor
 
@@ -214,7 +215,7 @@ def mirroring_names(descriptors: Sequence[ToolDescriptor]) -> frozenset[str]:
 
 def is_valid(tool: Shown, version: str) -> bool:
     """Whether a client of `version` accepts a list with this tool in it."""
-    from mcp_types import methods  # half a second of imports
+    methods = import_in_turn("mcp_types.methods")  # half a second of imports
     from pydantic import ValidationError
 
     try:

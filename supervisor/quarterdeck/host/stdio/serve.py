@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.asks.requests import Asking, ClientRequests
-from quarterdeck.host.calls import ANSWER_S, GRACE_S
+from quarterdeck.host.calls import ANSWER_S, GRACE_S, shut_down
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.offers.offer_news import OfferNews
 from quarterdeck.host.provider import ProviderHostImpl
@@ -56,6 +56,10 @@ BUSY: Final = -32000
 END_OF_INPUT_S: Final = 0.5
 """How long calls in flight may still take after the end of input: `serve < requests` gets its answers, and a client
 that waits for our exit (the SDK's for 2 s) does not notice."""
+
+HAND_ON_S: Final = 10.0
+"""How long calls in progress may still take when the session goes on in another process: meanwhile its client's further
+requests wait unread, so the longest ones are given up."""
 
 CLOSE_S: Final = 2.0
 """How long the session, and then what is left to write, may take once the client is gone."""
@@ -150,10 +154,13 @@ class _Connection:
         self._is_introduced = False
         self._server_info = host.server_info
         self._gate: RawCallGate[WireCall] = RawCallGate(journal)
+        self._call_lines: dict[Key, bytes] = {}
+        """Of the raw calls in progress, to be put back if the session is handed on before they are sent."""
         self._over = asyncio.Event()
         self._progress = asyncio.Event()
         self._is_gone = False
         self._is_ending = False
+        self._is_handing_on = False
         self._lines = LineBuffer(MAX_LINE_BYTES)
         stdin_fd, stdout_fd, stderr_fd = fds
         self._sink = open_sink(
@@ -210,8 +217,11 @@ class _Connection:
 
     async def serve(self) -> None:
         try:
+            answers = answers_if_lost(self._server_info)
             if self._interrupted is not None:
-                self._answer_lost(self._interrupted)
+                self._answer_lost(self._interrupted, answers)
+            self._journal.answers_if_lost(answers)
+            if self._interrupted is not None:
                 for line in filter(None, self._interrupted.greeting.split(b"\n")):
                     self._read(line)
             if self._head.unsent:
@@ -230,8 +240,10 @@ class _Connection:
 
     async def _end(self) -> None:
         """Let what is under way end, then have it end, each with its answer."""
-        self._is_ending = True
         session = self._session
+        if self._journal.hands_on and not self._over.is_set():
+            await self._hand_on()
+        self._is_ending = True
         await session.stop_listening()
         with anyio.move_on_after(END_OF_INPUT_S if self._over.is_set() else GRACE_S):
             await self._finished()
@@ -245,6 +257,34 @@ class _Connection:
         await session.end(CLOSE_S)
         self._leave()
         await self._sink.close(CLOSE_S)
+
+    async def _hand_on(self) -> None:
+        """Read no more, let what is in progress end, and put back the requests that no server was sent."""
+        self._is_handing_on = True
+        self._balance()
+        session = self._session
+        back = session.hand_on()
+        for line in back:
+            self._withdraw(line)
+        with anyio.move_on_after(HAND_ON_S):
+            await self._finished()
+        for call in self._gate.calls:
+            line = self._call_lines[call.key]
+            if call.give_back():
+                back.append(line)
+                self._journal.ended(call.id_json)
+        if back and not self._journal.put_back(b"".join(line + b"\n" for line in back)):
+            for line in back:  # there is no room for them
+                message = read_message(line)
+                if isinstance(message.id, int | str) and message.method is not UNSET:
+                    self._refuse(message.id, LOST, f"{shut_down(Delivery.NOT_SENT).message}")
+
+    def _withdraw(self, line: bytes) -> None:
+        """Forget a request that was not begun, and is put back."""
+        message = read_message(line)
+        if isinstance(message.id, int | str) and message.method is not UNSET:
+            self._gate.answered(message.id, is_success=False)
+            self._journal.ended(msgspec.json.encode(message.id))
 
     def _leave(self) -> None:
         """End what its client has with the servers beside calls."""
@@ -264,22 +304,15 @@ class _Connection:
         self._progress.set()
         self._over.set()
 
-    def _answer_lost(self, interrupted: Interrupted) -> None:
-        """Answer what the process that died left unanswered."""
+    def _answer_lost(self, interrupted: Interrupted, answers: tuple[bytes, ...]) -> None:
+        """Answer what the process that died left unanswered, and its door could not answer."""
         if interrupted.is_half_written:
             self._sink.write(b"\n")
             self._sink.then(partial(self._journal.writing, is_half=False))
         for id_json, kind in interrupted.under_way.items():
             if kind is RequestKind.INITIALIZE and interrupted.greeting:
                 continue  # it is asked again
-            if kind in (RequestKind.CALL, RequestKind.MODERN_CALL):
-                fault = ProtocolFault(FaultKind.TOOL_ERROR, LOST_WORDS, code="daemon_lost", delivery=Delivery.UNKNOWN)
-                parts = fault_parts(fault, self._server_info if kind is RequestKind.MODERN_CALL else None)
-                self._sink.write(b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *parts, b"}\n")
-            else:
-                error = {"code": LOST, "message": LOST_WORDS}
-                reply = {"jsonrpc": "2.0", "id": msgspec.Raw(id_json), "error": error}
-                self._sink.write(msgspec.json.encode(reply), b"\n")
+            self._sink.write(answers[kind].replace(b"\0", id_json, 1))
             self._forget(id_json)
 
     def _forget(self, id_json: bytes) -> None:
@@ -305,7 +338,7 @@ class _Connection:
             self._over.set()
 
     def _balance(self) -> None:
-        if self._over.is_set() or self._session.is_full or self._sink.is_congested:
+        if self._is_handing_on or self._over.is_set() or self._session.is_full or self._sink.is_congested:
             self._source.pause()
         else:
             self._source.resume()
@@ -323,9 +356,12 @@ class _Connection:
         request = self._gate.admit(message) if not self._is_ending else None
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
             call = WireCall(request, self._outlet, self._server_info, partial(self._on_end, request.id_json))
+            # Before it begins, which may be its end.
+            self._call_lines[request.key] = line
             if call.begin(self._reach):
                 self._gate.began(request, call)
                 return
+            self._call_lines.pop(request.key, None)
         self._forward(line, message)
 
     def _cancel(self, message: ClientMessage) -> bool:
@@ -358,10 +394,10 @@ class _Connection:
         self._session.take(line, message)
 
     def _on_end(self, id_json: bytes, key: Key) -> None:
+        self._call_lines.pop(key, None)
         self._gate.ended(key)
         self._forget(id_json)
-        if self._is_ending:
-            self._progress.set()
+        self._progress.set()
 
     def _answered(self, request_id: int | str | None, *, is_success: bool) -> None:
         self._gate.answered(request_id, is_success=is_success)
@@ -373,3 +409,14 @@ class _Connection:
         _logger.warning("a client's message was refused: %s", reason)
         refusal = {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": reason}}
         self._sink.write(msgspec.json.encode(refusal), b"\n")
+
+
+def answers_if_lost(server_info: bytes) -> tuple[bytes, ...]:
+    """Return how each kind of request is answered if its process dies: a line, with NUL in place of the id."""
+    fault = ProtocolFault(FaultKind.TOOL_ERROR, LOST_WORDS, code="daemon_lost", delivery=Delivery.UNKNOWN)
+    error = b'"error":' + msgspec.json.encode({"code": LOST, "message": LOST_WORDS})
+    said = {
+        RequestKind.CALL: b'"result":' + b"".join(fault_parts(fault, None)),
+        RequestKind.MODERN_CALL: b'"result":' + b"".join(fault_parts(fault, server_info)),
+    }
+    return tuple(b'{"jsonrpc":"2.0","id":\0,' + said.get(kind, error) + b"}\n" for kind in RequestKind)

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.offers.content import KnownTools
@@ -92,6 +92,7 @@ class Session:
         self._plain = PlainSession(host.server_info, partial(content.instructions, client), capabilities)
         self._known = KnownTools(is_awaited=greets_with_change)
         self._lists: dict[Key, asyncio.Task[None]] = {}
+        self._list_lines: dict[asyncio.Task[None], bytes] = {}
         self._held: list[bytes] = []
         self._taking_over: asyncio.Task[None] | None = None
         self._input: ClientInput | None = None
@@ -130,13 +131,14 @@ class Session:
         """Whether `message` was answered, or will be, without the SDK."""
         if (cancelled := read_cancellation(message)) is not None:
             if (listing := self._lists.pop(cancelled.key, None)) is not None:
+                self._list_lines.pop(listing, None)
                 listing.cancel()
             return True
         match self._plain.take(line, message):
             case None:
                 return False
             case ListRequest() as request:
-                self._list(request, message.id)
+                self._list(request, message.id, line)
             case b"":
                 if self._greets_with_change and self._plain.is_open:
                     self._greets_with_change = False
@@ -155,15 +157,17 @@ class Session:
 
     # Lists
 
-    def _list(self, request: ListRequest, request_id: object) -> None:
+    def _list(self, request: ListRequest, request_id: object, line: bytes) -> None:
         assert isinstance(request_id, int | str)
         key = correlation_key(request_id)
         assert key is not None
         listing = self._lists[key] = asyncio.get_running_loop().create_task(self._answer_list(request, request_id))
+        self._list_lines[listing] = line
 
         def forget(done: asyncio.Task[None]) -> None:
             if self._lists.get(key) is done:  # else one that was cancelled, whose id the client has used again
                 del self._lists[key]
+            self._list_lines.pop(done, None)
 
         listing.add_done_callback(forget)
 
@@ -177,6 +181,8 @@ class Session:
             self._sink.write(msgspec.json.encode(reply), b"\n")
             self._on_answered(request_id, is_success=False)
             return
+        if (me := asyncio.current_task()) is not None:
+            self._list_lines.pop(me, None)  # put back from here on, it would be answered twice
         self._answer(request_id, self._plain.answer_list(request, shown))
         await self._sink.room()
 
@@ -202,7 +208,7 @@ class Session:
     async def _take_over(self) -> None:
         try:
             for module in ("mcp_server", "stdio.session_streams"):
-                await asyncio.to_thread(import_module, f"quarterdeck.host.{module}")
+                await imported(f"quarterdeck.host.{module}")
             from .session_streams import ClientInput, ClientOutput
 
             greeted_id = self._greeted_id
@@ -239,9 +245,26 @@ class Session:
             if error.request_id is not None:
                 self._on_answered(error.request_id, is_success=False)
             return
-        self._input.put(message)
+        self._input.put(message, line)
 
     # The end
+
+    def hand_on(self) -> list[bytes]:
+        """Answer no list any more, and take up nothing that waits: return these lines, for the next process to read.
+
+        Nothing is taken from now on; what the SDK's session has taken up goes on.
+        """
+        for listing in self._lists.values():
+            listing.cancel()
+        lines = [*self._list_lines.values(), *self._held]
+        self._lists.clear()
+        self._list_lines.clear()
+        self._held.clear()
+        if self._input is not None:
+            lines += self._input.give_back()
+        if self._running is not None:
+            self._running.end_listening()
+        return lines
 
     async def stop_listening(self) -> None:
         """Begin no further call, and let no list wait for servers: what was read is answered from here on."""

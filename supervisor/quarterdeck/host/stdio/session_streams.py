@@ -77,7 +77,7 @@ class ClientInput(_Managed):
     def __init__(self, *, on_room: Callable[[], None], on_closed: Callable[[], None]) -> None:
         self._on_room = on_room
         self._on_closed = on_closed
-        self._waiting: deque[SessionMessage | Exception] = deque()
+        self._waiting: deque[tuple[SessionMessage, bytes]] = deque()
         self._news = asyncio.Event()
         self._is_ended = False
         self._is_closed = False
@@ -87,10 +87,16 @@ class ClientInput(_Managed):
         """Whether the session is behind."""
         return len(self._waiting) >= MAX_WAITING
 
-    def put(self, message: SessionMessage) -> None:
-        """Give the session one message."""
-        self._waiting.append(message)
+    def put(self, message: SessionMessage, line: bytes = b"") -> None:
+        """Give the session one message, which came as this line."""
+        self._waiting.append((message, line))
         self._news.set()
+
+    def give_back(self) -> list[bytes]:
+        """Return the lines that the session has not taken, which it is not given any more."""
+        lines = [line for _, line in self._waiting]
+        self._waiting.clear()
+        return lines
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -111,7 +117,7 @@ class ClientInput(_Managed):
                 raise anyio.EndOfStream
             self._news.clear()
             await self._news.wait()
-        message = self._waiting.popleft()
+        message, _ = self._waiting.popleft()
         self._on_room()
         return message
 

@@ -3,18 +3,20 @@
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import msgspec
 
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
-from .messages import ANSWER, Ask, DaemonStatus, Order, encode_request
+from .messages import ANSWER, HOLD, Ask, DaemonStatus, Order, encode_request
 from .place import DroppedError, NoAnswerError, NoDaemonError, await_key, connect, process_of, read_frame
 
 ANSWER_S: Final = 10.0
@@ -29,8 +31,40 @@ END_S: Final = 60.0
 POLL_S: Final = 0.05
 
 
-def ask_daemon(directory: Path, order: Order, http: HttpWish | None = None) -> DaemonStatus:
+class HeldListener:
+    """The listening HTTP socket of a daemon that is replaced, kept for the next one; a context manager that closes it.
+
+    The doors hold it, too; a daemon without a door has none but this.
+    """
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+
+    @property
+    def fds(self) -> list[int]:
+        """Its descriptor, or nothing."""
+        return self._fds
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._fds:
+            os.close(self._fds.pop())
+
+
+def ask_daemon(
+    directory: Path, order: Order, http: HttpWish | None = None, held: HeldListener | None = None
+) -> DaemonStatus:
     """What the daemon says to an order, after it has begun to listen as `http` says.
+
+    Args:
+        directory: of the daemon.
+        order: what it is to do.
+        http: where it is to listen first.
+        held: takes the HTTP socket of a daemon that is to be replaced, and gives it to one that is to stay.
 
     Raises:
         NoDaemonError: none runs.
@@ -39,7 +73,7 @@ def ask_daemon(directory: Path, order: Order, http: HttpWish | None = None) -> D
     deadline = time.monotonic() + ANSWER_S
     while True:
         try:
-            return _ask(directory, order, http)
+            return _ask(directory, order, http, held or HeldListener())
         except DroppedError:
             # Another one, or none, is there in a moment.
             if time.monotonic() > deadline:
@@ -47,12 +81,18 @@ def ask_daemon(directory: Path, order: Order, http: HttpWish | None = None) -> D
             time.sleep(POLL_S)
 
 
-def _ask(directory: Path, order: Order, http: HttpWish | None) -> DaemonStatus:
+def _ask(directory: Path, order: Order, http: HttpWish | None, held: HeldListener) -> DaemonStatus:
     within_s = LISTEN_S if order is Order.STAY else ANSWER_S
     try:
         with connect(directory, ANSWER_S) as connection:
-            connection.sendall(encode_request(Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order, http)))
-            kind, text = read_frame(connection, time.monotonic() + within_s)
+            given = held.fds if order is Order.STAY else []
+            ask = Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order, http, holds_listener=bool(given))
+            data = encode_request(ask)
+            connection.sendall(data[socket.send_fds(connection, [data], given) :])
+            until = time.monotonic() + within_s
+            kind, text = read_frame(connection, until, held.fds if order is Order.REPLACE else None)
+            if kind == HOLD:
+                kind, text = read_frame(connection, until)
     except (NoDaemonError, DroppedError):
         raise
     except ConnectionError as error:

@@ -45,8 +45,7 @@ class Door:
 
     Attributes:
         peer: the process at the other end.
-        fds: what it handed over: the client's stdin, stdout and stderr, the session's memory, and the HTTP socket that
-            it holds, if any, until `take_listener`.
+        fds: what it handed over: the client's stdin, stdout and stderr, and the session's memory.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -57,6 +56,7 @@ class Door:
         self._out = bytearray()
         self._to_hold: socket.socket | None = None
         self._has_holding_to_tell = self._holds = False
+        self._listener: int | None = None
         self._waits = False
         self._is_out = asyncio.Event()
         self.peer: Final[Peer] = peer_of(connection)
@@ -80,9 +80,12 @@ class Door:
             raise DoorError(str(error)) from None
         if not key or not hmac.compare_digest(request.key.encode(), key.encode()):
             raise DoorError("it does not know the key")
-        wanted = DESCRIPTORS + request.holds_listener if isinstance(request, Handover) else 0
+        wanted = request.holds_listener + (DESCRIPTORS if isinstance(request, Handover) else 0)
         if len(self.fds) != wanted:
             raise DoorError(f"it handed over {len(self.fds)} descriptors in place of {wanted}")
+        if request.holds_listener:
+            self._listener = self.fds.pop()
+            self._holds = True
         return request
 
     def has_left(self) -> bool:
@@ -131,10 +134,8 @@ class Door:
 
     def take_listener(self) -> int | None:
         """Return the descriptor of the HTTP socket that the door brought, which becomes the caller's."""
-        if len(self.fds) <= DESCRIPTORS:
-            return None
-        self._holds = True
-        return self.fds.pop()
+        listener, self._listener = self._listener, None
+        return listener
 
     async def end(self, code: int) -> None:
         """Have the door end with this exit code."""
@@ -144,6 +145,8 @@ class Door:
         """Close the connection, and what was handed over.  Repeatable."""
         self._rest()
         self._connection.close()
+        if (listener := self.take_listener()) is not None:
+            os.close(listener)
         while self.fds:
             os.close(self.fds.pop())
 

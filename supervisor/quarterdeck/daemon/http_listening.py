@@ -218,6 +218,11 @@ class HttpListening:
             for each in host.clients()
         )
 
+    def hand_on(self) -> None:
+        """Have `close` leave clients to the next daemon, which the doors bring the socket."""
+        if self._running is not None:
+            self._running.face.hands_on = True
+
     async def close(self) -> None:
         """Listen no more, once what is under way is answered.  Repeatable."""
         self._is_closed = True

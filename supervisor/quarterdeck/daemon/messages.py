@@ -3,7 +3,8 @@
     door → daemon      a length (4 bytes, big-endian), then one `Handover` as msgpack; with its first byte the
                        descriptors of the client's stdin, stdout and stderr, of the session's memory, and of the
                        listening HTTP socket, if the door holds one
-    command → daemon   likewise an `Ask`, without descriptors; the answer is one frame
+    command → daemon   likewise an `Ask`, with no descriptor but that of such a socket; the answer is one frame, which
+                       follows a `HOLD` where a daemon that is to be replaced listens on HTTP
     door → daemon      `TOLD_TO_END`, once: its client, or a person, wants the door to end
     daemon → door      frames: a kind (1 byte), a length (4 bytes, big-endian), so many bytes of UTF-8; a `HOLD` may
                        bring a descriptor with its first byte
@@ -160,12 +161,14 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
 
     Attributes:
         http: listen there first; whether it does, the answer says.
+        holds_listener: whether the listening HTTP socket of the daemon before comes with it.
     """
 
     key: str
     version: str
     order: Order
     http: HttpWish | None = None
+    holds_listener: bool = False
 
 
 class ClientStatus(msgspec.Struct, frozen=True):

@@ -220,18 +220,26 @@ def connect(directory: Path, within_s: float) -> socket.socket:
     return connection
 
 
-def read_frame(connection: socket.socket, until: float) -> tuple[bytes, bytes]:
+def read_frame(connection: socket.socket, until: float, fds: list[int] | None = None) -> tuple[bytes, bytes]:
     """The kind and the text of the daemon's next frame, and no byte more: what follows may be another reader's.
 
     Args:
         connection: to the daemon.
         until: when it has to be there, on the monotonic clock.
+        fds: takes the descriptor that comes with the frame, if any; without it, that is closed.
 
     Raises:
         DroppedError: the daemon closed the connection before.
         OSError: it cannot be read; among them TimeoutError.
     """
-    head = _read_exactly(connection, HEAD_BYTES, until)
+    head = b""
+    if fds is not None:
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        head, found, _, _ = socket.recv_fds(connection, 1, 1, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+        fds += found
+        if not head:
+            raise DroppedError("the daemon closed the connection")
+    head += _read_exactly(connection, HEAD_BYTES - len(head), until)
     if (size := int.from_bytes(head[1:])) > MAX_TEXT_BYTES:
         raise OSError(errno.EPROTO, "what listens there is no daemon of ours")
     return head[:1], _read_exactly(connection, size, until)

@@ -200,8 +200,12 @@ class DoorServer:
                     return  # it gave up waiting, and has done something else since
                 if request.order is Order.STAY:
                     self.obey(Order.STAY)
+                    if (listener := door.take_listener()) is not None:
+                        self._offer(listener)
                     if self._http is not None:
                         await self._http.began(request.http)
+                elif request.order is Order.REPLACE and self._http is not None:
+                    door.hold(self._http.listener)
                 await door.tell(ANSWER, msgspec.json.encode(self.status()).decode())
                 self.obey(request.order)
             else:

@@ -243,7 +243,15 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
             while not (await _is_wanted_no_more(server, decks) and await _has_left(server, directory, mark, leaving)):
                 pass
         finally:
-            await cancelled(opening_http, serving)
+            await cancelled(opening_http)
+            if server.order is Order.REPLACE:
+                http.hand_on()
+                # Beside the doors: both may wait for calls to end.
+                closing_http = asyncio.create_task(http.close())
+                await cancelled(serving)
+                await carried_through(partial(asyncio.wait, [closing_http]))
+            else:
+                await cancelled(serving)
 
 
 async def _listen_first(server: DoorServer, http: HttpListening, directory: Path) -> None:

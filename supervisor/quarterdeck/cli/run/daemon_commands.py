@@ -19,7 +19,7 @@ from quarterdeck.cli.troubles import print_troubles
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.words import duration
 from quarterdeck.config.places.paths import UnsafePathError
-from quarterdeck.daemon.client import ask_daemon, kill_daemon, wait_until_gone
+from quarterdeck.daemon.client import HeldListener, ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import (
     ClientStatus,
     DaemonStatus,
@@ -66,7 +66,12 @@ def up(
     Without this, it starts with the first client and ends some minutes after the last one.
     """
     wish = options.http_wish(http, address, allow_remote, allow_host)
-    before = _end(Order.REPLACE) if replace else None
+    with HeldListener() as held:
+        _up(wish, held, replace=replace, json=json)
+
+
+def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool) -> None:
+    before = _end(Order.REPLACE, held) if replace else None
     if not replace and (lost := _unreachable()) is not None:
         found = _ask(running_dir(), Order.STATUS)
         if found is None or found.pid != lost.pid:
@@ -80,11 +85,11 @@ def up(
     stays = before is None or before.stays or wish is not None
     order = Order.STAY if stays else Order.STATUS
     directory = _started()
-    status = _ask(directory, order, wish)
+    status = _ask(directory, order, wish, held)
     if status is None:
         # The one that was reached had been killed, and its socket not been closed yet.
         directory = _started()
-        status = _ask(directory, order, wish)
+        status = _ask(directory, order, wish, held)
     if status is None:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
     if wish is not None and status.http is None:
@@ -242,16 +247,18 @@ def _start_errors() -> AbstractContextManager[None]:
     )
 
 
-def _ask(directory: Path, order: Order, http: HttpWish | None = None) -> DaemonStatus | None:
+def _ask(
+    directory: Path, order: Order, http: HttpWish | None = None, held: HeldListener | None = None
+) -> DaemonStatus | None:
     try:
-        return ask_daemon(directory, order, http)
+        return ask_daemon(directory, order, http, held)
     except NoDaemonError:
         return None
     except NoAnswerError as error:
         raise CommandError(ExitCode.NO_ANSWER, str(error), f"its log may say why: {log_path()}") from None
 
 
-def _end(order: Order) -> DaemonStatus | None:
+def _end(order: Order, held: HeldListener | None = None) -> DaemonStatus | None:
     """End the daemon, by force where it does not answer, and wait until it has; what ran, of which little may be known.
 
     None without one.
@@ -259,7 +266,7 @@ def _end(order: Order) -> DaemonStatus | None:
     directory, lost = running_dir(), _unreachable()
     before: DaemonStatus | None = None
     try:
-        before = ask_daemon(directory, order)
+        before = ask_daemon(directory, order, held=held)
     except NoDaemonError:
         pass
     except NoAnswerError as error:

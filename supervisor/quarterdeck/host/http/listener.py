@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import anyio
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from quarterdeck.common.in_flight import Shares
 
@@ -39,6 +40,13 @@ PROOF_S: Final = 10.0
 BATCH: Final = 16
 """Accepted at a turn of the loop.  What a client has sent is judged six turns after it was accepted: long before it
 could be the oldest unproven one."""
+
+IDLE_S: Final = 1.0
+"""How long a client's open connection may stay without a request when another process takes over: each busy client has
+been told by then that its connection closes."""
+
+LOOK_S: Final = 0.02
+"""Between two looks at whether all connections are over."""
 
 PAUSE_S: Final = 0.1
 """Before the next try, where the machine lacks something that closing a connection does not bring back."""
@@ -101,6 +109,28 @@ class HttpListener(uvicorn.Server):
         self._opening: set[asyncio.Task[Any]] = set()
         self._reserve = -1
         self._repeats = RepeatedLog()
+        self.is_handing_on = False
+        """Whether another process accepts connections from here on: each one closes with its next answer."""
+
+    async def hand_on(self, within_s: float) -> None:
+        """Leave new connections to another process, which has the listening socket, and let the open ones end.
+
+        Each is closed with its next answer, as that says, so that no request is lost on its way.  Return once all have
+        ended, or those that are left are idle for `IDLE_S`, or after `within_s`.
+        """
+        loop = asyncio.get_running_loop()
+        self.is_handing_on = True
+        loop.remove_reader(self._listener)
+        connections = self.server_state.connections
+        for each in connections:
+            if (cycle := getattr(each, "cycle", None)) is not None:
+                cycle.keep_alive = False
+        now = loop.time()
+        until, idle_until = now + within_s, now + IDLE_S
+        while (now := loop.time()) < until and (connections or self._unproven):
+            if now >= idle_until and not any(map(_is_busy, connections)):
+                break
+            await asyncio.sleep(LOOK_S)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -249,7 +279,7 @@ class HttpListener(uvicorn.Server):
         return True
 
     def _resume(self) -> None:
-        if not self.should_exit:
+        if not (self.should_exit or self.is_handing_on):
             asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def _keep_reserve(self) -> None:
@@ -275,6 +305,12 @@ class HttpListener(uvicorn.Server):
         return unsaid is not None
 
 
+def _is_busy(connection: object) -> bool:
+    """Whether a request's answer is to come; a stream on which a client only hears has no end of its own."""
+    cycle = getattr(connection, "cycle", None)
+    return cycle is not None and not cycle.response_complete and cycle.scope["method"] != "GET"
+
+
 def _more(unsaid: int) -> str:
     return f" ({unsaid} more since this was last said)" if unsaid else ""
 
@@ -295,6 +331,11 @@ class ListenerConnection(Connection):
         self._unproven.transport = transport
         if self._unproven.is_closed:
             transport.abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if self._listener.is_handing_on:
+            cycle.keep_alive = False
+        super()._start_asgi_task(cycle, app)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""

@@ -42,6 +42,9 @@ VERDICT: Final = "quarterdeck.verdict"
 _HOST: Final = "quarterdeck.host"
 """In the state of a request's scope: the host whose short way may take it."""
 
+HAND_ON_S: Final = 10.0
+"""How long requests in progress may still take when another process goes on; it cannot begin before they have ended."""
+
 STOP_S: Final = 2
 """How long connections that are left may take to close once serving ends, whole seconds."""
 
@@ -74,6 +77,7 @@ class HttpFace:
         held: what is kept for clients.
         uses: what they asked.
         clients: who they come from.
+        hands_on: whether another process goes on with the listening socket once this face is cancelled.
     """
 
     def __init__(self, options: HttpOptions) -> None:
@@ -84,6 +88,7 @@ class HttpFace:
         grants = GrantReader(options.tokens) if options.tokens is not None else None
         self.clients: Final = TokenClients(grants.current) if grants is not None else TokenClients()
         self._options = options
+        self.hands_on = False
 
     def host(self, host: ProviderHostImpl) -> HttpHost:
         """A host for its clients, to be run by `run_host`."""
@@ -137,6 +142,8 @@ class HttpFace:
                 async with accepting.running(ending), anyio.create_task_group() as tasks:
                     tasks.start_soon(self.clients.watch)
                     await ending.wait()
+                    if self.hands_on:
+                        await accepting.hand_on(HAND_ON_S)
                     await hosts.close()
                     tasks.cancel_scope.cancel()
 

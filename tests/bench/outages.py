@@ -1,0 +1,427 @@
+"""Clients' calls while the daemon is killed or replaced, and while anything is: `python tests/bench/outages.py WHAT`.
+
+    restarts   kill the daemon (SIGKILL) with eight doors: when HTTP is served again, and how many connections are refused
+    replace    `up --replace` again and again beneath thirty clients' calls, prompts, reads and lists: those that failed
+    kills      SIGKILL and SIGSTOP of workers, servers, zygote and daemon at random beneath thirty clients of twenty
+               servers: wrong, doubled and lost answers, typed faults, and how soon `daemon_lost` is told
+
+Each prints one JSON object, with the machine's load.  By hand, for minutes: `--minutes 5`, `--count 20`.  Two thirds of
+the clients are doors, the others use HTTP, one half of each era.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import httpx2
+import psutil
+import pytest
+from support.clients.raw_client import CLIENT_INFO, MODERN_VERSION, PeerClosedError, RawStdioClient
+from support.config.places import row, short_folder, use_places, write_config
+from support.processes.commands import command
+
+from quarterdeck.cli.configure.secret import read_token, token_path
+from quarterdeck.daemon.client import ask_daemon
+from quarterdeck.daemon.messages import DaemonStatus, Order
+from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, daemon_dir
+
+ANSWER_S: Final = 60.0
+"""For any answer; one that takes longer is lost."""
+
+APART_S: Final = 16.0
+"""Between two deaths of the daemon: a door gives up at the fifth within a minute."""
+
+ENVELOPE: Final = {
+    "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+    "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+PROMPT: Final = "test_simple_prompt"
+RESOURCE: Final = "test://static-text"
+
+Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Makes a request; its whole answer."""
+
+
+class Tally:
+    """What became of requests; told from many threads.
+
+    Attributes:
+        counts: by outcome; `ok`, `wrong`, `doubled`, `lost`, `cut`, and each fault's code.
+        lost_s: for how long each `daemon_lost` came after the daemon's death.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.lost_s: list[float] = []
+        self.slowest_s = 0.0
+        self.died_at = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, outcome: str, took_s: float = 0.0) -> None:
+        """Count one request."""
+        with self._lock:
+            self.counts[outcome] += 1
+            self.slowest_s = max(self.slowest_s, took_s)
+            if outcome == "daemon_lost":
+                self.lost_s.append(time.monotonic() - self.died_at)
+
+    def report(self, **more: object) -> dict[str, object]:
+        """Return what is printed."""
+        total = sum(self.counts.values())
+        known = ("ok", "wrong", "doubled", "lost", "cut")
+        faults = {name: count for name, count in sorted(self.counts.items()) if name not in known}
+        return {
+            "requests": total,
+            **{name: self.counts[name] for name in known},
+            "faults": faults,
+            "faults_percent": round(100 * sum(faults.values()) / max(1, total), 3),
+            "slowest_s": round(self.slowest_s, 2),
+            "slowest_daemon_lost_s": round(max(self.lost_s, default=0.0), 2),
+            "load": round(os.getloadavg()[0], 1),
+            **more,
+        }
+
+
+@contextmanager
+def daemon(echoes: int, offers: int) -> Iterator[str]:
+    """The daemon in directories of its own, with so many servers; the URL of its HTTP.  Ended at the end."""
+    with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        use_places(patch, folder)
+        patch.setenv("HOME", str(folder / "home"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "home" / ".config"))
+        patch.delenv("QUARTERDECK_OWN", raising=False)
+        rows = {f"s{number}": row("echo") for number in range(echoes)}
+        rows |= {f"o{number}": row("conformance", "--legacy") for number in range(offers)}
+        write_config(folder / "home" / ".config" / "quarterdeck" / "mcp.json", **rows)
+        yield _command("up", "--http", "127.0.0.1:0", "--json")["http"]["url"]
+        _command("down", "--json")
+
+
+def _command(*words: str) -> dict[str, Any]:
+    ended = subprocess.run(command(*words), capture_output=True, text=True, check=False)
+    if ended.returncode:
+        print(ended.stderr, file=sys.stderr)
+        return {}
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
+
+
+def running() -> DaemonStatus | None:
+    """The daemon that runs."""
+    try:
+        return ask_daemon(daemon_dir(), Order.STATUS)
+    except (NoDaemonError, NoAnswerError):
+        return None
+
+
+class Client:
+    """One client, in a thread of its own, which asks one thing after the other."""
+
+    def __init__(self, number: int, tally: Tally, url: str, *, echoes: int, offers: int, is_door: bool) -> None:
+        self._random = random.Random(number)
+        self._tally = tally
+        self._echoes, self._offers = echoes, offers
+        self._is_modern = bool(number % 2)
+        self._number = number
+        self._ask: Ask
+        if is_door:
+            self._door = RawStdioClient(command("serve"), deadline_s=ANSWER_S)
+            self._ask = self._by_door
+        else:
+            token = read_token(token_path())
+            self._http = httpx2.Client(headers={"Authorization": f"Bearer {token}"}, timeout=ANSWER_S)
+            self._url, self._session, self._ids = url, "", 0
+            self._ask = self._over_http
+        self._is_door = is_door
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+
+    def start(self) -> None:
+        """Greet, wait for the servers, and begin to ask."""
+        if self._is_door:
+            if self._is_modern:
+                self._door.discover()
+            else:
+                self._door.initialize()
+        wanted = {f"s{n}__echo" for n in range(self._echoes)}
+        until = time.monotonic() + ANSWER_S
+        while time.monotonic() < until:
+            listed = self._ask("tools/list", {}).get("result", {}).get("tools", [])
+            if wanted <= {tool["name"] for tool in listed}:
+                break
+            time.sleep(0.2)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more, and wait for the last answer."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Wait until it has stopped, and leave."""
+        self._thread.join()
+        if self._is_door:
+            for _ in (*self._door.strays, *self._door.junk):
+                self._tally.add("doubled")
+            self._door.close()
+        else:
+            self._http.close()
+
+    def _work(self) -> None:
+        count = 0
+        while not self._stop.is_set():
+            count += 1
+            method, params, check = self._next(f"{self._number} {count}")
+            started = time.monotonic()
+            try:
+                answer = self._ask(method, params)
+                outcome = _outcome(answer, check)
+            except TimeoutError:
+                outcome = "lost"
+            except httpx2.ConnectError:
+                outcome = "http_refused"
+            except httpx2.TimeoutException:
+                outcome = "lost"
+            except httpx2.HTTPError as error:
+                outcome = f"http_{type(error).__name__}"
+            except PeerClosedError:
+                self._tally.add("cut")
+                return
+            self._tally.add(outcome, time.monotonic() - started)
+            time.sleep(self._random.random() * 0.05)
+
+    def _next(self, text: str) -> tuple[str, dict[str, Any], Callable[[dict[str, Any]], bool]]:
+        chance = self._random.random()
+        server = f"s{self._random.randrange(self._echoes)}"
+        if chance < 0.05 and self._offers:
+            return "prompts/get", {"name": f"o0__{PROMPT}"}, lambda result: bool(result["messages"])
+        if chance < 0.10 and self._offers:
+            return "resources/read", {"uri": RESOURCE}, lambda result: bool(result["contents"])
+        if chance < 0.15:
+            return "tools/list", {}, lambda result: "tools" in result
+        if chance < 0.25:
+            seconds = round(self._random.random(), 2)
+            call = {"name": f"{server}__slow", "arguments": {"seconds": seconds}}
+            return "tools/call", call, lambda result: result["content"][0]["text"] == f"slept {seconds} s"
+        call = {"name": f"{server}__echo", "arguments": {"text": text}}
+        return "tools/call", call, lambda result: result["content"][0]["text"] == text
+
+    def _by_door(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return self._door.reply(self._door.send(method, params))
+
+    def _over_http(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if self._is_modern:
+            named = {"Mcp-Name": params["name"]} if "name" in params else {}
+            if "uri" in params:
+                named = {"Mcp-Name": params["uri"]}
+            headers = {"MCP-Protocol-Version": MODERN_VERSION, "Mcp-Method": method, **named}
+            return self._post({"method": method, "params": {**params, "_meta": ENVELOPE}}, headers)[0]
+        for _ in range(2):
+            if not self._session:
+                self._greet()
+            answer, status = self._post({"method": method, "params": params}, {"Mcp-Session-Id": self._session})
+            if status != 404:
+                break
+            self._session = ""  # the protocol: a session that is gone is followed by a new one
+        return answer
+
+    def _greet(self) -> None:
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        answer = self._http.post(self._url, json=body, headers={"Accept": "application/json, text/event-stream"})
+        self._session = answer.headers.get("mcp-session-id", "")
+        greeted = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        headers = {"Accept": "application/json, text/event-stream", "Mcp-Session-Id": self._session}
+        self._http.post(self._url, json=greeted, headers=headers)
+
+    def _post(self, message: dict[str, Any], headers: dict[str, str]) -> tuple[dict[str, Any], int]:
+        self._ids += 1
+        body = {"jsonrpc": "2.0", "id": self._ids, **message}
+        headers = {"Accept": "application/json, text/event-stream", **headers}
+        answer = self._http.post(self._url, json=body, headers=headers)
+        if answer.status_code != 200:
+            return {"id": self._ids, "error": {"code": f"http {answer.status_code}", "message": answer.text}}, (
+                answer.status_code
+            )
+        for line in answer.text.splitlines():
+            if line.removeprefix("data: ").startswith("{"):
+                found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+                if found.get("id") == self._ids:
+                    return found, 200
+        return {"error": {"code": "no answer in it", "message": answer.text[:200]}}, 200
+
+
+def _outcome(answer: dict[str, Any], check: Callable[[dict[str, Any]], bool]) -> str:
+    if "error" in answer:
+        error = answer["error"]
+        data = error.get("data") if isinstance(error.get("data"), dict) else {}
+        fault = data.get("quarterdeck/fault", data)
+        if "daemon ended while" in error.get("message", ""):
+            return "daemon_lost"
+        return str(fault.get("code") or f"{error['code']}: {error['message'][:80]}")
+    result = answer["result"]
+    fault = result.get("_meta", {}).get("quarterdeck/fault")
+    if fault is not None:
+        return f"{fault.get('code') or fault.get('kind')} {fault.get('delivery', '')}".replace("daemon_lost unknown", "daemon_lost")
+    try:
+        return "ok" if check(result) else "wrong"
+    except (KeyError, IndexError, TypeError):
+        return "wrong"
+
+
+@contextmanager
+def clients(tally: Tally, url: str, count: int, *, echoes: int, offers: int) -> Iterator[None]:
+    """So many clients that ask all the time."""
+    found = [
+        Client(number, tally, url, echoes=echoes, offers=offers, is_door=number % 3 != 0) for number in range(count)
+    ]
+    for each in found:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in found:
+            each.stop()
+        for each in found:
+            each.close()
+
+
+def restarts(count: int, doors: int) -> dict[str, object]:
+    """Kill the daemon so often."""
+    served, refused, lost = [], 0, []
+    with daemon(4, 0) as url, ExitStack() as stack:
+        windows = [stack.enter_context(RawStdioClient(command("serve"), deadline_s=ANSWER_S)) for _ in range(doors)]
+        for window in windows:
+            window.initialize()
+            while not any(tool["name"] == "s0__echo" for tool in window.list_tools()):
+                time.sleep(0.1)
+        where = httpx2.URL(url)
+        headers = {"Authorization": f"Bearer {read_token(token_path())}", "MCP-Protocol-Version": MODERN_VERSION}
+        headers |= {"Mcp-Method": "tools/list", "Accept": "application/json, text/event-stream"}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
+        for number in range(count):
+            found = running()
+            assert found is not None
+            asked = [window.send("tools/call", {"name": "s0__hang", "arguments": {}}) for window in windows]
+            # What needs the SDK, which the next daemon imports beside HTTP.
+            for window in windows:
+                window.send("logging/setLevel", {"level": "info"})
+            time.sleep(0.5)
+            died_at = time.monotonic()
+            os.kill(found.pid, signal.SIGKILL)
+            stopped = threading.Event()
+            knocks = Counter[bool]()
+
+            def knock(stopped: threading.Event = stopped, knocks: Counter[bool] = knocks) -> None:
+                while not stopped.is_set():
+                    try:
+                        socket.create_connection((where.host, where.port or 0), timeout=ANSWER_S).close()
+                        knocks[True] += 1
+                    except ConnectionRefusedError:
+                        knocks[False] += 1
+                    time.sleep(0.05)
+
+            knocking = threading.Thread(target=knock)
+            knocking.start()
+            for window, request in zip(windows, asked, strict=True):
+                window.reply(request)
+                lost.append(time.monotonic() - died_at)
+            assert httpx2.post(url, json=body, headers=headers, timeout=ANSWER_S).status_code == 200
+            served.append(round(time.monotonic() - died_at, 2))
+            stopped.set()
+            knocking.join()
+            refused += knocks[False]
+            if number + 1 < count:
+                time.sleep(max(0.0, APART_S - (time.monotonic() - died_at)))
+    return {
+        "restarts": count,
+        "doors": doors,
+        "served_again_s": served,
+        "within_2_s": sum(each <= 2.0 for each in served),
+        "refused": refused,
+        "slowest_daemon_lost_s": round(max(lost), 2),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def replace(count: int, many: int) -> dict[str, object]:
+    """Replace the daemon so often beneath so many clients."""
+    tally = Tally()
+    taken = []
+    with daemon(6, 1) as url, clients(tally, url, many, echoes=6, offers=1):
+        for _ in range(count):
+            time.sleep(5.0)
+            started = time.monotonic()
+            _command("up", "--replace", "--json")
+            taken.append(round(time.monotonic() - started, 1))
+        time.sleep(5.0)
+    return tally.report(clients=many, replaced_s=taken)
+
+
+def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, object]:
+    """Kill or stop something every second or so, and the daemon now and then."""
+    tally, chance = Tally(), random.Random(seed)
+    killed: Counter[str] = Counter()
+    with daemon(servers - 1, 1) as url, clients(tally, url, many, echoes=servers - 1, offers=1):
+        until, daemon_at = time.monotonic() + 60 * minutes, time.monotonic() + APART_S
+        while time.monotonic() < until:
+            time.sleep(0.5 + chance.random())
+            found = running()
+            if found is None:
+                continue
+            if time.monotonic() >= daemon_at:
+                daemon_at = time.monotonic() + APART_S
+                tally.died_at = time.monotonic()
+                os.kill(found.pid, signal.SIGKILL)
+                killed["daemon"] += 1
+                continue
+            try:
+                victims = psutil.Process(found.pid).children(recursive=True)
+                victim = chance.choice(victims)
+                name = " ".join(victim.cmdline())[:60]
+                stops = chance.random() < 0.3
+                victim.send_signal(signal.SIGSTOP if stops else signal.SIGKILL)
+                killed[f"{'stopped' if stops else 'killed'}"] += 1
+            except (psutil.Error, IndexError):
+                continue
+    return tally.report(clients=many, servers=servers, minutes=minutes, killed=dict(killed))
+
+
+def main() -> None:
+    """Run one of them."""
+    parser = argparse.ArgumentParser(description="Calls while the daemon, or anything, is killed or replaced.")
+    parser.add_argument("what", choices=("restarts", "replace", "kills"))
+    parser.add_argument("--count", type=int, default=3, help="of restarts or replacements")
+    parser.add_argument("--minutes", type=float, default=0.5, help="of kills")
+    parser.add_argument("--clients", type=int, default=30)
+    parser.add_argument("--doors", type=int, default=8, help="of restarts")
+    parser.add_argument("--servers", type=int, default=20, help="of kills")
+    parser.add_argument("--seed", type=int, default=1)
+    told = parser.parse_args()
+    match told.what:
+        case "restarts":
+            found = restarts(told.count, told.doors)
+        case "replace":
+            found = replace(told.count, told.clients)
+        case _:
+            found = kills(told.minutes, told.clients, told.servers, told.seed)
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -64,18 +64,21 @@ class Tally:
     Attributes:
         counts: by outcome; `ok`, `wrong`, `doubled`, `lost`, `cut`, and each fault's code.
         lost_s: for how long each `daemon_lost` came after the daemon's death.
+        examples: the first message of each fault.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.lost_s: list[float] = []
+        self.examples: dict[str, str] = {}
         self.slowest_s = 0.0
         self.died_at = 0.0
         self._lock = threading.Lock()
 
-    def add(self, outcome: str, took_s: float = 0.0) -> None:
+    def add(self, outcome: str, took_s: float = 0.0, example: str = "") -> None:
         """Count one request."""
         with self._lock:
+            self.examples.setdefault(outcome, example)
             self.counts[outcome] += 1
             self.slowest_s = max(self.slowest_s, took_s)
             if outcome == "daemon_lost":
@@ -90,6 +93,7 @@ class Tally:
             "requests": total,
             **{name: self.counts[name] for name in known},
             "faults": faults,
+            "examples": {name: self.examples[name][:300] for name in faults},
             "faults_percent": round(100 * sum(faults.values()) / max(1, total), 3),
             "slowest_s": round(self.slowest_s, 2),
             "slowest_daemon_lost_s": round(max(self.lost_s, default=0.0), 2),
@@ -188,6 +192,7 @@ class Client:
             count += 1
             method, params, check = self._next(f"{self._number} {count}")
             started = time.monotonic()
+            answer: dict[str, Any] = {}
             try:
                 answer = self._ask(method, params)
                 outcome = _outcome(answer, check)
@@ -202,7 +207,7 @@ class Client:
             except PeerClosedError:
                 self._tally.add("cut")
                 return
-            self._tally.add(outcome, time.monotonic() - started)
+            self._tally.add(outcome, time.monotonic() - started, json.dumps(answer))
             time.sleep(self._random.random() * 0.05)
 
     def _next(self, text: str) -> tuple[str, dict[str, Any], Callable[[dict[str, Any]], bool]]:
@@ -277,7 +282,8 @@ def _outcome(answer: dict[str, Any], check: Callable[[dict[str, Any]], bool]) ->
     result = answer["result"]
     fault = result.get("_meta", {}).get("quarterdeck/fault")
     if fault is not None:
-        return f"{fault.get('code') or fault.get('kind')} {fault.get('delivery', '')}".replace("daemon_lost unknown", "daemon_lost")
+        code, delivery = fault.get("code") or fault.get("kind"), fault.get("delivery", "")
+        return "daemon_lost" if code == "daemon_lost" else f"{code} {delivery}"
     try:
         return "ok" if check(result) else "wrong"
     except (KeyError, IndexError, TypeError):
@@ -393,7 +399,6 @@ def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, objec
             try:
                 victims = psutil.Process(found.pid).children(recursive=True)
                 victim = chance.choice(victims)
-                name = " ".join(victim.cmdline())[:60]
                 stops = chance.random() < 0.3
                 victim.send_signal(signal.SIGSTOP if stops else signal.SIGKILL)
                 killed[f"{'stopped' if stops else 'killed'}"] += 1

@@ -38,7 +38,7 @@ from .gated_calls import GatedCall, GatedRequest, WaitingCall
 from .judge.requests import Wish, wish_of
 
 WAIT_S: Final = 10.0
-"""How long a call waits for a server that is being started."""
+"""How long a call waits for a server that is being installed, and a list for one that is being started."""
 
 _MAX_NAME_CHARS: Final = 200
 """Of a tool's name that a client made up, in a message."""
@@ -94,7 +94,7 @@ class GatedEndpoint(LiveEndpoint):
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`; here every call begins, when it is its client's turn.
 
-        One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
+        One that cannot be made is delivered its fault; one whose server is being started waits, within its deadline.
         """
         return self._queued(
             GatedCall(self, self.queue_of(call.client), call, deliver), call.timeout_s, len(call.arguments)
@@ -184,8 +184,7 @@ class GatedEndpoint(LiveEndpoint):
             case ProtocolFault() as fault:
                 return refuse(call.settle, fault)
             case None:
-                wait_s = WAIT_S if call.left_s is None else min(WAIT_S, call.left_s)
-                return WaitingCall(partial(self._awaited, call, wait_s), partial(self.start_on, call=call), call)
+                return WaitingCall(partial(self._awaited, call), partial(self.start_on, call=call), call)
             case endpoint:
                 return self.start_on(endpoint, call)
 
@@ -290,9 +289,13 @@ class GatedEndpoint(LiveEndpoint):
             return endpoint
         return refused if self._approvals.is_judged(server) else None  # a person may just have approved it
 
-    async def _awaited(self, call: GatedCall, wait_s: float) -> ServerEndpointImpl | ProtocolFault:
+    async def _awaited(self, call: GatedCall) -> ServerEndpointImpl | ProtocolFault:
         """Where a call may be made when that is known, or that it took too long."""
-        await self._until(lambda: call.find() is not None, wait_s)
+        patience_s = call.patience_s
+        await self._until(lambda: call.find() is not None, min(WAIT_S, patience_s))
+        # An installation takes minutes, and the caller better knows that.
+        if call.find() is None and patience_s > WAIT_S and not self.status().installing:
+            await self._until(lambda: call.find() is not None, patience_s - WAIT_S)
         return call.find() or self._not_ready()
 
     async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:

@@ -22,6 +22,12 @@ from .questions import JudgedAnswerer
 
 T = TypeVar("T", RawCall, RawRequest)
 
+LOSSES: Final = frozenset({"server_lost", "worker_lost", "worker_unresponsive", "exited", "not_connected"})
+"""Codes of faults that end all calls of a server which is lost."""
+
+LIVES: Final = 3
+"""How many servers may be lost under a call before it was sent, and it begins again."""
+
 _INPUT_REQUIRED: Final = "input_required"
 """What the result of a server of 2026-07-28 is called that asks its caller."""
 
@@ -69,7 +75,19 @@ class GatedCall:
         began: when an endpoint took it; None before that and once it has been noted.
     """
 
-    __slots__ = ("_call", "_deliver", "_gate", "_open", "_pending", "asked_at", "began", "queue", "tool")
+    __slots__ = (
+        "_again",
+        "_call",
+        "_deliver",
+        "_gate",
+        "_lives",
+        "_open",
+        "_pending",
+        "asked_at",
+        "began",
+        "queue",
+        "tool",
+    )
 
     def __init__(self, gate: CallGate, queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
         self._gate = gate
@@ -77,6 +95,8 @@ class GatedCall:
         self._call = self._judged(call)
         self._deliver = deliver
         self._pending: PendingCall | None = None
+        self._again: asyncio.Handle | None = None
+        self._lives = LIVES
         self.tool = call.tool
         self.queue = queue
         self.asked_at = monotonic()
@@ -93,6 +113,12 @@ class GatedCall:
         wish_s = self._call.timeout_s
         return None if wish_s is None else wish_s - (monotonic() - self.asked_at)
 
+    @property
+    def patience_s(self) -> float:
+        """How long it may still wait for its server: until its own deadline, else that of the server's row."""
+        left_s = self.left_s
+        return left_s if left_s is not None else self._gate.config.call_timeout_s - (monotonic() - self.asked_at)
+
     def due(self) -> RawCall:
         """The call for an endpoint, whose deadline counts from now."""
         if self._call.timeout_s is None:
@@ -108,7 +134,15 @@ class GatedCall:
         self.settle(fault)
 
     def settle(self, end: CallEnd) -> None:
-        """It has ended.  Its caller is told first: what is booked is booked while the caller works."""
+        """It has ended.  Its caller is told first: what is booked is booked while the caller works.
+
+        But one that its server was lost under before it was sent begins again: it waits for the server's next start.
+        """
+        if isinstance(end, ProtocolFault) and self._was_never_sent(end):
+            self._lives -= 1
+            # Later: the end of its calls comes before the server is known to be lost.
+            self._again = asyncio.get_running_loop().call_soon(self.start)
+            return
         try:
             self.tell(end)
         finally:
@@ -121,6 +155,10 @@ class GatedCall:
     def begin_on(self, endpoint: ServerEndpointImpl) -> PendingCall | None:
         """Begin it on this endpoint; None where that offers no such tool."""
         return endpoint.begin(self.due(), self.settle)
+
+    def _was_never_sent(self, fault: ProtocolFault) -> bool:
+        is_lost = fault.code in LOSSES and fault.delivery is Delivery.NOT_SENT
+        return is_lost and self.began is not None and self._lives > 0 and self.patience_s > 0
 
     def tell(self, end: CallEnd) -> None:
         """Deliver its end."""
@@ -154,6 +192,8 @@ class GatedCall:
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
         self._gate.ended(self, None)
+        if self._again is not None:
+            self._again.cancel()
         return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
 
 

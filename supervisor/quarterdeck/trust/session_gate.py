@@ -22,7 +22,7 @@ from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.tools import Client, PendingCall
 
 from .approvals import Approvals
-from .gate import WAIT_S, GatedEndpoint, Note
+from .gate import GatedEndpoint, Note
 from .gated_calls import GatedCall, GatedRequest, WaitingCall
 from .judge.documents import SUBJECTS, offered_document, tool_document
 from .judge.held_messages import HELD_CODES
@@ -52,8 +52,7 @@ class SessionGate(GatedEndpoint):
             case ProtocolFault() as fault:
                 return refuse(call.settle, fault)
             case None:
-                wait_s = WAIT_S if call.left_s is None else min(WAIT_S, call.left_s)
-                find = partial(self._awaited_own, own, endpoint, key, wait_s)
+                find = partial(self._awaited_own, own, endpoint, key, call.patience_s)
                 return WaitingCall(find, partial(self._start_own, call=call), call)
             case found:
                 return self._start_own(found, call)

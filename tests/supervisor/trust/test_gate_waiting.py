@@ -1,6 +1,7 @@
 """Calls before a server that is not ready: what is waited for, for how long, and what comes of it."""
 
 import asyncio
+from typing import Any
 
 import anyio
 import pytest
@@ -13,7 +14,7 @@ from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.trust import gate as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
@@ -74,16 +75,12 @@ async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_ref
 
 
 @pytest.mark.parametrize("is_slow", [True, False])
-async def test_the_wait_ends_when_the_server_fails_or_takes_too_long(
-    monkeypatch: pytest.MonkeyPatch, is_slow: bool
-) -> None:
+async def test_the_wait_ends_when_the_server_fails_or_the_calls_deadline_passes(is_slow: bool) -> None:
     """A client would hang on a server that never comes."""
     async with bench() as before:
         await before.runs(ToldEndpoint(stdio(), a="one"))
-    endpoint = ToldEndpoint(stdio(), a="one")
+    endpoint = ToldEndpoint(stdio().model_copy(update={"call_timeout_s": 0.05} if is_slow else {}), a="one")
     at = await started_again(before, endpoint)
-    if is_slow:
-        monkeypatch.setattr(module, "WAIT_S", 0.0)
     calling = asyncio.create_task(at.run("fs__a"))
     await turns()
     if not is_slow:
@@ -94,6 +91,43 @@ async def test_the_wait_ends_when_the_server_fails_or_takes_too_long(
     assert is_error
     assert "fs is connecting" in str(output) if is_slow else "fs is faulted" in str(output)
     await at.approvals.close()
+
+
+async def test_a_call_that_was_not_sent_when_its_server_died_waits_for_the_next_one() -> None:
+    """A call that came a moment before its server died would fail, where the next one waits for the restart."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        await at.runs(endpoint)
+
+        async def die(*_: object) -> Any:
+            endpoint.phase = EndpointPhase.FAULTED
+            at.fleet.coming.add("fs")
+            raise ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "the worker is gone", "not_connected")
+
+        endpoint.answer = die
+        calling = asyncio.create_task(at.run("fs__a"))
+        await at.until(lambda: bool(endpoint.begun))
+        await turns()
+        assert not calling.done()
+        at.fleet.coming.clear()
+        at.replaces(ToldEndpoint(stdio(), a="one"))
+        with anyio.fail_after(PATIENCE_S):
+            assert await calling == ("a {}", False)
+
+
+async def test_a_call_that_may_have_been_carried_out_is_not_made_again() -> None:
+    """A payment could be made twice."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        await at.runs(endpoint)
+
+        async def die(*_: object) -> Any:
+            raise ProtocolFault(FaultKind.TOOL_ERROR, "it died", code="server_lost", delivery=Delivery.UNKNOWN)
+
+        endpoint.answer = die
+        _, is_error = await at.run("fs__a")
+        assert is_error
+        assert len(endpoint.begun) == 1
 
 
 async def test_a_call_while_a_list_is_judged_waits_for_the_verdict() -> None:
@@ -194,7 +228,7 @@ async def test_what_was_not_there_before_a_restart_is_not_waited_for(name: str) 
 
 
 async def test_a_name_that_a_server_never_had_is_no_tool_while_it_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistyped name would hang for ten seconds, and be told that the server is not ready."""
+    """A mistyped name would hang until its deadline, and be told that the server is not ready."""
     monkeypatch.setattr(module, "WAIT_S", 0.05)
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")

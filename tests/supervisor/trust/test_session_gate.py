@@ -10,7 +10,6 @@ from support.trust.approvals import Bench, ToldEndpoint, bench, tool_key
 from support.waiting import turns
 
 from quarterdeck.fleet.session_servers import SessionServers
-from quarterdeck.trust import session_gate as module
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck.trust.session_gate import SessionGate
 from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig, TrustMode
@@ -64,12 +63,13 @@ class Lab:
         self.fleets.append(OwnFleet())
         return self.fleets[-1]
 
-    def calls(self, tool: str = "a", session: str = "1") -> list[CallEnd]:
+    def calls(self, tool: str = "a", session: str = "1", within_s: float | None = None) -> list[CallEnd]:
         """Begin a call of this session; the list that its end comes to."""
         gate = self.judged.gate.endpoint("fs")
         assert gate is not None
         told: list[CallEnd] = []
-        gate.begin(RawCall(tool, b"{}", client=Client("ada", f"token a/{session}")), told.append)
+        client = Client("ada", f"token a/{session}")
+        gate.begin(RawCall(tool, b"{}", timeout_s=within_s, client=client), told.append)
         return told
 
     async def ended(self, told: list[CallEnd]) -> CallEnd:
@@ -161,17 +161,15 @@ async def test_what_is_held_of_the_row_starts_no_server_of_a_session() -> None:
 
 @pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CONNECTING])
 async def test_a_server_of_a_session_that_does_not_come_is_said(
-    phase: EndpointPhase, monkeypatch: pytest.MonkeyPatch
+    phase: EndpointPhase,
 ) -> None:
     """A client would wait for ever, or be told that all sessions lack a server which only its own does."""
-    monkeypatch.setattr(module, "WAIT_S", 0.0)
     async with lab(own(a="one")) as at:
-        told = at.calls()
+        told = at.calls(within_s=0.05 if phase is EndpointPhase.CONNECTING else None)
         if phase is EndpointPhase.FAULTED:
             failed = own(a="one")
             failed.phase = phase
-            at.sessions.get(ROW, Client("ada", "token a/1"))
-            at.fleets[-1].runs(failed)
+            (await at.begun(told)).runs(failed)
         fault = await at.refused(told)
         assert fault.code == "not_connected"
         assert "fs of this session is" in fault.message

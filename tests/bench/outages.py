@@ -1,6 +1,6 @@
 """Clients' calls while the daemon is killed or replaced, and while anything is: `python tests/bench/outages.py WHAT`.
 
-    restarts   kill the daemon (SIGKILL) with eight doors: when HTTP is served again, and how many connections are refused
+    restarts   kill the daemon (SIGKILL) with eight doors: when HTTP is served again, how many connections are refused
     replace    `up --replace` again and again beneath thirty clients' calls, prompts, reads and lists: those that failed
     kills      SIGKILL and SIGSTOP of workers, servers, zygote and daemon at random beneath thirty clients of twenty
                servers: wrong, doubled and lost answers, typed faults, and how soon `daemon_lost` is told
@@ -21,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,12 +38,19 @@ from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import DaemonStatus, Order
 from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, daemon_dir
+from quarterdeck.daemon.start import log_path
 
 ANSWER_S: Final = 60.0
 """For any answer; one that takes longer is lost."""
 
 APART_S: Final = 16.0
 """Between two deaths of the daemon: a door gives up at the fifth within a minute."""
+
+ZYGOTES: Final = 0.05
+"""Of all that is killed or stopped; all servers end with it."""
+
+STOP_S: Final = 10.0
+"""For a process to be stopped: a worker is taken for hung before that."""
 
 ENVELOPE: Final = {
     "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
@@ -115,6 +122,10 @@ def daemon(echoes: int, offers: int) -> Iterator[str]:
         write_config(folder / "home" / ".config" / "quarterdeck" / "mcp.json", **rows)
         yield _command("up", "--http", "127.0.0.1:0", "--json")["http"]["url"]
         _command("down", "--json")
+        for line in log_path().read_text().splitlines():
+            said = json.loads(line)
+            if said["level"] == "error" or said["event"].startswith("the daemon listens"):
+                print(said["timestamp"], said["event"], str(said.get("exception", ""))[-300:], file=sys.stderr)
 
 
 def _command(*words: str) -> dict[str, Any]:
@@ -395,16 +406,30 @@ def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, objec
                 tally.died_at = time.monotonic()
                 os.kill(found.pid, signal.SIGKILL)
                 killed["daemon"] += 1
+                print("killed", found.pid, time.strftime("%H:%M:%S"), file=sys.stderr)
                 continue
             try:
                 victims = psutil.Process(found.pid).children(recursive=True)
+                zygotes = [each for each in victims if "zygote" in " ".join(each.cmdline())]
+                if found_one := chance.random() < ZYGOTES:
+                    victims = zygotes
+                else:
+                    victims = [each for each in victims if each not in zygotes]
                 victim = chance.choice(victims)
+                killed["zygotes"] += found_one
                 stops = chance.random() < 0.3
                 victim.send_signal(signal.SIGSTOP if stops else signal.SIGKILL)
+                if stops:  # a server that stays stopped keeps a call until its deadline
+                    threading.Timer(STOP_S, _go_on, [victim]).start()
                 killed[f"{'stopped' if stops else 'killed'}"] += 1
             except (psutil.Error, IndexError):
                 continue
     return tally.report(clients=many, servers=servers, minutes=minutes, killed=dict(killed))
+
+
+def _go_on(victim: psutil.Process) -> None:
+    with suppress(psutil.Error):
+        victim.resume()
 
 
 def main() -> None:

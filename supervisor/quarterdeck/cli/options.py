@@ -105,6 +105,14 @@ WithoutDaemon = Annotated[
     ),
 ]
 
+ReadOnly = Annotated[
+    bool,
+    Option(
+        "--read-only",
+        help="With --own or --http: only read the ledger, beside the daemon; nothing that is found is recorded.",
+    ),
+]
+
 NoToken = Annotated[
     bool,
     Option(

@@ -305,7 +305,12 @@ def check_server(settings: "Settings", server: str) -> None:
 
 @asynccontextmanager
 async def start_product(
-    settings: "Settings", *, serves: bool = False, visits: bool = False, lock: "Locks | None" = None
+    settings: "Settings",
+    *,
+    serves: bool = False,
+    visits: bool = False,
+    lock: "Locks | None" = None,
+    http: bool = False,
 ) -> "AsyncIterator[Product]":
     """`open_quarterdeck`, with what cannot be used, or is used by another process, as the user's error.
 
@@ -330,7 +335,7 @@ async def start_product(
             if not serves and not visits:
                 await stack.enter_async_context(open_control(product, is_found=False))
         except LeaseHeldError as error:
-            raise _held_by_another(settings, error) from error
+            raise _held_by_another(settings, error, http=http) from error
         except LedgerError as error:
             raise ledger_error(error) from error
         except (UnsafePathError, OSError) as error:
@@ -340,7 +345,7 @@ async def start_product(
         yield product
 
 
-def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandError:
+def _held_by_another(settings: "Settings", error: "LeaseHeldError", *, http: bool) -> CommandError:
     """The error of a ledger in use: how to join the process that writes it, or to run beside it."""
     from quarterdeck.ledger.store.lease import DAEMON
 
@@ -349,10 +354,16 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandEr
     if holder is None:
         return UsageError(str(error), f"or run beside it: quarterdeck --state-dir {beside} …")
     if holder.command == DAEMON:
-        return UsageError(
-            f"{holder} serves all clients of the state directory {state}",
-            f"{holder.ending}, or give this one a state directory of its own: quarterdeck serve --state-dir {beside} …",
-        )
+        alone = f"or only read its ledger: --read-only; or use another state directory: --state-dir {beside}"
+        if settings.command:
+            # The daemon serves commands over its doors alone.
+            fix = "only read its ledger" if http else "let it serve this client, without --own; or only read its ledger"
+            fix = f"{fix}: --read-only; or use another state directory: --state-dir {beside}"
+        elif http:
+            fix = f'have it listen: quarterdeck up --http ADDRESS, or "http": true in your configuration; {alone}'
+        else:
+            fix = f"let it serve this client, without --own; {alone}"
+        return UsageError(f"{holder} serves all clients of the state directory {state}", fix)
     who = f"process {holder.pid} (since {holder.started_at})"
     if holder.digest != settings.digest:
         files = ", ".join(holder.config_paths) or "native tools alone"

@@ -13,7 +13,7 @@ from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 
 from .sandbox_options import Wish
-from .serve import check_streams, serve_alone, serve_by_daemon, serve_listening, tell_hand
+from .serve import check_read_only, check_streams, serve_alone, serve_by_daemon, serve_listening, tell_hand
 
 
 def run(
@@ -38,6 +38,7 @@ def run(
     allow_host: options.AllowHost = None,
     json: options.JsonUrl = False,
     own: options.WithoutDaemon = False,
+    read_only: options.ReadOnly = False,
     allow_unsandboxed: options.Unsandboxed = False,
     log_level: options.Level = LogLevel.INFO,
     log_format: options.Format = LogFormat.AUTO,
@@ -50,6 +51,7 @@ def run(
     """
     http_words = {"--no-token": no_token, "--json": json}
     http_wish = options.http_wish(http is not None, http, allow_remote, allow_host, **http_words)
+    check_read_only(read_only=read_only, is_here=own or http_wish is not None)
     if http_wish is None:
         check_streams()
     if unset := [name for name in wish.inherit_env if name not in os.environ]:
@@ -69,9 +71,9 @@ def run(
     withhold = partial(set_up_logging, log_level, log_format)
     withhold(())
     if http_wish is not None:
-        serve_listening(request, withhold, http_wish, needs_token=not no_token, announce=json)
+        serve_listening(request, withhold, http_wish, needs_token=not no_token, announce=json, visits=read_only)
     elif own:
         tell_hand()
-        serve_alone(request, withhold)
+        serve_alone(request, withhold, visits=read_only)
     else:
         serve_by_daemon(request, log_level, log_format, withhold)

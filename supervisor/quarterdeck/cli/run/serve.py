@@ -47,6 +47,10 @@ _ALONE: Final = (
     "start. `quarterdeck up --replace` starts a daemon of this version: start the client anew then"
 )
 
+_READ_ONLY: Final = (
+    "the ledger is only read: what is found is not recorded, and what is decided from now on counts at the next start"
+)
+
 _COME_BACK: Final = "from quarterdeck.cli import main; main()"
 
 _log = logging.getLogger("quarterdeck.serve")
@@ -97,6 +101,7 @@ def serve(
     group: options.Group = None,
     search: options.Search = False,
     own: options.WithoutDaemon = False,
+    read_only: options.ReadOnly = False,
     json: options.JsonUrl = False,
 ) -> None:
     """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
@@ -106,6 +111,7 @@ def serve(
     itself.
     """
     wish = options.http_wish(http, address, allow_remote, allow_host, **{"--no-token": no_token, "--json": json})
+    check_read_only(read_only=read_only, is_here=own or wish is not None)
     if wish is None:
         check_streams()
     budget = options.name_budget(name_budget, client_prefix)
@@ -123,12 +129,26 @@ def serve(
     withhold = partial(set_up_logging, source.log_level, source.log_format)
     withhold(())
     if wish is not None:
-        serve_listening(request, withhold, wish, needs_token=not no_token, announce=json, lock=deck_lock)
+        serve_listening(
+            request, withhold, wish, needs_token=not no_token, announce=json, lock=deck_lock, visits=read_only
+        )
     elif own:
         tell_hand()
-        serve_alone(request, withhold)
+        serve_alone(request, withhold, visits=read_only)
     else:
         serve_by_daemon(request, source.log_level, source.log_format, withhold)
+
+
+def check_read_only(*, read_only: bool, is_here: bool) -> None:
+    """Check that a client that is to be served without a record is served within this process.
+
+    Raises:
+        CommandError: the daemon would serve it, which records what it finds.
+    """
+    if read_only and not is_here:
+        raise UsageError("--read-only has no effect on the daemon", "add --own, or --http, or leave it out")
+    if read_only:
+        _log.info("%s", _READ_ONLY)
 
 
 def check_streams() -> None:
@@ -189,6 +209,7 @@ def serve_listening(
     needs_token: bool,
     announce: bool,
     lock: "DeckLock | None" = None,
+    visits: bool = False,
 ) -> None:
     """Serve clients over HTTP within this process; `announce` prints the URL as JSON on stdout.
 
@@ -201,7 +222,7 @@ def serve_listening(
     settings = _load(request, withhold)
     settings, http = plan_http(withhold, settings, wish, needs_token=needs_token, announce=announce, request=request)
     raise_open_files_limit()
-    plan = Plan(request, settings, http, lock, withhold)
+    plan = Plan(request, settings, http, lock, withhold, visits)
     with http.listener if http.listener is not None else nullcontext():
         run(lambda: _serve(plan), outlives_terminal=True)
 
@@ -305,7 +326,13 @@ async def _serve(plan: Plan) -> None:
     give_back_large_blocks()
     try:
         async with AsyncExitStack() as stack:
-            opening = start_product(plan.settings, serves=not plan.visits, visits=plan.visits, lock=plan.lock)
+            opening = start_product(
+                plan.settings,
+                serves=not plan.visits,
+                visits=plan.visits,
+                lock=plan.lock,
+                http=plan.http is not None,
+            )
             product = await stack.enter_async_context(opening)
             # Only now: the zygote was started first.
             from quarterdeck.control.server import open_control

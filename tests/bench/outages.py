@@ -191,7 +191,8 @@ class Client:
         """Wait until it has stopped, and leave."""
         self._thread.join()
         if self._is_door:
-            for _ in (*self._door.strays, *self._door.junk):
+            for stray in (*self._door.strays, *self._door.junk):
+                print("doubled", self._number, str(stray)[:300], file=sys.stderr)
                 self._tally.add("doubled")
             self._door.close()
         else:
@@ -209,6 +210,7 @@ class Client:
                 outcome = _outcome(answer, check)
             except TimeoutError:
                 outcome = "lost"
+                print("lost", self._number, method, params, time.strftime("%H:%M:%S"), file=sys.stderr)
             except httpx2.ConnectError:
                 outcome = "http_refused"
             except httpx2.TimeoutException:
@@ -406,7 +408,6 @@ def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, objec
                 tally.died_at = time.monotonic()
                 os.kill(found.pid, signal.SIGKILL)
                 killed["daemon"] += 1
-                print("killed", found.pid, time.strftime("%H:%M:%S"), file=sys.stderr)
                 continue
             try:
                 victims = psutil.Process(found.pid).children(recursive=True)

@@ -14,7 +14,7 @@ from quarterdeck.common.local_socket import Peer
 from quarterdeck.daemon import connection as connection_module
 from quarterdeck.daemon import place as place_module
 from quarterdeck.daemon.connection import Door, DoorError, NobodyError
-from quarterdeck.daemon.messages import END, LOG, Ask, Order, encode_request
+from quarterdeck.daemon.messages import END, HOLD, LOG, Ask, Order, encode_request, frame
 from quarterdeck.daemon.place import connect
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +56,54 @@ async def test_a_door_that_reads_late_gets_whole_frames_and_its_end(ends: tuple[
     assert set(logs) == {(LOG, 1000)}
     assert len(logs) < 2000
     assert last == (END, 1)
+
+
+async def test_a_door_is_given_the_http_socket_behind_all_that_it_was_told(ends: tuple[Door, socket.socket]) -> None:
+    """A descriptor that comes in the middle of a frame would be lost, and with it the clients that wait there."""
+    door, theirs = ends
+    theirs.settimeout(PATIENCE_S)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for _ in range(200):
+            door.log("x" * 1000)
+        door.hold(listener)
+        data, fds = b"", []
+        while not data.endswith(frame(HOLD, "")):
+            more, found, _, _ = await asyncio.to_thread(socket.recv_fds, theirs, 65536, 1)
+            data, fds = data + more, fds + found
+        [held] = fds
+        with socket.socket(fileno=held) as same:
+            assert same.getsockname() == listener.getsockname()
+    door.hold(None)
+    more, found, _, _ = await asyncio.to_thread(socket.recv_fds, theirs, 65536, 1)
+    assert (more, found) == (frame(HOLD, ""), [])
+
+
+async def test_a_door_that_holds_nothing_is_not_told_to_hold_nothing(ends: tuple[Door, socket.socket]) -> None:
+    """Every door of a daemon without HTTP would be told of it."""
+    door, theirs = ends
+    door.hold(None)
+    await door.end(0)
+    assert await asyncio.to_thread(theirs.recv, 65536) == frame(END, "0")
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_a_socket_that_a_door_brings_is_taken_once_or_closed(
+    ends: tuple[Door, socket.socket], takes: bool
+) -> None:
+    """Each restart would leave a descriptor open in the daemon."""
+    door, theirs = ends
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ask = encode_request(Ask(KEY, "1", Order.STAY, holds_listener=True))
+        socket.send_fds(theirs, [ask], [listener.fileno()])
+        await door.receive(KEY)
+        port = listener.getsockname()[1]
+    taken = door.take_listener() if takes else None
+    door.close()
+    if taken is not None:
+        with socket.create_connection(("127.0.0.1", port)):
+            os.close(taken)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
 
 
 async def test_a_door_that_never_reads_holds_nobody_up(

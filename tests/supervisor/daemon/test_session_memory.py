@@ -260,3 +260,20 @@ def test_notes_are_those_that_were_whole_last(fd: int) -> None:
     assert mapped(fd).notes() == b"x" * MAX_NOTES_BYTES
     memory.close()
     memory.keep_notes(b"too late")
+
+
+def test_what_is_put_back_is_read_again_before_what_was_not_read_yet(fd: int) -> None:
+    """The next daemon would answer a client's requests in another order, or begin with half a line."""
+    memory = mapped(fd)
+    memory.received(b'{"id":1}\n{"id":2}\n{"id"')
+    memory.unread(5)
+    assert memory.put_back(b'{"id":1}\n{"id":2}\n')
+    assert restored(fd).unread == b'{"id":1}\n{"id":2}\n{"id"'
+
+
+def test_what_there_is_no_room_for_is_not_put_back(fd: int) -> None:
+    """It would be cut, or overwrite what was not read yet."""
+    memory = mapped(fd)
+    memory.received(b"unread")
+    assert not memory.put_back(b"x" * MAX_UNREAD_BYTES)
+    assert restored(fd).unread == b"unread"

@@ -34,12 +34,13 @@ class Begun:
         self.client = call.client
         self.on_progress = call.on_progress
         self.cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.delivery = Delivery.UNKNOWN
         self._deliver = deliver
 
     def cancel(self, reason: str = "") -> Delivery:
         """Hear that the caller gave up."""
         self.cancelled.set_result(reason)
-        return Delivery.UNKNOWN
+        return self.delivery
 
     def settle(self, result: dict[str, Any] | bytes | ProtocolFault) -> None:
         """Answer at once."""

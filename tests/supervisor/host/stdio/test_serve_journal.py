@@ -5,12 +5,14 @@ import os
 
 import pytest
 from support.tools.tool_boxes import LiveBox, answer, hold
-from support.waiting import eventually_async
+from support.waiting import eventually_async, turns
 
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
 from quarterdeck.host.journal import Interrupted, RequestKind
 from quarterdeck.host.provider import create_provider_host
+from quarterdeck.host.stdio import serve
 from quarterdeck.host.stdio.early_reply import FirstLine
+from quarterdeck_protocol.faults import Delivery
 
 from .host_pipes import served
 
@@ -148,3 +150,62 @@ async def test_a_call_that_is_given_up_at_the_death_of_the_client_is_not_under_w
         assert (await client.receive())["id"] == 1
     assert taken_over(fd)[1] != Interrupted()
     assert taken_over(fd)[1].under_way == {}
+
+
+@pytest.fixture
+def handing_on(fd):
+    """A memory whose session another process goes on with."""
+    memory, _ = taken_over(fd)
+    memory.hands_on = True
+    return memory
+
+
+async def test_a_call_that_no_server_was_sent_is_put_back_for_the_next_process(fd, handing_on, monkeypatch):
+    """At `up --replace` every call that waited for its turn would fail, though nothing had been done."""
+    monkeypatch.setattr(serve, "HAND_ON_S", 0.05)
+    box = LiveBox()
+    box.graft("s__waits", hold)
+    async with served(create_provider_host(box), journal=handing_on) as client:
+        await client.open_legacy()
+        asked = client.call(7, "s__waits", text="x")
+        await client.send(asked)
+        await eventually_async(lambda: bool(box.begun))
+        box.begun[0].delivery = Delivery.NOT_SENT
+        client.stop_serving()
+        assert await client.line() == b""
+    left = taken_over(fd)[1]
+    assert left.under_way == {}
+    assert json.loads(left.unread) == asked
+
+
+async def test_a_call_that_a_server_has_ends_before_its_session_is_handed_on(fd, handing_on):
+    """The next process could send it a second time, or its client never hear of it."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box), journal=handing_on) as client:
+        await client.open_legacy()
+        await client.send(client.call(7, "s__t"))
+        await eventually_async(lambda: bool(box.begun))
+        client.stop_serving()
+        await turns()
+        await client.send(client.call(8, "s__t"))
+        box.begun[0].settle(b'{"content":[]}')
+        assert (await client.receive())["id"] == 7
+        assert await client.line() == b""
+    assert len(box.begun) == 1, "what came later is the next process's to read"
+    assert taken_over(fd)[1].under_way == {}
+
+
+async def test_a_call_that_takes_too_long_to_be_handed_on_is_answered(fd, handing_on, monkeypatch):
+    """One call of a minute would keep every client from the next process."""
+    monkeypatch.setattr(serve, "HAND_ON_S", 0.05)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box), journal=handing_on) as client:
+        await client.open_legacy()
+        await client.send(client.call(7, "s__t"))
+        await eventually_async(lambda: bool(box.begun))
+        client.stop_serving()
+        fault = (await client.receive())["result"]["_meta"]["quarterdeck/fault"]
+        assert (fault["code"], fault["delivery"]) == ("shutting_down", "unknown")
+    assert taken_over(fd)[1].unread == b""

@@ -1,0 +1,141 @@
+"""What a waiting door does by itself: hold the daemon's HTTP socket, and answer the requests of a dead daemon."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.daemon import wait
+from quarterdeck.daemon.messages import END, HOLD, LOG, frame
+from quarterdeck.daemon.session_memory import SessionMemory, make_memory
+from quarterdeck.host.journal import RequestKind
+from quarterdeck.host.stdio.serve import answers_if_lost
+
+INFO = b'{"name":"quarterdeck","version":"1"}'
+
+
+@pytest.fixture
+def fd(tmp_path: Path) -> Iterator[int]:
+    """The descriptor of an empty memory."""
+    made = make_memory(tmp_path)
+    yield made
+    os.close(made)
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A client's end of a door's stdout, and the door's."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """What `wait` sets is taken back."""
+    before = {number: signal.getsignal(number) for number in (*wait.ENDING, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def served(fd: int) -> SessionMemory:
+    """The memory of a session that a daemon serves."""
+    memory = SessionMemory.map(fd)
+    memory.begin_session()
+    memory.answers_if_lost(answers_if_lost(INFO))
+    return memory
+
+
+def test_each_request_of_a_dead_daemon_is_answered_once_in_the_form_of_its_kind(fd: int, pipe: tuple[int, int]) -> None:
+    """A client would wait for its answers until another daemon has started, or get each of them twice."""
+    memory = served(fd)
+    for id_json, kind in ((b"7", RequestKind.CALL), (b'"7"', RequestKind.MODERN_CALL), (b"8", RequestKind.OTHER)):
+        memory.began(id_json, kind)
+    wait.answer_lost(fd, pipe[1])
+    call, modern, other = map(json.loads, os.read(pipe[0], 65536).splitlines())
+    assert (call["id"], modern["id"], other["id"]) == (7, "7", 8)
+    assert call["result"]["_meta"]["quarterdeck/fault"]["code"] == "daemon_lost"
+    assert "resultType" not in call["result"]
+    assert modern["result"]["resultType"] == "complete"
+    assert other["error"]["code"] == -32603
+    assert SessionMemory.map(fd).begin_session().under_way == {}
+    wait.answer_lost(fd, pipe[1])
+    with pytest.raises(BlockingIOError):
+        os.read(pipe[0], 1)
+
+
+def test_a_half_written_line_is_ended_before_the_first_answer(fd: int, pipe: tuple[int, int]) -> None:
+    """The answer would be the rest of a line that is no JSON."""
+    memory = served(fd)
+    memory.began(b"7", RequestKind.CALL)
+    memory.writing(is_half=True)
+    wait.answer_lost(fd, pipe[1])
+    rest, answer, _ = os.read(pipe[0], 65536).split(b"\n")
+    assert (rest, json.loads(answer)["id"]) == (b"", 7)
+    assert not SessionMemory.map(fd).begin_session().is_half_written
+
+
+def test_a_greeting_under_way_is_left_to_the_next_daemon(fd: int, pipe: tuple[int, int]) -> None:
+    """A client that was just starting would be told that it cannot be served."""
+    memory = served(fd)
+    memory.greeted(b'{"id":0,"method":"initialize"}')
+    memory.began(b"0", RequestKind.INITIALIZE)
+    wait.answer_lost(fd, pipe[1])
+    assert list(SessionMemory.map(fd).begin_session().under_way) == [b"0"]
+
+
+def test_the_answers_of_a_client_that_does_not_read_are_left_to_the_next_daemon(
+    fd: int, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its door would hang, and no other daemon be started for it."""
+    monkeypatch.setattr(wait, "ANSWER_MS", 1)
+    memory = served(fd)
+    memory.began(b"7", RequestKind.CALL)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(pipe[1], b"x" * 65536)
+    wait.answer_lost(fd, pipe[1])
+    left = SessionMemory.map(fd).begin_session()
+    assert (list(left.under_way), left.is_half_written) == ([b"7"], False)
+
+
+def test_a_memory_in_which_no_session_was_served_has_nothing_to_answer(fd: int, pipe: tuple[int, int]) -> None:
+    """A door whose daemon died at once would end with an error in place of finding another daemon."""
+    SessionMemory.map(fd).begin_session()
+    wait.answer_lost(fd, pipe[1])
+    with pytest.raises(BlockingIOError):
+        os.read(pipe[0], 1)
+
+
+def test_a_door_holds_the_last_socket_that_its_daemon_gave_it_until_that_takes_it_back() -> None:
+    """Clients over HTTP would be refused while another daemon starts; or wait at a socket that nobody serves."""
+    ours, theirs = socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second, theirs:
+        port = second.getsockname()[1]
+        theirs.sendall(frame(LOG, ""))
+        for listener in (first, second):
+            socket.send_fds(theirs, [frame(HOLD, "")], [listener.fileno()])
+        theirs.sendall(frame(END, "7"))
+        first.close()
+        second.close()
+        door = wait.Door(ours.detach())
+        assert door.wait() == 7
+        with socket.create_connection(("127.0.0.1", port)):
+            pass
+        theirs.sendall(frame(HOLD, "") + frame(END, "0"))
+        held = door.listener
+        assert door.wait() == 0
+        assert door.listener == wait.NO_DESCRIPTOR
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(held)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        door.close()

@@ -3,8 +3,8 @@
 Pure: a member is a value, a move gives the next one; times and chance are arguments.  What concerns several servers at
 once is `supervision`'s.
 
-A death after ready is judged by `decide`.  So is a failure to connect of a server that has served before, or that lost
-its worker to us; any other leaves the server faulted at once, for trying again would not mend it, and so does one that
+A death after ready is judged by `decide`.  So is a failure to connect of a server that has served before, that lost its
+worker to us, or that somebody killed; any other leaves the server faulted at once, for trying again would not mend it, and so does one that
 wants a login.  But one that was still being installed when its time ran out is tried once more, with more time.
 
 Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
@@ -72,6 +72,12 @@ def is_forgotten(policy: RestartPolicy, alive_s: float) -> bool:
 OUR_LOSSES: Final = frozenset({"worker_lost"})
 """Codes of failed connects that say nothing against the server."""
 
+
+HUNG: Final = "worker_unresponsive"
+"""The code of a worker that was killed for silence: of a first connect it says nothing against the server either."""
+
+SIGKILL: Final = 9
+"""A server does not end itself by it: the kernel does, short of memory, or a person, and a second try may go well."""
 
 LOGIN_FAULTS: Final = frozenset({"auth_needed", "login_held", "scope_needed"})
 """Codes of ends that only a person mends: to start it again would ask the same of the same login."""
@@ -195,7 +201,7 @@ class Member(msgspec.Struct, frozen=True):
         if ready_at is None and was_installing and fault.code == SLOW_START and self.patience == 1:
             phase = TRANSITIONS[self.phase, Move.RETRY]
             return replace(dead, phase=phase, start_at=now, patience=INSTALL_PATIENCE)
-        is_hopeless = ready_at is None and fault.code not in OUR_LOSSES
+        is_hopeless = ready_at is None and not _is_anothers_doing(fault)
         if is_hopeless or fault.code in LOGIN_FAULTS:
             return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
         match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
@@ -215,6 +221,14 @@ class Member(msgspec.Struct, frozen=True):
     def closed(self) -> Self:
         """It is wanted no more."""
         return replace(self, phase=TRANSITIONS[self.phase, Move.CLOSE], start_at=inf)
+
+
+def _is_anothers_doing(fault: ProtocolFault) -> bool:
+    """Whether a failed connect says nothing against the server."""
+    if fault.code in OUR_LOSSES or fault.code == HUNG:
+        return True
+    dossier = fault.dossier
+    return dossier is not None and dossier.signal == SIGKILL and dossier.limit is None
 
 
 def _crash_loop(server: str, restarts: int, last: ProtocolFault) -> ProtocolFault:

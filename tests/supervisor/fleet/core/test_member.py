@@ -82,6 +82,23 @@ def test_a_first_connect_that_we_lost_is_tried_again() -> None:
     assert (dead.phase, dead.start_at) == (WAITING, 10.5)
 
 
+@pytest.mark.parametrize(
+    ("dossier", "code", "phase"),
+    [
+        (Dossier(signal=9), "exited", WAITING),
+        (None, "worker_unresponsive", WAITING),
+        (Dossier(signal=9, limit="memory"), "limit_exceeded", FAULTED),
+        (Dossier(signal=11), "exited", FAULTED),
+    ],
+)
+def test_a_server_that_was_killed_before_it_was_ready_is_tried_again(
+    dossier: Dossier | None, code: str, phase: MemberPhase
+) -> None:
+    """Its tools would stay away until a person restarts it, though nothing is wrong with it."""
+    killed = ProtocolFault(FaultKind.SPAWN_FAILED, "it was killed", code=code, dossier=dossier)
+    assert YOUNG.failed(killed, 10.0, 0.5).phase is phase
+
+
 def test_a_server_that_has_served_is_tried_again_when_it_fails_to_connect() -> None:
     """A remote server that reboots for ten seconds would be given up after the first refused connection."""
     restarting = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5)

@@ -4,8 +4,9 @@ Pure: a member is a value, a move gives the next one; times and chance are argum
 once is `supervision`'s.
 
 A death after ready is judged by `decide`.  So is a failure to connect of a server that has served before, that lost its
-worker to us, or that somebody killed; any other leaves the server faulted at once, for trying again would not mend it, and so does one that
-wants a login.  But one that was still being installed when its time ran out is tried once more, with more time.
+worker to us, or that somebody killed; any other leaves the server faulted at once, for trying again would not mend it,
+and so does one that wants a login.  But one that was still being installed when its time ran out is tried once more,
+with more time.
 
 Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
 """

@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
+import msgspec
+
 from quarterdeck.common.locks import LOCK_NAME
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE
 from quarterdeck.host.journal import Interrupted
@@ -52,15 +54,14 @@ MEMORY_VARIABLE: Final = "QUARTERDECK_DOOR_MEMORY"
 LISTENER_VARIABLE: Final = "QUARTERDECK_DOOR_LISTENER"
 """Set by `wait.py`: the descriptor of the daemon's listening HTTP socket, or -1 for none."""
 
-LIVES_VARIABLE: Final = "QUARTERDECK_DOOR_LIVES"
-"""When daemons of this door died, monotonic seconds with blanks between them."""
+LIVES_VARIABLE: Final = wait.LIVES
 
 _OF_DOORS: Final = frozenset({MEMORY_VARIABLE, LISTENER_VARIABLE, LIVES_VARIABLE})
 
-MAX_DEATHS: Final = 4
+MAX_DEATHS: Final = wait.MAX_DEATHS
 """Daemons that may die under a door within `DEATHS_S`; with the fifth one it gives up."""
 
-DEATHS_S: Final = 60.0
+DEATHS_S: Final = wait.DEATHS_S
 
 CONNECT_S: Final = 5.0
 """To be let into the queue of a daemon that lives."""
@@ -129,11 +130,11 @@ def enter(
         deaths = _count_death(environ) if memory is not None else []
         for _ in range(MAX_DROPS):
             try:
-                connection, fd = _hand_over(request, own, memory, listener, log_level, log_is_json)
+                connection, fd, again = _hand_over(request, own, memory, listener, log_level, log_is_json)
             except (DroppedError, ConnectionResetError, BrokenPipeError):
                 continue
             os.environ[LIVES_VARIABLE] = " ".join(map(str, deaths))
-            _wait(connection, fd, listener, blocking, come_back)
+            _wait(connection, fd, listener, again, blocking, come_back)
         raise NotAcceptedError("the daemon ended at its start", LOGGED)
     except OtherDaemonError:
         raise
@@ -217,8 +218,13 @@ def _hand_over(
     listener: int,
     log_level: int,
     log_is_json: bool,
-) -> tuple[int, int]:
-    """The descriptors of the connection to the daemon that has taken the client, and of the session's memory."""
+) -> tuple[int, int, int]:
+    """Hand the client over to a daemon.
+
+    Returns:
+        the descriptors of the connection to the daemon that has taken the client, of the session's memory, and of the
+        handover as `wait.py` makes it to the next daemon; NO_DESCRIPTOR for none.
+    """
     connection, directory, wait_s = _connected(environ)
     with connection:
         until = time.monotonic() + wait_s
@@ -248,7 +254,22 @@ def _hand_over(
                 os.close(memory)
             raise
         connection.settimeout(None)
-        return connection.detach(), memory
+        return connection.detach(), memory, _kept(handover) if directory == daemon_dir() else wait.NO_DESCRIPTOR
+
+
+def _kept(handover: Handover) -> int:
+    """Keep a handover for the next daemon, its key first; NO_DESCRIPTOR where it would need a file of ours."""
+    if len(handover.key) != wait.KEY_BYTES or not (hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")):
+        return wait.NO_DESCRIPTOR
+    again = msgspec.structs.replace(handover, is_resumed=True)
+    try:
+        fd = os.memfd_create("quarterdeck handover", 0)
+        with open(fd, "wb", closefd=False) as file:
+            file.write(handover.key.encode() + encode_request(again))
+        os.lseek(fd, 0, os.SEEK_SET)
+    except (OSError, BadHandoverError):
+        return wait.NO_DESCRIPTOR
+    return fd
 
 
 def _connected(environ: Mapping[str, str]) -> tuple[socket.socket, Path, float]:
@@ -298,10 +319,11 @@ def _blocking() -> str:
     return "".join(str(fd) for fd in (0, 1, 2) if os.get_blocking(fd))
 
 
-def _wait(connection: int, memory: int, listener: int, blocking: str, come_back: list[str]) -> NoReturn:
+def _wait(connection: int, memory: int, listener: int, again: int, blocking: str, come_back: list[str]) -> NoReturn:
     for fd in (connection, memory):
         os.set_inheritable(fd, True)  # noqa: FBT003 - takes no keyword
     sys.stderr.flush()
-    words = [str(connection), str(memory), blocking, str(listener), *come_back]
+    directory = str(daemon_dir()) if again != wait.NO_DESCRIPTOR else ""
+    words = [str(connection), str(memory), blocking, str(listener), str(again), directory, *come_back]
     arguments = [sys.executable, "-I", "-S", str(Path(wait.__file__)), *words]
     os.execv(sys.executable, arguments)  # noqa: S606 - no shell is wanted

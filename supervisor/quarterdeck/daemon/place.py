@@ -270,6 +270,8 @@ def listen(directory: Path) -> socket.socket:
             os.chmod(staging, 0o600)
             listener.listen(BACKLOG)
             make_key(directory / KEY_NAME)
+            for passed in directory.glob("after-*"):  # of doors that came back first after earlier deaths
+                passed.unlink(missing_ok=True)
         # Not seen before it listens: a door that finds it need not try again.
         os.rename(staging, directory / SOCKET_NAME)
     except BaseException:

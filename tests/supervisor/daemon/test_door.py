@@ -233,10 +233,9 @@ def test_a_door_whose_daemon_died_knows_whether_it_was_told_to_end(is_told: bool
         daemon = threading.Timer(0.05, die)
         daemon.start()
         try:
-            waiting = wait.Door(os.dup(ours.fileno()))
+            waiting = wait.Door(ours)
             assert waiting.wait() is None
             assert waiting.was_told is is_told
-            waiting.close()
         finally:
             daemon.join()
             for number, handler in zip((*wait.ENDING, signal.SIGHUP), before, strict=True):

@@ -4,13 +4,29 @@ import json
 import os
 import signal
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
+from support.config.places import short_folder
 
 from quarterdeck.daemon import wait
-from quarterdeck.daemon.messages import END, HOLD, LOG, frame
+from quarterdeck.daemon.messages import (
+    ACCEPTED,
+    END,
+    HOLD,
+    LOG,
+    Ask,
+    Handover,
+    ServeRequest,
+    decode_request,
+    encode_request,
+    frame,
+)
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
 from quarterdeck.host.journal import RequestKind
 from quarterdeck.host.stdio.serve import answers_if_lost
@@ -126,12 +142,13 @@ def test_a_door_holds_the_last_socket_that_its_daemon_gave_it_until_that_takes_i
         theirs.sendall(frame(END, "7"))
         first.close()
         second.close()
-        door = wait.Door(ours.detach())
+        door = wait.Door(ours)
         assert door.wait() == 7
         with socket.create_connection(("127.0.0.1", port)):
             pass
         theirs.sendall(frame(HOLD, "") + frame(END, "0"))
         held = door.listener
+        door = wait.Door(ours, held)
         assert door.wait() == 0
         assert door.listener == wait.NO_DESCRIPTOR
         with pytest.raises(OSError, match="Bad file descriptor"):
@@ -139,3 +156,89 @@ def test_a_door_holds_the_last_socket_that_its_daemon_gave_it_until_that_takes_i
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
         door.close()
+
+
+# The next daemon
+
+KEY, NEXT_KEY = "a" * wait.KEY_BYTES, "b" * wait.KEY_BYTES
+HANDOVER = Handover(KEY, "1", 7, ServeRequest(cwd="/"), {b"A": b"b"}, log_level=20, log_is_json=False, is_resumed=True)
+
+
+@pytest.fixture
+def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a daemon that died, in which the next one has its key already."""
+    monkeypatch.delenv(wait.LIVES, raising=False)
+    monkeypatch.setattr(wait, "STAGGER_S", 0.0)
+    with short_folder() as folder:
+        (folder / "key").write_text(NEXT_KEY + "\n")
+        yield folder
+
+
+@pytest.fixture
+def door() -> Iterator[wait.Door]:
+    """A door whose daemon has died."""
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours:
+        yield wait.Door(ours)
+
+
+def request_of(handover: Handover) -> bytes:
+    """What the door keeps of it."""
+    return handover.key.encode() + encode_request(handover)
+
+
+def test_the_first_of_several_doors_comes_back_whole_to_start_the_next_daemon(
+    fd: int, directory: Path, door: wait.Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None would start it; or all would import at once, and the daemon come seconds later."""
+    request = request_of(HANDOVER)
+    assert wait.go_on(door, fd, str(directory), request) is None
+    assert [each.name for each in directory.glob("after-*")] == ["after-" + KEY[:16]]
+    monkeypatch.setattr(wait, "NEXT_S", 0.1)  # nobody listens there: the next one waits, and then comes back, too
+    assert wait.go_on(door, fd, str(directory), request) is None
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_door_hands_itself_over_to_the_daemon_that_another_one_started(fd: int, directory: Path, holds: bool) -> None:
+    """Its client would wait until a whole program has been imported for it, twenty times on one machine."""
+    (directory / ("after-" + KEY[:16])).touch()
+    came: list[tuple[Handover | Ask, int]] = []
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(directory / "door.sock"))
+        listener.listen()
+
+        def serve() -> None:
+            with listener.accept()[0] as connection:
+                data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
+                came.append((decode_request(data[4:]), len(fds)))
+                for each in fds:
+                    os.close(each)
+                connection.sendall(frame(ACCEPTED, "1"))
+                connection.sendall(frame(END, "7"))
+
+        daemon = threading.Thread(target=serve, daemon=True)
+        daemon.start()
+        door.listener = os.dup(fd) if holds else wait.NO_DESCRIPTOR
+        found = wait.go_on(door, fd, str(directory), request_of(HANDOVER))
+        assert found is not None
+        daemon.join()
+        following, request = found
+        assert following.wait() == 7
+        following.close()
+    told = msgspec.structs.replace(HANDOVER, key=NEXT_KEY, holds_listener=holds)
+    assert came == [(told, 5 if holds else 4)]
+    assert request == request_of(msgspec.structs.replace(HANDOVER, key=NEXT_KEY)), "the daemon after that has it, too"
+    assert len(os.environ[wait.LIVES].split()) == 1
+    if holds:
+        os.close(following.listener)
+
+
+def test_a_door_under_which_too_many_daemons_died_comes_back_whole(
+    fd: int, directory: Path, door: wait.Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on for ever, and its client never be told why nothing works."""
+    monkeypatch.setenv(wait.LIVES, " ".join([str(time.monotonic())] * wait.MAX_DEATHS))
+    (directory / ("after-" + KEY[:16])).touch()
+    assert wait.go_on(door, fd, str(directory), request_of(HANDOVER)) is None

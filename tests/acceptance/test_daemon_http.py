@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,13 +19,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.config.places import row, write_config, write_document
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
-from support.serves.daemons import doors_at_home, own_file
+from support.serves.daemons import door, doors_at_home, own_file
 from support.waiting import eventually_async
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.daemon.client import ask_daemon, wait_until_gone
 from quarterdeck.daemon.messages import DaemonStatus, Order
-from quarterdeck.daemon.place import daemon_dir
+from quarterdeck.daemon.place import daemon_dir, start_lock
 
 pytestmark = pytest.mark.anyio
 
@@ -310,3 +311,49 @@ def test_what_keeps_the_daemon_from_listening_is_said(folder: Path) -> None:
     wanted = url_of_up("--replace")
     assert wanted != url, "the key of the file counted for more than the command"
     assert quarterdeck_json_forked("up")["http"]["url"] == wanted
+
+
+def opened_sockets(url: str, stopped: threading.Event) -> Iterator[bool]:
+    """Whether each connection that is tried until then is let into the queue."""
+    where = httpx2.URL(url)
+    while not stopped.is_set():
+        try:
+            socket.create_connection((where.host, where.port or 0), timeout=DEADLINE_S).close()
+            yield True
+        except ConnectionRefusedError:
+            yield False
+
+
+def test_a_client_that_comes_while_no_daemon_lives_is_served_by_the_next_one(folder: Path) -> None:
+    """Every client over HTTP would be refused for as long as another daemon takes to start."""
+    url, owner = url_of_up(), read_token(token_path())
+    with door(own_file(folder)) as client:
+        client.initialize()
+        client.list_tools()
+        # What needs the SDK, which the next daemon imports beside HTTP: two imports at once are a deadlock.
+        client.send("logging/setLevel", {"level": "info"})
+        pid = status().pid
+        with start_lock(daemon_dir()):  # nothing starts another daemon in here
+            os.kill(pid, signal.SIGKILL)
+            assert wait_until_gone(pid)
+            waiting = socket.create_connection((httpx2.URL(url).host, httpx2.URL(url).port or 0))
+        with waiting:
+            answer = posted(url, owner, **{"Mcp-Session-Id": "gone"})
+            assert answer.status_code == 404  # a session of the daemon that died
+        assert status().http is not None
+        assert status().pid != pid
+
+
+def test_no_client_is_refused_while_the_daemon_is_replaced(folder: Path) -> None:
+    """An upgrade would be seen by every client over HTTP, though a daemon was there before and is there after."""
+    url = url_of_up()
+    stopped, found = threading.Event(), list[bool]()
+    knocking = threading.Thread(target=lambda: found.extend(opened_sockets(url, stopped)))
+    knocking.start()
+    try:
+        assert quarterdeck_forked("up", "--replace").returncode == 0
+    finally:
+        stopped.set()
+        knocking.join()
+    assert len(found) > 1
+    assert all(found)

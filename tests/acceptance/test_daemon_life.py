@@ -163,3 +163,21 @@ def test_own_does_without_the_daemon(config: Path) -> None:
         client.initialize()
         assert client.call("s__echo", text="alone")["content"][0]["text"] == "alone"
         assert shown_status() is None
+
+
+def test_a_serve_beside_the_daemon_is_told_how_they_go_together(config: Path) -> None:
+    """A person would end the daemon of all clients to have one that listens, which it can do itself."""
+    with door(config) as client:
+        client.initialize()
+        over_http = quarterdeck_forked("serve", "--http", "127.0.0.1:0", "-c", str(config))
+        alone = quarterdeck_forked("serve", "--own", "-c", str(config))
+        for refused in (over_http, alone):
+            assert refused.returncode == 2
+            assert "--read-only" in refused.stderr
+            assert "quarterdeck down" not in refused.stderr
+        assert 'quarterdeck up --http ADDRESS, or "http": true' in over_http.stderr
+        assert "without --own" in alone.stderr
+        with door(config, "--own", "--read-only") as beside:
+            beside.initialize()
+            assert beside.call("s__echo", text="beside")["content"][0]["text"] == "beside"
+        assert "no effect" in quarterdeck_forked("serve", "--read-only", "-c", str(config)).stderr

@@ -25,6 +25,8 @@ from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_
 from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
 
+from quarterdeck.daemon.place import daemon_dir, start_lock
+
 FAULT: Final = "quarterdeck/fault"
 
 
@@ -111,6 +113,33 @@ def test_a_session_outlives_its_daemon(config: Path, era: str) -> None:
             assert {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"} in client.notifications
         assert client.strays == []
         assert client.junk == []
+
+
+def test_a_client_is_told_of_a_dead_daemon_before_another_one_can_start(config: Path) -> None:
+    """It would wait for its answers until twenty doors have come back on a busy machine."""
+    with door(config) as client:
+        client.initialize()
+        client.list_tools()
+        asked = client.send("tools/call", {"name": "s__hang", "arguments": {}})
+        wait_for_client(calls=1)
+        with start_lock(daemon_dir()):  # nothing starts another daemon in here
+            kill_daemon()
+            assert client.reply(asked)["result"]["_meta"]["quarterdeck/fault"]["code"] == "daemon_lost"
+        assert client.call("s__echo", text="on")["content"][0]["text"] == "on"
+        assert (client.strays, client.junk) == ([], [])
+
+
+def test_a_call_that_waits_for_its_turn_is_made_by_the_next_daemon(config: Path) -> None:
+    """At `up --replace` each call that no server was sent would fail, though nothing had been done."""
+    with door(config) as client:
+        client.initialize()
+        client.list_tools()
+        slow = [client.send("tools/call", {"name": "s__slow", "arguments": {"seconds": 2}}) for _ in range(66)]
+        wait_for_client(calls=66)
+        quarterdeck_json_forked("up", "--replace")
+        answers = [client.reply(number)["result"] for number in slow]
+        assert [answer["content"][0]["text"] for answer in answers] == ["slept 2 s"] * 66
+        assert (client.strays, client.junk) == ([], [])
 
 
 def test_a_second_initialize_is_refused_and_forgotten_by_the_next_daemon(config: Path) -> None:

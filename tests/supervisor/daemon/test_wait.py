@@ -200,7 +200,9 @@ def test_the_first_of_several_doors_comes_back_whole_to_start_the_next_daemon(
 
 
 @pytest.mark.parametrize("holds", [True, False])
-def test_a_door_hands_itself_over_to_the_daemon_that_another_one_started(fd: int, directory: Path, holds: bool) -> None:
+def test_a_door_hands_itself_over_to_the_daemon_that_another_one_started(
+    fd: int, directory: Path, door: wait.Door, holds: bool
+) -> None:
     """Its client would wait until a whole program has been imported for it, twenty times on one machine."""
     (directory / ("after-" + KEY[:16])).touch()
     came: list[tuple[Handover | Ask, int]] = []

@@ -132,6 +132,7 @@ class HttpListening:
                 options = await asyncio.to_thread(self._make_options, wish)
                 if self._running is None:
                     self._running = await self._start(wish, options)
+                    self._problem = None
                     await asyncio.to_thread(self._keep, self._running.wish)
                 elif wish.address and (options.bind, options.port) != self._running.where:
                     remedy = (

@@ -311,3 +311,24 @@ def test_only_so_many_kinds_are_told_apart() -> None:
     for number in range(10 * MAX_KINDS):
         assert repeats.admit(str(number), number / 1000) == 0
     assert len(repeats._said) == MAX_KINDS
+
+
+async def test_connections_that_are_handed_on_close_with_their_answer_and_new_ones_wait_for_another() -> None:
+    """A request on a connection that closes under it would fail, and a new connection be refused."""
+    async with serving() as played:
+        reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
+        await played.held.wait()
+        handing = asyncio.create_task(played.listener.hand_on(PATIENCE_S))
+        await asyncio.sleep(0)
+        _, waiting = await played.dial(KNOWN)
+        assert not handing.done()
+        played.release.set()
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"connection: close" in head.lower()
+        assert await reader.read() == b"4\r\nsaid\r\n0\r\n\r\n"
+        await handing
+        assert played.counted == (0, 0)
+        with contextlib.closing(played.socket.accept()[0]) as queued:  # nobody took it
+            assert queued.recv(4) == KNOWN[:4]
+        writer.close()
+        waiting.close()

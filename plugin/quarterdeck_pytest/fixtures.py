@@ -38,7 +38,7 @@ def mcp_answers() -> Mapping[str, object]:
 
 @pytest.fixture
 def mcp_era(request: pytest.FixtureRequest) -> str:
-    """The revision of MCP that this test's servers are spoken to in; empty for what both ends know best."""
+    """The revision of MCP that this test's servers are spoken to in; empty for the legacy one, if spoken."""
     return str(getattr(request, "param", ""))
 
 

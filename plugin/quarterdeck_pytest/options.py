@@ -47,7 +47,7 @@ class Options:
         config: the configuration file; None where none is named and none is found.
         network: what servers reach; empty for what their rows say.
         network_reason: why it is restricted though nobody asked for that; empty if somebody did.
-        era: of `ERAS`, `both`, or empty for what both ends know best.
+        era: of `ERAS`, `both`, or empty for 2025-11-25 where the server speaks it.
         timeout_s: of a server's start, and of each call.
         keep: whether the servers' state is kept after the run.
         leaks: what becomes of what a test leaves behind, of `GATES`.
@@ -110,7 +110,11 @@ def add_options(parser: pytest.Parser) -> None:
         choices=NETWORKS,
         help="what servers reach, unless a test's policy says it (default: what their rows say; none where CI is set)",
     )
-    group.addoption("--mcp-era", choices=(*ERAS, "both"), help="the revision of MCP to speak (default: the best known)")
+    group.addoption(
+        "--mcp-era",
+        choices=(*ERAS, "both"),
+        help="the revision of MCP to speak (default: the legacy one, where spoken)",
+    )
     group.addoption(
         "--mcp-timeout", type=float, metavar="S", help="seconds for a server's start, and for each call (default: 60)"
     )

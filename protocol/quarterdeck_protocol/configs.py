@@ -160,7 +160,7 @@ class _ServerConfig(FrozenModel):
     """What every kind of server has.
 
     Attributes:
-        protocol: the one revision that is spoken with it; what both know best when absent.
+        protocol: the one revision that is spoken with it; None for the legacy one, if the server speaks it.
         scope: who has one process of it together.
         ask: what becomes of what it asks its callers.
     """

@@ -104,7 +104,7 @@ async def test_a_worker_lives_one_servers_life_and_leaves_in_good_order(monkeypa
         await run.stop.wait()
 
     async with working(monkeypatch, live) as (supervisor, task):
-        order = OpenOrder(StdioServer("x"), env={"A": "1"}, home="/home", log_path="/log", era="era")
+        order = OpenOrder(StdioServer("x"), env={"A": "1"}, home="/home", log_path="/log")
         supervisor.driver.request(Open(1, 30.0), msgspec.json.encode(order))
         reply, body = await supervisor.reply()
         assert reply == Answer(1, CARD.era)

@@ -333,12 +333,11 @@ class OpenOrder(msgspec.Struct, frozen=True):
 
     Attributes:
         server: what is started, or connected to; of a session that others made, nothing.
-        protocol: the one protocol revision that is spoken; what both know best when absent.
+        protocol: the one protocol revision that is spoken; None for the legacy one, if the server speaks it.
         max_result_bytes: the largest result that is taken.
         env: the whole environment of a stdio server, ready to use.
         home: its private home, which exists; also where it runs when `cwd` is absent.
         log_path: where its stderr is kept; empty for nowhere.
-        era: the protocol revision it spoke last time, empty when unknown: spares the probe.
         tmp: its private directory for temporary files, which exists.
         private: our own state and runtime directories, which no server may see.
         protected: files and folders that no server may write: the user's word.
@@ -361,7 +360,6 @@ class OpenOrder(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     home: str = ""
     log_path: str = ""
-    era: str = ""
     tmp: str = ""
     private: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()

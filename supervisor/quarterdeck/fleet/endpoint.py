@@ -44,7 +44,6 @@ from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered, RawRequ
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Caught, Receipt
 
-from .era_fallback import EraFallback
 from .exchange.exchange import Exchange
 from .exchange.lists import ServerLists
 from .worker_session import ConfinedServer, Session
@@ -89,7 +88,6 @@ class ServerEndpointImpl:
             on_same=lambda listing: self.exchange.tell_news(ListAnnounced(config.id, listing)),
         )
         self.exchange = Exchange(config)
-        self._era = EraFallback(config, session.try_older_era)
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watchers: Final = Watchers(config.id, _log)
@@ -164,8 +162,6 @@ class ServerEndpointImpl:
             handle.violated("a server whose capabilities cannot be read")
         self.exchange.greeted(handle, card)
         self.card = card
-        self._era.era = card.era
-        self._session.remember_era(card.era)
         if handle.lost is not None:
             return self._at_connect(ProtocolFault.from_record(handle.lost))
         return None
@@ -221,7 +217,7 @@ class ServerEndpointImpl:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
         if self.phase is not EndpointPhase.READY or not self.config.tools.admits(call.tool):
             return None
-        return self.exchange.begin(call, self._era.watching(deliver))
+        return self.exchange.begin(call, deliver)
 
     async def call(
         self,
@@ -289,10 +285,6 @@ class ServerEndpointImpl:
         """See `LiveEndpoint`."""
         if self.phase is EndpointPhase.READY:
             self.exchange.tell(method, params)
-
-    def try_older_era(self) -> bool:
-        """See `EraFallback.try_older`."""
-        return self._era.try_older()
 
     # What the worker says
 

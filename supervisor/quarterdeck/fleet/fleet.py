@@ -29,9 +29,6 @@ from .workers.runtime import Runtime
 
 _log = logging.getLogger("quarterdeck.fleet")
 
-ERA_FAULTS: Final = frozenset({"bad_output", "reply_error"})
-"""Faults of a list that point to an era which the server chose and does not speak well."""
-
 LOSS_S: Final = 2.0
 """How long a worker may take to learn how its server ended, after the server broke off."""
 
@@ -310,10 +307,6 @@ class ServerFleetImpl(SupervisedFleet):
                 _log.warning("%s does not list its tools: %s", server, fault)
                 if fault.code == "server_lost":
                     await _until_lost(endpoint)
-                elif fault.code in ERA_FAULTS and endpoint.try_older_era():
-                    _log.warning("%s is restarted, with the older protocol", server)
-                    self._handle(supervision.ServerLost(server, generation, fault))
-                    return
         except ProtocolFault as fault:
             if endpoint.is_installing and fault.code == SLOW_START:
                 _log.warning("%s was still being installed when its time ran out", server)

@@ -8,7 +8,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +25,6 @@ from quarterdeck.config.places.trusted_files import trusted_files, with_announce
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck_protocol.configs import (
     AskMode,
-    Revision,
     ServerConfig,
     SseServerConfig,
     StdioServerConfig,
@@ -63,9 +61,6 @@ from .access import Access, AccessKeeper
 from .workers.handle import WorkerHandle, WorkerListener
 from .workers.requests import ask
 from .workers.runtime import Runtime
-
-OLDER_ERA: Final = Revision.R2025_11_25.value
-"""What a server is greeted in that breaks the newer one."""
 
 EXIT_S = CLOSE_GRACE_S + 1.0
 """How long a worker may take to exit once its server is gone."""
@@ -122,13 +117,6 @@ class Session(ABC):
         frame = Open(handle.next_id(), timeout_s)
         order = await self.prepare(self.order())
         return msgspec.json.decode(await ask(handle, frame, msgspec.json.encode(order)), type=ServerCard)
-
-    def remember_era(self, era: str) -> None:  # noqa: B027 - a session that others made was greeted by them
-        """The era that the server agreed to."""
-
-    def try_older_era(self) -> bool:
-        """Have the next start try the older era, as the newer one fails; whether it does: it is done once."""
-        return False
 
     def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:  # noqa: B027 - where there is a login of ours
         """The server refused the access token: see `Unauthorized`."""
@@ -189,12 +177,11 @@ class WorkerSession(Session):
     def order(self) -> OpenOrder:
         """See `Session`."""
         assert self._runtime is not None
-        era = self._runtime.eras.get(self._key, "")
         config = self._config
         agreed = (config.protocol, config.max_result_bytes)
         if not isinstance(config, StdioServerConfig):
             return OpenOrder(
-                _remote(config), *agreed, era=era, secrets=self._withheld(), capabilities=_told_capabilities(config)
+                _remote(config), *agreed, secrets=self._withheld(), capabilities=_told_capabilities(config)
             )
         try:
             self._claim(config.id)
@@ -208,7 +195,6 @@ class WorkerSession(Session):
             env,
             home=str(paths.home),
             log_path=str(paths.log),
-            era=era,
             tmp=str(paths.tmp),
             private=(str(state_dir()), str(runtime_dir())),
             protected=with_announced(self._trusted()),
@@ -253,21 +239,6 @@ class WorkerSession(Session):
         if self._keeper is not None:
             self._keeper.refused(scopes)
 
-    def remember_era(self, era: str) -> None:
-        """See `Session`: the next start of the same program need not probe."""
-        assert self._runtime is not None
-        self._runtime.eras[self._key] = era
-
-    def try_older_era(self) -> bool:
-        """See `Session`."""
-        assert self._runtime is not None
-        key = self._key
-        is_new = key not in self._runtime.doubted
-        self._runtime.doubted.add(key)
-        if is_new:
-            self._runtime.eras[key] = OLDER_ERA
-        return is_new
-
     def enforce_limits(self, start: ServerStart) -> Watch | None:
         """See `Session`."""
         assert self._runtime is not None
@@ -298,10 +269,6 @@ class WorkerSession(Session):
     def _withheld(self, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """What no message may repeat of what the server is given."""
         return tuple(sorted(self._secrets | secrets_of(self._config, env)))
-
-    @cached_property
-    def _key(self) -> str:
-        return self._config.model_dump_json()
 
 
 ALL_CAPABILITIES: Final = (

@@ -37,7 +37,6 @@ async def test_opening_an_idle_endpoint_leads_to_ready() -> None:
         await played.endpoint.open()
         assert played.endpoint.phase is READY
         assert played.endpoint.card == CARD
-        assert played.session.eras == [CARD.era]
         assert played.seen == [(READY, 0)]
 
 

@@ -1,9 +1,7 @@
 """Calls of an endpoint: every one ends once, and costs no other."""
 
 import asyncio
-from dataclasses import replace
 
-import msgspec
 import pytest
 from support.fleet.endpoints import (
     CLOSED,
@@ -12,17 +10,14 @@ from support.fleet.endpoints import (
     FAULTED,
     IDLE,
     READY,
-    STDIO,
     assert_not_connected,
     stage,
 )
-from support.fleet.workers import CARD, PlayedWorker
 from support.waiting import turns
 
-from quarterdeck_protocol.configs import Revision, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Call, Open, Progress
+from quarterdeck_protocol.link.frames import Call, Progress
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
@@ -297,31 +292,3 @@ async def test_only_true_is_an_error(body: bytes, verdict: bool) -> None:
 REFUSED = FaultRecord(
     FaultKind.TOOL_ERROR, "bad result: resultType: Required (JSON-RPC error -32603)", "reply_error", Delivery.ANSWERED
 )
-
-
-@pytest.mark.parametrize(
-    ("era", "message", "config", "doubts"),
-    [
-        ("2026-07-28", REFUSED.message, STDIO, 1),
-        ("2026-07-28", "no such file (JSON-RPC error -32602)", STDIO, 0),
-        ("2025-11-25", REFUSED.message, STDIO, 0),
-        ("2026-07-28", REFUSED.message, STDIO.model_copy(update={"protocol": Revision.R2026_07_28}), 0),
-    ],
-)
-async def test_a_server_that_refuses_its_own_results_for_their_era_is_known(
-    era: str, message: str, config: ServerConfig, doubts: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Some of its tools would fail for ever, where an older revision has them work."""
-
-    def newer(worker: PlayedWorker, request: Open, _: bytes) -> None:
-        worker.answer(request, msgspec.json.encode(msgspec.structs.replace(CARD, era=era)), era=era)
-
-    async with stage(IDLE, config) as played:
-        played.worker.rules[Open] = newer
-        await played.endpoint.open()
-        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
-        played.worker.fail(frame, replace(REFUSED, message=message))
-        with pytest.raises(ProtocolFault, match="JSON-RPC"):
-            await task
-        assert played.session.older_eras == doubts
-    assert ("its next start tries 2025-11-25" in caplog.text) is bool(doubts)

@@ -4,9 +4,8 @@ import asyncio
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
-from support.fleet.workers import CARD, PlayedSession, lists
+from support.fleet.workers import PlayedSession, lists
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet import fleet as fleet_module
@@ -230,31 +229,6 @@ async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
     assert sessions[0].ended == 1
     assert runtime.users == 0
     sessions[0].worker.leaves()
-
-
-async def test_a_server_that_cannot_list_in_the_newer_era_is_started_again_in_the_older_one(
-    runtime: PretendRuntime,
-) -> None:
-    """It would be ready and have no tools, although it has them for older clients."""
-
-    def newer(worker: Any, request: Open, _: bytes) -> None:
-        worker.answer(request, msgspec.json.encode(msgspec.structs.replace(CARD, era="2026-07-28")), era="2026-07-28")
-
-    def refuses_to_list(session: PlayedSession) -> None:
-        session.worker.rules[Open] = newer
-        session.worker.rules[List] = lambda worker, request, _: worker.fail(request, BAD_LIST)
-
-    async with played_fleet(runtime) as made:
-        made.prepare["a"] = refuses_to_list
-        starting = asyncio.create_task(made.fleet.start(config("a")))
-        await made.until(lambda: "a" in made.sessions)
-        made.prepare.clear()
-        await starting
-        await made.until(lambda: made.phases()["a"] is READY and len(made.sessions["a"]) == 2)
-        endpoint = made.fleet.endpoint("a")
-        assert endpoint is not None
-        await made.until(lambda: bool(endpoint.tools()))
-        assert made.sessions["a"][0].older_eras == 1
 
 
 async def test_a_server_that_was_still_being_installed_is_started_again_with_more_time(runtime: PretendRuntime) -> None:

@@ -243,18 +243,6 @@ async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRunt
     await session.end()
 
 
-async def test_the_era_of_a_server_is_remembered_for_the_same_program_only(runtime: PretendRuntime) -> None:
-    """Every restart would probe anew, or a changed command be greeted in the wrong era."""
-    first = await taken(STDIO)
-    assert first.order().era == ""
-    first.remember_era("2025-11-25")
-    again, changed = await taken(STDIO), await taken(STDIO.model_copy(update={"command": "y"}))
-    assert again.order().era == "2025-11-25"
-    assert changed.order().era == ""
-    for session in (first, again, changed):
-        await session.end()
-
-
 async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: PretendRuntime) -> None:
     """A worker would outlive its runtime, or the runtime be freed twice under the others."""
     session = await taken(STDIO)
@@ -293,20 +281,6 @@ async def test_a_session_that_was_never_started_ends_without_a_word(runtime: Pre
     """Closing an endpoint early would fail."""
     await WorkerSession(STDIO).end()
     assert runtime.noted == []
-
-
-async def test_a_server_that_breaks_its_era_is_greeted_in_the_older_one_and_that_is_tried_once(
-    runtime: PretendRuntime,
-) -> None:
-    """It could not be used at all, or would be started in one era and the other for ever."""
-    session = await taken(STDIO)
-    session.remember_era("2026-07-28")
-    assert session.try_older_era()
-    assert session.order().era == "2025-11-25"
-    session.remember_era("2026-07-28")
-    assert not session.try_older_era()
-    assert session.order().era == "2026-07-28"
-    await session.end()
 
 
 @pytest.mark.parametrize(

@@ -189,8 +189,6 @@ class PlayedSession(Session):
     def __init__(self, *, fault: ProtocolFault | None = None) -> None:
         self.worker = PlayedWorker()
         self.worker.rules = {frames.Open: opens, frames.List: lists(), frames.Close: closes}
-        self.eras: list[str] = []
-        self.older_eras = 0
         self.limited: list[frames.ServerStart] = []
         self.ended = 0
         self.may_end = asyncio.Event()
@@ -208,15 +206,6 @@ class PlayedSession(Session):
     def order(self) -> frames.OpenOrder:
         """See `Session`."""
         return frames.OpenOrder()
-
-    def remember_era(self, era: str) -> None:
-        """See `Session`."""
-        self.eras.append(era)
-
-    def try_older_era(self) -> bool:
-        """See `Session`."""
-        self.older_eras += 1
-        return self.older_eras == 1
 
     def enforce_limits(self, start: frames.ServerStart) -> None:
         """See `Session`: nobody looks."""

@@ -13,7 +13,6 @@ from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.remote.run import run_server
 from quarterdeck_worker.server import Server, ServerFault, ServerRun
-from support.servers.greetings import LEGACY
 from support.servers.played_http import HttpAsked, Play, Said, greeted, played_http
 from support.waiting import PATIENCE_S
 
@@ -88,7 +87,7 @@ async def calling(
 
             async def live() -> None:
                 try:
-                    await run_server(OpenOrder(RemoteServer(url), era=LEGACY, **order), run)
+                    await run_server(OpenOrder(RemoteServer(url), **order), run)
                 except ServerFault as fault:
                     caller.lost(fault.record)
 

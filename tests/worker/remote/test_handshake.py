@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, METHOD_NOT_FOUND, MODERN, Answer, JsonObject
 from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.configs import Revision
@@ -30,72 +30,37 @@ def unsupported(*versions: str) -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("answers", "card", "methods"),
+    ("handshake", "card", "methods"),
     [
-        ({"server/discover": DISCOVERED}, MODERN_CARD, ["server/discover"]),
-        ({"initialize": INITIALIZED}, LEGACY_CARD, ["server/discover", "initialize", "notifications/initialized"]),
-        (
-            {"server/discover": unsupported(LEGACY), "initialize": INITIALIZED},
-            LEGACY_CARD,
-            ["server/discover", "initialize", "notifications/initialized"],
-        ),
-        (
-            {"server/discover": {"result": {"nonsense": 1}}, "initialize": INITIALIZED},
-            LEGACY_CARD,
-            ["server/discover", "initialize", "notifications/initialized"],
-        ),
-        (
-            {"server/discover": {"error": {"code": -32022, "message": "no", "data": 7}}, "initialize": INITIALIZED},
-            LEGACY_CARD,
-            ["server/discover", "initialize", "notifications/initialized"],
-        ),
+        (INITIALIZED, LEGACY_CARD, ["initialize", "notifications/initialized"]),
+        (unsupported(MODERN), MODERN_CARD, ["initialize", "server/discover"]),
+        (METHOD_NOT_FOUND, MODERN_CARD, ["initialize", "server/discover"]),
+        ({"result": {"nonsense": 1}}, MODERN_CARD, ["initialize", "server/discover"]),
     ],
-    ids=["modern", "legacy", "names an older one", "nonsense", "refuses without a list"],
+    ids=["both eras", "modern", "no such method", "nonsense"],
 )
-async def test_an_unknown_server_is_greeted_in_its_own_era(
-    answers: dict[str, Answer], card: ServerCard, methods: list[str]
+async def test_a_server_is_asked_for_the_newer_era_only_when_it_refuses_the_older(
+    handshake: JsonObject, card: ServerCard, methods: list[str]
 ) -> None:
-    """Half of all servers would not connect."""
-    async with scripted_session(answers) as (session, server):
-        assert plain(await greet(session, "")) == card
+    """A server of both eras could not ask its clients, or a modern one would not connect."""
+    async with scripted_session({"initialize": handshake, "server/discover": DISCOVERED}) as (session, server):
+        assert plain(await greet(session)) == card
         await server.until(methods[-1])
         assert server.methods == methods
 
 
-@pytest.mark.parametrize(("era", "methods"), [(LEGACY, ["initialize"]), (MODERN, ["server/discover"])])
-async def test_a_known_server_is_not_probed(era: str, methods: list[str]) -> None:
-    """Every restart would pay for the probe again."""
-    async with scripted_session({"server/discover": DISCOVERED, "initialize": INITIALIZED}) as (session, server):
-        card = await greet(session, era)
-        assert card.era == era
-        assert server.methods[:1] == methods
-
-
-async def test_a_server_that_never_answers_the_probe_is_greeted_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Old servers that ignore what they do not know would never connect."""
-    monkeypatch.setattr(handshake, "PROBE_S", 0.0)
-    async with scripted_session({"server/discover": None, "initialize": INITIALIZED}) as (session, _):
-        assert plain(await greet(session, "")) == LEGACY_CARD
-
-
-async def test_a_modern_server_that_was_too_slow_for_the_probe_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A modern server on a busy machine would be called broken."""
-    monkeypatch.setattr(handshake, "PROBE_S", 0.0)
-    async with scripted_session({"initialize": unsupported(MODERN)}) as (session, server):
-        server.answers["server/discover"] = lambda _: DISCOVERED if "initialize" in server.methods else None
-        assert plain(await greet(session, "")) == MODERN_CARD
-
-
-async def test_a_server_remembered_as_legacy_that_was_upgraded_is_found_again() -> None:
-    """A server's upgrade would need our restart."""
-    async with scripted_session({"initialize": unsupported(MODERN), "server/discover": DISCOVERED}) as (session, _):
-        assert plain(await greet(session, LEGACY)) == MODERN_CARD
+async def test_a_modern_server_that_is_silent_about_its_era_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start would last until the deadline of its row, for a server that has refused us already."""
+    monkeypatch.setattr(handshake, "DISCOVER_S", 0.0)
+    async with scripted_session({"initialize": unsupported(MODERN), "server/discover": None}) as (session, _):
+        with pytest.raises(TimeoutError):
+            await greet(session)
 
 
 @pytest.mark.parametrize(
     "answers",
     [
-        {"server/discover": unsupported("2099-01-01")},
+        {"initialize": unsupported("2099-01-01")},
         {},
         {"initialize": {"error": {"code": -32000, "message": "not today"}}},
     ],
@@ -105,7 +70,7 @@ async def test_a_server_that_refuses_both_ways_is_an_error(answers: dict[str, An
     """A server that we cannot speak to would look ready."""
     async with scripted_session(answers) as (session, _):
         with pytest.raises(MCPError):
-            await greet(session, "")
+            await greet(session)
 
 
 async def test_a_server_with_an_unheard_of_old_revision_is_an_error() -> None:
@@ -113,18 +78,18 @@ async def test_a_server_with_an_unheard_of_old_revision_is_an_error() -> None:
     answer = {"result": {**INITIALIZED["result"], "protocolVersion": "1999-01-01"}}
     async with scripted_session({"initialize": answer}) as (session, _):
         with pytest.raises(RuntimeError, match="1999"):
-            await greet(session, "")
+            await greet(session)
 
 
-async def test_giving_up_during_the_probe_is_no_answer() -> None:
+async def test_giving_up_during_the_handshake_is_no_refusal() -> None:
     """A closed endpoint would greet on."""
-    async with scripted_session({"server/discover": None, "initialize": INITIALIZED}) as (session, server):
+    async with scripted_session({"initialize": None, "server/discover": DISCOVERED}) as (session, server):
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(greet, session, "")
-                await server.until("server/discover")
+                tasks.start_soon(greet, session)
+                await server.until("initialize")
                 scope.cancel()
-        assert "initialize" not in server.methods
+        assert "server/discover" not in server.methods
 
 
 async def test_what_a_server_says_of_itself_is_cut() -> None:
@@ -136,18 +101,17 @@ async def test_what_a_server_says_of_itself_is_cut() -> None:
         "capabilities": {},
     }
     async with scripted_session({"initialize": {"result": said}}) as (session, _):
-        card = await greet(session, LEGACY)
+        card = await greet(session)
         assert (len(card.name), len(card.version), len(card.instructions)) == (200, 200, MAX_INSTRUCTIONS_CHARS)
         assert not card.announces
 
 
 @pytest.mark.parametrize("forced", ["2025-03-26", LEGACY, MODERN])
-@pytest.mark.parametrize("era", ["", LEGACY, MODERN])
-async def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str, era: str) -> None:
+async def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str) -> None:
     """A server that breaks the newer revision could not be used, whatever its user wrote."""
     agreed = {"result": {**INITIALIZED["result"], "protocolVersion": forced}}
     async with scripted_session({"server/discover": DISCOVERED, "initialize": agreed}) as (session, server):
-        card = await greet(session, era, forced)
+        card = await greet(session, forced)
         assert card.era == forced
         assert server.methods[0] == ("server/discover" if forced == MODERN else "initialize")
         if forced != MODERN:
@@ -159,14 +123,14 @@ async def test_a_server_that_insists_on_another_revision_is_an_error_that_names_
     """It would be spoken to in a revision that its user has ruled out."""
     async with scripted_session({"initialize": INITIALIZED}) as (session, _):
         with pytest.raises(RuntimeError, match=f"speaks {LEGACY}, and not 2024-11-05, which the key protocol"):
-            await greet(session, "", "2024-11-05")
+            await greet(session, "2024-11-05")
 
 
 async def test_a_server_that_knows_no_forced_revision_is_not_greeted_in_another_way() -> None:
     """What was forced would be a wish."""
     async with scripted_session({"initialize": INITIALIZED}) as (session, server):
         with pytest.raises(RuntimeError, match=f"does not speak {MODERN}, which the key protocol"):
-            await greet(session, LEGACY, MODERN)
+            await greet(session, MODERN)
         assert "initialize" not in server.methods
 
 

@@ -105,7 +105,7 @@ async def greeted(answers: dict[str, Answer], capabilities: bytes = CAPABLE) -> 
             tasks.start_soon(serve)
             notifier = Notifier(desk.post, lambda: 0.0)
             async with Session(read, write, notifier, capabilities) as session, anyio.create_task_group() as work:
-                card = await greet(session, "" if "server/discover" in answers else LEGACY)
+                card = await greet(session, MODERN if "server/discover" in answers else LEGACY)
                 session.let_ask()
                 desk.server = SdkServer(card, session, work, notifier, max_bytes=100_000)
                 yield desk

@@ -74,7 +74,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """The life of a stdio server; stopped at the end, with nothing left."""
     server = StdioServer("/bin/sh", ("-c", "x"))
-    order = OpenOrder(server, max_result_bytes=max_result_bytes, env={"A": "1"}, home="/", era=era)
+    order = OpenOrder(server, max_result_bytes=max_result_bytes, env={"A": "1"}, home="/", protocol=era)
     played = Stage(ANSWERS if answers is None else answers, order)
     with anyio.fail_after(PATIENCE_S):
         yield played

@@ -55,7 +55,7 @@ class Stage:
         self.bodies: list[bytes] = []
         self.junk: list[bytes] = []
         self.ended: list[SplitResult | FaultRecord] = []
-        order = OpenOrder(era=era, max_result_bytes=10_000, capabilities=capabilities)
+        order = OpenOrder(protocol=era, max_result_bytes=10_000, capabilities=capabilities)
         notifier = Notifier(self._post, lambda: 0.0)
         played: Any = self
         self.connection = StdioConnection(played, order, notifier, max_line_bytes=max_line_bytes)
@@ -138,17 +138,6 @@ async def test_a_greeting_that_fails_says_why() -> None:
     async with stage() as played:
         await played.answers({"error": {"code": -1, "message": "not today"}})
         assert played.connection.greeting.result() == GreetingFailed("not today", -1)
-
-
-async def test_a_silent_server_is_greeted_in_the_older_way_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that never answer what they do not know could not be used."""
-    monkeypatch.setattr("quarterdeck_protocol.mcp.relay.greeting.PROBE_S", 0.0)
-    async with stage(era="") as played:
-        methods: list[str] = []
-        while "initialize" not in methods:
-            methods += [message["method"] for message in played.asked()]
-            await turns(1)
-        assert methods[0] == "server/discover"
 
 
 async def test_a_call_ends_with_its_answer() -> None:

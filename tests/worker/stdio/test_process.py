@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from support.servers.greetings import INITIALIZED, LEGACY, Answer
+from support.servers.greetings import INITIALIZED, Answer
 from support.waiting import PATIENCE_S, eventually_async, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
@@ -38,7 +38,7 @@ async def running(
     """A played process and what watches over it; closed at the end."""
     process = PlayedProcess(answers)
     notifier = Notifier(lambda _: True, lambda: 0.0)
-    order = OpenOrder(max_result_bytes=2_000, log_path=log_path, secrets=SECRETS, era=LEGACY)
+    order = OpenOrder(max_result_bytes=2_000, log_path=log_path, secrets=SECRETS)
     server = ServerProcess(process, limits, order, notifier)  # type: ignore[arg-type]
     with anyio.fail_after(PATIENCE_S):
         try:

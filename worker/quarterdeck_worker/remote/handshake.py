@@ -1,7 +1,6 @@
 """Greet a server through the SDK's session: agree on an era, and say who is there.
 
-It is greeted in one of two ways, and its caller remembers which, so that the next start need not ask: one of the 2026
-revision answers `server/discover`; every other answer, and silence, means the older handshake.
+The order is that of the relay (`mcp/relay/greeting`): the handshake first, and `server/discover` where it is refused.
 """
 
 import anyio
@@ -13,49 +12,53 @@ from pydantic import ValidationError
 
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.mcp.relay.greeting import (
+    DISCOVER_S,
+    HANDSHAKE_REFUSED,
     LISTS,
     MAX_GREETING_BYTES,
     MAX_INFO_BYTES,
     MAX_INSTRUCTIONS_CHARS,
     MAX_NAME_CHARS,
-    PROBE_S,
+    UNSUPPORTED_REVISION,
 )
 
 from .session import as_json
 
 
-async def greet(session: ClientSession, era: str, forced: str | None = None) -> ServerCard:
-    """Agree on an era and say who is there.
+async def greet(session: ClientSession, forced: str | None = None) -> ServerCard:
+    """Agree on an era and return what the server says of itself.
 
     Args:
         session: entered, not yet greeted.
-        era: the revision that this server spoke last time, empty when unknown.
         forced: the one revision that may be spoken; None for any.
 
     Raises:
-        MCPError: it refused both ways, or the one that may be.
-        RuntimeError: it speaks a revision that nobody knows, or another one than it must.
+        MCPError: the server refused both ways, or the one that may be used.
+        RuntimeError: it speaks an unknown revision, or another than the forced one.
     """
-    if forced is not None:
-        await _insist(session, forced)
-    elif era in HANDSHAKE_PROTOCOL_VERSIONS:
-        await _shake_hands(session)
-    else:
-        await _probe(session)
+    await (_agree(session) if forced is None else _insist(session, forced))
     return card_of(session)
 
 
-async def _probe(session: ClientSession) -> None:
-    with anyio.move_on_after(PROBE_S):
-        try:
+async def _agree(session: ClientSession) -> None:
+    """Shake hands, or discover what a server speaks that refuses the handshake."""
+    refused: Exception
+    try:
+        await session.initialize()
+        return
+    except MCPError as error:
+        if error.error.code not in HANDSHAKE_REFUSED:
+            raise
+        refused = error
+    except (ValidationError, RuntimeError) as error:
+        refused = error
+    try:
+        with anyio.fail_after(DISCOVER_S):
             await session.discover()
-            return
-        except MCPError as error:
-            if _is_modern_only(error):
-                raise
-        except (ValidationError, RuntimeError):
-            pass  # it answers the question, but shares no modern revision: an older one it may share
-    await _shake_hands(session)
+    except (MCPError, ValidationError, RuntimeError, TimeoutError):
+        if isinstance(refused, MCPError) and refused.error.code == UNSUPPORTED_REVISION:
+            raise  # only a modern server says this: its second answer has the reason
+        raise refused from None
 
 
 async def _insist(session: ClientSession, revision: str) -> None:
@@ -83,26 +86,6 @@ async def _initialize_as(session: ClientSession, revision: str) -> None:
     )
     session.adopt(await session.send_request(types.InitializeRequest(params=params), types.InitializeResult))
     await session.send_notification(types.InitializedNotification())
-
-
-async def _shake_hands(session: ClientSession) -> None:
-    try:
-        await session.initialize()
-    except MCPError as error:
-        # Only a modern server says this: it was asleep when it was asked first.
-        if error.error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-            raise
-        await session.discover()
-
-
-def _is_modern_only(error: MCPError) -> bool:
-    if error.error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-        return False
-    try:
-        supported = types.UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported
-    except ValidationError:
-        return False
-    return not any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in supported)
 
 
 def card_of(session: ClientSession) -> ServerCard:

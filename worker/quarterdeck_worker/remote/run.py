@@ -41,7 +41,7 @@ async def run_server(order: OpenOrder, run: ServerRun) -> None:
             async with dial(server, order.max_result_bytes, recorder, run.access, legacy=legacy) as (read, write):
                 watched = EndNotice(read)
                 async with Session(watched, write, run.notifier, order.capabilities.encode()) as session:
-                    card = await greet(session, order.era, order.protocol)
+                    card = await greet(session, order.protocol)
                     session.let_ask()
                     greeted = True
                     recorder.greeted(has_session=legacy or not is_modern(card.era))
@@ -63,7 +63,7 @@ async def run_streams(read: Any, write: Any, order: OpenOrder, run: ServerRun) -
     """Greet and serve a server at the other end of two streams that somebody else closes; returns after `run.stop`."""
     watched = EndNotice(read)
     async with Session(watched, write, run.notifier, order.capabilities.encode()) as session:
-        card = await greet(session, order.era, order.protocol)
+        card = await greet(session, order.protocol)
         session.let_ask()
         await _serve(session, card, run, order.max_result_bytes, session_gone, watched.ended)
 
@@ -118,7 +118,7 @@ async def _run_session() -> None:
         tasks.start_soon(_script_server, to_server, to_session)
         notifier = Notifier(lambda *_: True, lambda: 0.0)
         async with Session(from_server, from_session, notifier, b"{}") as session:
-            await greet(session, "")
+            await greet(session)
             await list_items(session, "tools")
         tasks.cancel_scope.cancel()
 

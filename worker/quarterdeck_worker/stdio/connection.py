@@ -72,7 +72,6 @@ class StdioConnection:
             replace(CLIENT, handshake=capabilities),
             now=monotonic(),
             max_bytes=order.max_result_bytes,
-            era=order.era,
             forced=order.protocol,
             offers=askable(capabilities),
         )

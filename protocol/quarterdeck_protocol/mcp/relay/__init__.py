@@ -4,7 +4,7 @@ It owes: the greeting in every revision, ids, progress tokens, cancelling both w
 era's envelope and standing subscription, the server's own requests, deadlines.  What is inside params, results and
 items it hands on as bytes, checked once for what their readers refuse (UTF-8, depth, digits), never rebuilt.
 
-    relay = Relay(Client("quarterdeck", version), now=clock(), max_bytes=…, era=remembered, forced=row.protocol)
+    relay = Relay(Client("quarterdeck", version), now=clock(), max_bytes=…, forced=row.protocol)
     write(relay.take())                                  # the greeting's first line
     for line in buffer.feed(data):                       # `jsonrpc.LineBuffer` bounds the lines
         for event in relay.receive(line, clock()):

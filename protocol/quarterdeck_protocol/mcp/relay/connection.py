@@ -60,7 +60,6 @@ class Relay:
         *,
         now: float,
         max_bytes: int,
-        era: str = "",
         forced: str | None = None,
         offers: frozenset[str] = frozenset(),
     ) -> None:
@@ -70,7 +69,6 @@ class Relay:
             client: who we say we are, and what we offer.
             now: monotonic seconds, as everywhere.
             max_bytes: the largest result.
-            era: the revision that this server spoke last time, empty when unknown.
             forced: the one revision that may be spoken; None for any.
             offers: the server's requests that the caller answers; all others are refused here, pings answered.
         """
@@ -87,7 +85,7 @@ class Relay:
         self._asks = Asks(offers)
         self._subscription = Subscription()
         self.server: events.Server | None = None
-        self._send(self._dialogues.begin(greet(client.for_all, era, forced), None, now))
+        self._send(self._dialogues.begin(greet(client.for_all, forced), None, now))
 
     # What the caller does
 

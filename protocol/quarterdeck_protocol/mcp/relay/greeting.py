@@ -1,7 +1,7 @@
 """Agree with a server on a revision, and learn who it is.  Pure.
 
-A server is greeted in one of two ways, and its caller remembers which, so that the next start need not ask: one of the
-2026 revision answers `server/discover`; every other answer, and silence, means the older handshake.
+The handshake of 2025-11-25 comes first: a server that speaks both eras can ask its clients there, and a legacy server
+never sees a request that it does not know.  A server that refuses it is asked by `server/discover`.
 """
 
 from typing import Final, TypeVar
@@ -11,6 +11,8 @@ from msgspec import Raw
 
 from quarterdeck_protocol.mcp.jsonrpc import (
     ENVELOPE_PREFIX,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     BodyError,
     check_depth,
@@ -25,12 +27,16 @@ from .steps import Ask, Dialogue, ErrorReply, SilenceError, Steps
 UNSUPPORTED_REVISION: Final = -32022
 """The error of a server that does not speak the revision that it was asked in; its `data` may name those it speaks."""
 
-PROBE_S: Final = 5.0
-"""How long a server may think about `server/discover` before it is greeted the old way; some never answer what they
-do not know.  One that is only slow refuses the old greeting later, and is asked again."""
+HEADER_MISMATCH: Final = -32020
+"""The error of a modern server over HTTP whose request lacks the headers of its era."""
+
+HANDSHAKE_REFUSED: Final = frozenset(
+    {UNSUPPORTED_REVISION, HEADER_MISMATCH, METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST}
+)
+"""Errors of a server that may not know `initialize`: it has none, or misses what each modern request carries."""
 
 DISCOVER_S: Final = 10.0
-"""How long it may think when there is no other way to greet it; the SDK's own limit."""
+"""Seconds that a server may take to answer `server/discover`; the SDK's own limit."""
 
 MAX_GREETING_BYTES: Final = 1024 * 1024
 """Of an answer to a greeting."""
@@ -83,21 +89,15 @@ class _Unsupported(msgspec.Struct):
     requested: str
 
 
-def greet(client: Client, remembered: str, forced: str | None) -> Dialogue:
-    """Ends in `Greeted` or `GreetingFailed`.
+def greet(client: Client, forced: str | None) -> Dialogue:
+    """Agree on a revision; the dialogue ends in `Greeted` or `GreetingFailed`.
 
     Args:
         client: who we say we are.
-        remembered: the revision that this server spoke last time, empty when unknown: spares the probe.
         forced: the one revision that may be spoken; None for any.
     """
     try:
-        if forced is not None:
-            server = yield from _insist(client, forced)
-        elif remembered in HANDSHAKE_REVISIONS:
-            server = yield from _shake_hands(client)
-        else:
-            server = yield from _probe(client)
+        server = yield from _agree(client) if forced is None else _insist(client, forced)
     except ErrorReply as error:
         return GreetingFailed(error.message, error.code)
     except SilenceError:
@@ -107,15 +107,26 @@ def greet(client: Client, remembered: str, forced: str | None) -> Dialogue:
     return Greeted(server)
 
 
-def _probe(client: Client) -> Steps[Server]:
+def _agree(client: Client) -> Steps[Server]:
+    """Shake hands, or discover what a server speaks that refuses the handshake."""
+    refused: Exception
     try:
-        return (yield from _discover(client, PROBE_S))
+        server = yield from _initialize(client, HANDSHAKE_REVISIONS[-1])
+        if server.era in HANDSHAKE_REVISIONS:
+            return server
+        refused = _GreetingError(f"Unsupported protocol version from the server: {server.era}")
     except ErrorReply as error:
-        if _is_modern_only(error):
+        if error.code not in HANDSHAKE_REFUSED:
             raise
-    except (SilenceError, _GreetingError, BodyError):
-        pass  # it is silent, or shares no modern revision: an older one it may share
-    return (yield from _shake_hands(client))
+        refused = error
+    except BodyError as error:
+        refused = error
+    try:
+        return (yield from _discover(client))
+    except (ErrorReply, SilenceError, _GreetingError, BodyError):
+        if isinstance(refused, ErrorReply) and refused.code == UNSUPPORTED_REVISION:
+            raise  # only a modern server says this: its second answer has the reason
+        raise refused from None
 
 
 def _insist(client: Client, revision: str) -> Steps[Server]:
@@ -124,7 +135,7 @@ def _insist(client: Client, revision: str) -> Steps[Server]:
         if revision in HANDSHAKE_REVISIONS:
             server = yield from _initialize(client, revision)
         else:
-            server = yield from _discover(client, DISCOVER_S)
+            server = yield from _discover(client)
     except ErrorReply as error:
         if error.code not in (UNSUPPORTED_REVISION, METHOD_NOT_FOUND):
             raise
@@ -136,19 +147,6 @@ def _insist(client: Client, revision: str) -> Steps[Server]:
     return server
 
 
-def _shake_hands(client: Client) -> Steps[Server]:
-    try:
-        server = yield from _initialize(client, HANDSHAKE_REVISIONS[-1])
-    except ErrorReply as error:
-        # Only a modern server says this: it was asleep when it was asked first.
-        if error.code != UNSUPPORTED_REVISION:
-            raise
-        return (yield from _discover(client, DISCOVER_S))
-    if server.era not in HANDSHAKE_REVISIONS:
-        raise _GreetingError(f"Unsupported protocol version from the server: {server.era}")
-    return server
-
-
 def _initialize(client: Client, revision: str) -> Steps[Server]:
     params = b'{"protocolVersion":%s,"capabilities":%s,"clientInfo":%s}'
     body = yield Ask("initialize", params % (msgspec.json.encode(revision), client.capabilities, client.info))
@@ -156,15 +154,15 @@ def _initialize(client: Client, revision: str) -> Steps[Server]:
     return _server(said.protocolVersion[:MAX_NAME_CHARS], said.serverInfo, said, must_say_who=True)
 
 
-def _discover(client: Client, timeout_s: float) -> Steps[Server]:
+def _discover(client: Client) -> Steps[Server]:
     newest = MODERN_REVISIONS[-1]
     try:
-        body = yield _discovery(client, newest, timeout_s)
+        body = yield _discovery(client, newest)
     except ErrorReply as error:
-        shared = _shared(_supported(error) or [])
+        shared = _shared(_supported(error))
         if not shared:
             raise
-        body = yield _discovery(client, shared, timeout_s)
+        body = yield _discovery(client, shared)
     said = _read(body, _discovered)
     era = _shared(said.supportedVersions)
     if not era:
@@ -174,9 +172,9 @@ def _discover(client: Client, timeout_s: float) -> Steps[Server]:
     return _server(era, info, said, must_say_who=False)
 
 
-def _discovery(client: Client, revision: str, timeout_s: float) -> Ask:
+def _discovery(client: Client, revision: str) -> Ask:
     params = b'{"_meta":{%s}}' % envelope(revision, client, with_log_level=False)
-    return Ask("server/discover", params, timeout_s)
+    return Ask("server/discover", params, DISCOVER_S)
 
 
 def _shared(revisions: list[str]) -> str:
@@ -184,19 +182,14 @@ def _shared(revisions: list[str]) -> str:
     return next((known for known in reversed(MODERN_REVISIONS) if known in revisions), "")
 
 
-def _supported(error: ErrorReply) -> list[str] | None:
-    """What a server says it speaks, when it refused a revision; None where it does not say."""
+def _supported(error: ErrorReply) -> list[str]:
+    """Return the revisions that a server names which refused ours; empty for another error."""
     if error.code != UNSUPPORTED_REVISION:
-        return None
+        return []
     try:
         return _unsupported.decode(error.data).supported
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def _is_modern_only(error: ErrorReply) -> bool:
-    speaks = _supported(error)
-    return speaks is not None and not any(revision in HANDSHAKE_REVISIONS for revision in speaks)
+        return []
 
 
 def _read(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:

@@ -47,8 +47,6 @@ class Runtime:
         self._monitor: TreeMonitor | None = None
         self._watching: asyncio.Task[None] | None = None
         self._launches: PreparedLaunches | None = None
-        self.eras: dict[str, str] = {}
-        self.doubted: set[str] = set()
 
     @classmethod
     async def acquire(cls, digest: str | None = None) -> "Runtime":

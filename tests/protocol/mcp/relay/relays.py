@@ -80,7 +80,7 @@ class Talk:
 
 def talk(era: str = LEGACY, answers: Mapping[str, Answer] | None = None, **members: Any) -> Talk:
     """A greeted server of this era, with nothing heard or told yet."""
-    talked = Talk({**ANSWERS, **(answers or {})}, era=era, **members)
+    talked = Talk({**ANSWERS, **(answers or {})}, forced=era, **members)
     assert talked.server.era == era
     talked.heard.clear()
     talked.told.clear()

@@ -276,7 +276,7 @@ def test_what_we_offer_is_told_in_both_eras() -> None:
     """A server would not ask what our users could answer."""
     offering = Client("us", "1", capabilities=b'{"roots":{}}')
     for era in (LEGACY, MODERN):
-        relay = Relay(offering, now=0.0, max_bytes=1, era=era)
+        relay = Relay(offering, now=0.0, max_bytes=1, forced=era)
         params = sent(relay)["params"]
         said = (
             params["capabilities"] if era == LEGACY else params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
@@ -319,7 +319,7 @@ def test_a_list_can_be_given_up() -> None:
 @pytest.mark.parametrize("end", ["answered", "cancelled", "late", "broken"])
 def test_only_a_tools_result_is_judged_as_one(end: str) -> None:
     """A result of tomorrow's would be refused; and each other request be remembered for ever."""
-    played = Talk({"initialize": INITIALIZED, "x/y": None, "tools/call": None}, era=LEGACY)
+    played = Talk({"initialize": INITIALIZED, "x/y": None, "tools/call": None}, forced=LEGACY)
     odd = {"content": {"type": "text"}}
     played.relay.request(1, "x/y", until=5.0)
     played.relay.request(2, "tools/call", b'{"name":"t"}')
@@ -342,7 +342,7 @@ def test_an_older_server_and_lists_are_told_what_all_callers_can_and_a_request_w
     """A server would hide its tools that ask, or ask one who cannot answer."""
     can = b'{"roots":{}}'
     older, newer = (
-        Relay(Client("us", "1", handshake=can), now=0.0, max_bytes=1_000, era=era) for era in (LEGACY, MODERN)
+        Relay(Client("us", "1", handshake=can), now=0.0, max_bytes=1_000, forced=era) for era in (LEGACY, MODERN)
     )
     assert json.loads(older.take())["params"]["capabilities"] == {"roots": {}}
     of = "io.modelcontextprotocol/clientCapabilities"

@@ -9,7 +9,7 @@ from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, A
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Refusal
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed, Server
-from quarterdeck_protocol.mcp.relay.greeting import MAX_INSTRUCTIONS_CHARS, PROBE_S
+from quarterdeck_protocol.mcp.relay.greeting import DISCOVER_S, MAX_INSTRUCTIONS_CHARS
 
 from .relays import Talk
 
@@ -25,7 +25,8 @@ LEGACY_SERVER = Server(
 MODERN_SERVER = Server(
     MODERN, "scripted", "2", capabilities=b'{"tools": {}}', info=b'{"name": "scripted", "version": "2"}'
 )
-BY_HAND = ["server/discover", "initialize", "notifications/initialized"]
+SHAKEN = ["initialize", "notifications/initialized"]
+ASKED = ["initialize", "server/discover"]
 
 
 def unsupported(*versions: str) -> JsonObject:
@@ -38,46 +39,36 @@ def initialized(**members: object) -> JsonObject:
     return {"result": {**INITIALIZED["result"], **members}}
 
 
+def refused(code: int, **members: object) -> JsonObject:
+    """What a server says to a request that it does not take."""
+    return {"error": {"code": code, "message": "no", **members}}
+
+
 @pytest.mark.parametrize(
-    ("answers", "server", "methods"),
+    ("handshake", "server", "methods"),
     [
-        ({"server/discover": DISCOVERED}, MODERN_SERVER, ["server/discover"]),
-        ({"initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
-        ({"server/discover": unsupported(LEGACY), "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
-        ({"server/discover": {"result": {"nonsense": 1}}, "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
-        ({"server/discover": {"result": []}, "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
-        ({"server/discover": {"result": {}, "error": {}}, "initialize": INITIALIZED}, LEGACY_SERVER, BY_HAND),
-        (
-            {"server/discover": {"error": {"code": -32022, "message": "no", "data": 7}}, "initialize": INITIALIZED},
-            LEGACY_SERVER,
-            BY_HAND,
-        ),
-        (
-            {
-                "server/discover": {"result": {**DISCOVERED["result"], "supportedVersions": [LEGACY]}},
-                "initialize": INITIALIZED,
-            },
-            LEGACY_SERVER,
-            BY_HAND,
-        ),
+        (INITIALIZED, LEGACY_SERVER, SHAKEN),
+        (unsupported(MODERN), MODERN_SERVER, ASKED),
+        (refused(-32022, data=7), MODERN_SERVER, ASKED),
+        (refused(-32020), MODERN_SERVER, ASKED),
+        (refused(-32601), MODERN_SERVER, ASKED),
+        (refused(-32602), MODERN_SERVER, ASKED),
+        (refused(-32600), MODERN_SERVER, ASKED),
+        ({"result": {}}, MODERN_SERVER, ASKED),
+        (initialized(protocolVersion=MODERN), MODERN_SERVER, ASKED),
     ],
-    ids=["modern", "legacy", "names an older", "nonsense", "list", "both", "without a list", "discovers an older"],
+    ids=[
+        *("both eras", "modern", "without a list", "for want of a header", "no such method", "for want of an envelope"),
+        *("no request", "nonsense", "shakes hands on the newer"),
+    ],
 )
-def test_an_unknown_server_is_greeted_in_its_own_era(
-    answers: dict[str, Answer], server: Server, methods: list[str]
+def test_a_server_is_asked_for_the_newer_era_only_when_it_refuses_the_older(
+    handshake: JsonObject, server: Server, methods: list[str]
 ) -> None:
-    """Half of all servers would not connect."""
-    talked = Talk(answers)
+    """A server of both eras could not ask its clients, or a modern one would not connect."""
+    talked = Talk({"initialize": handshake, "server/discover": DISCOVERED})
     assert talked.server == server
     assert talked.methods == methods
-
-
-@pytest.mark.parametrize("era", [*HANDSHAKE_REVISIONS, MODERN])
-def test_a_known_server_is_not_probed(era: str) -> None:
-    """Every restart would pay for the probe again."""
-    talked = Talk(era=era)
-    assert talked.methods[0] == ("server/discover" if era == MODERN else "initialize")
-    assert talked.server.era == (MODERN if era == MODERN else LEGACY)
 
 
 @pytest.mark.parametrize("agreed", HANDSHAKE_REVISIONS)
@@ -85,45 +76,27 @@ def test_every_revision_of_the_handshake_is_spoken(agreed: str) -> None:
     """A server of an older revision would not connect."""
     talked = Talk({"initialize": initialized(protocolVersion=agreed)})
     assert talked.server.era == agreed
-    assert talked.heard[1]["params"] == {
+    assert talked.heard[0]["params"] == {
         "protocolVersion": LEGACY,
         "capabilities": {},
         "clientInfo": {"name": "us", "version": "1"},
     }
-    assert talked.heard[2] == {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert talked.heard[1] == {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-def test_a_server_that_never_answers_the_probe_is_greeted_the_old_way() -> None:
-    """Old servers that ignore what they do not know would never connect."""
-    talked = Talk({"server/discover": None, "initialize": INITIALIZED})
-    assert talked.relay.wake_at == PROBE_S
-    assert talked.wait(PROBE_S - 0.1) == []
-    talked.wait(0.1)
-    assert talked.server == LEGACY_SERVER
-    assert talked.say({"id": 1, **DISCOVERED}) == []
-    assert talked.server == LEGACY_SERVER
-
-
-def test_a_modern_server_that_was_too_slow_for_the_probe_is_asked_again() -> None:
-    """A modern server on a busy machine would be called broken."""
-    talked = Talk({"server/discover": None, "initialize": unsupported(MODERN)})
-    talked.answers["server/discover"] = DISCOVERED
-    talked.wait(PROBE_S)
-    assert talked.server == MODERN_SERVER
-    assert talked.methods == ["server/discover", "initialize", "server/discover"]
-
-
-def test_a_server_remembered_as_legacy_that_was_upgraded_is_found_again() -> None:
-    """A server's upgrade would need our restart."""
-    talked = Talk({"initialize": unsupported(MODERN), "server/discover": DISCOVERED}, era=LEGACY)
-    assert talked.server == MODERN_SERVER
-
-
-def test_a_server_that_refuses_our_revision_and_names_it_is_asked_once_more() -> None:
-    """One hiccup would make a modern server an old one; without a bound it would be asked for ever."""
-    talked = Talk({"server/discover": unsupported(MODERN), "initialize": METHODLESS})
-    assert talked.methods == ["server/discover", "server/discover"]
+def test_a_modern_server_that_refuses_our_revision_and_names_it_is_asked_once_more() -> None:
+    """One hiccup would end its start; without a bound it would be asked for ever."""
+    talked = Talk({"initialize": unsupported(MODERN), "server/discover": unsupported(MODERN)})
+    assert talked.methods == ["initialize", "server/discover", "server/discover"]
     assert talked.failure == GreetingFailed("no", -32022)
+
+
+def test_a_modern_server_that_is_silent_about_its_era_is_given_up() -> None:
+    """Its start would last until the deadline of its row, for a server that has refused us already."""
+    talked = Talk({"initialize": unsupported(MODERN), "server/discover": None})
+    assert talked.wait(DISCOVER_S - 0.1) == []
+    talked.wait(0.1)
+    assert talked.failure == GreetingFailed("the server did not answer in time")
 
 
 METHODLESS = {"error": {"code": -32000, "message": "not today"}}
@@ -132,7 +105,7 @@ METHODLESS = {"error": {"code": -32000, "message": "not today"}}
 @pytest.mark.parametrize(
     ("answers", "failure"),
     [
-        ({"server/discover": unsupported("2099-01-01")}, GreetingFailed("no", -32022)),
+        ({"initialize": unsupported("2099-01-01"), "server/discover": METHODLESS}, GreetingFailed("not today", -32000)),
         ({}, GreetingFailed("no such method", -32601)),
         ({"initialize": METHODLESS}, GreetingFailed("not today", -32000)),
         (
@@ -163,17 +136,18 @@ def test_a_server_that_shares_no_way_is_a_failure_that_says_why(
 
 def test_a_program_that_sends_back_what_it_is_sent_is_no_server() -> None:
     """`cat` would be waited for until the deadline."""
-    talked = Talk({"server/discover": None})
+    talked = Talk({"initialize": None})
     talked.say(json.dumps(talked.heard[0]).encode())
     assert talked.failure.is_echo
 
 
 def test_an_answer_that_cannot_be_read_ends_the_wait() -> None:
     """A server whose first words are broken would be waited for."""
-    talked = Talk({"server/discover": None, "initialize": INITIALIZED})
+    talked = Talk({"initialize": None, "server/discover": DISCOVERED})
     talked.say(b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}')
     talked.settle()
-    assert talked.server == LEGACY_SERVER
+    assert talked.methods == ["initialize"]
+    assert isinstance(talked.told[-1], GreetingFailed)
 
 
 def test_what_a_server_says_of_itself_is_cut() -> None:
@@ -183,7 +157,7 @@ def test_what_a_server_says_of_itself_is_cut() -> None:
         instructions="i" * (MAX_INSTRUCTIONS_CHARS + 1),
         capabilities={"tools": 7, "prompts": {"listChanged": 1}, "resources": {"subscribe": True}},
     )
-    server = Talk({"initialize": said}, era=LEGACY).server
+    server = Talk({"initialize": said}).server
     assert (len(server.name), len(server.version), len(server.title)) == (200, 200, 200)
     assert len(server.instructions) == MAX_INSTRUCTIONS_CHARS
     assert (server.info, server.announces, server.subscribes) == (b"{}", frozenset(), True)
@@ -197,11 +171,10 @@ def test_a_modern_server_need_not_say_who_it_is() -> None:
 
 
 @pytest.mark.parametrize("forced", ["2025-03-26", LEGACY, MODERN])
-@pytest.mark.parametrize("era", ["", LEGACY, MODERN])
-def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str, era: str) -> None:
+def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str) -> None:
     """A server that breaks the newer revision could not be used, whatever its user wrote."""
     answers: dict[str, Answer] = {"server/discover": DISCOVERED, "initialize": initialized(protocolVersion=forced)}
-    talked = Talk(answers, era=era, forced=forced)
+    talked = Talk(answers, forced=forced)
     assert talked.server.era == forced
     assert talked.methods[0] == ("server/discover" if forced == MODERN else "initialize")
     if forced != MODERN:
@@ -232,7 +205,7 @@ def test_a_server_that_does_not_speak_what_is_forced_is_a_failure_that_names_the
     answers: dict[str, Answer], forced: str, message: str
 ) -> None:
     """What was forced would be a wish."""
-    talked = Talk(answers, era=LEGACY, forced=forced)
+    talked = Talk(answers, forced=forced)
     assert talked.failure.message == message
     assert len(talked.heard) == 1
 

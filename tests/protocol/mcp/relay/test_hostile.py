@@ -122,7 +122,7 @@ def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(sa
 @given(said=st.lists(lines(), max_size=4), era=st.sampled_from(["", LEGACY, MODERN]))
 def test_whatever_a_program_says_to_a_greeting_nothing_is_raised(said: list[bytes], era: str) -> None:
     """A program that is no server could end its worker before it is known."""
-    relay = Relay(CLIENT, now=0.0, max_bytes=1_000, era=era)
+    relay = Relay(CLIENT, now=0.0, max_bytes=1_000, forced=era)
     for line in said:
         for event in relay.receive(line.replace(b"\n", b" "), 0.0):
             check(event)
@@ -170,6 +170,6 @@ def test_what_a_clients_reader_refuses_is_handed_on_nowhere(value: bytes) -> Non
         [event] = talked.say(line)
         assert isinstance(event, kind)
         assert value not in repr(event).encode() or kind is events.Junk
-    talked = Talk({"server/discover": None, "initialize": None}, era=LEGACY)
+    talked = Talk({"server/discover": None, "initialize": None}, forced=LEGACY)
     [failure] = talked.say(b'{"id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"a":%s}}}' % value)
     assert isinstance(failure, events.GreetingFailed)

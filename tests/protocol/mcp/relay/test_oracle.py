@@ -88,11 +88,11 @@ HANDSHAKES: list[JsonObject] = [
 ]
 
 
-async def sdk_greeting(answers: dict[str, Answer], era: str, forced: str | None) -> tuple[ServerCard | None, list[Any]]:
+async def sdk_greeting(answers: dict[str, Answer], forced: str | None) -> tuple[ServerCard | None, list[Any]]:
     """Who the server is to the SDK, None where the greeting fails, and what it heard."""
     async with scripted_session(answers, client_info=US, log_level="info") as (session, server):
         try:
-            card = await greet(session, era, forced)
+            card = await greet(session, forced)
         except (MCPError, RuntimeError, ValidationError):
             return None, comparable(server.asked)
         if card.era != MODERN:
@@ -104,16 +104,15 @@ async def sdk_greeting(answers: dict[str, Answer], era: str, forced: str | None)
 @given(
     discovery=st.sampled_from(DISCOVERIES),
     handshake=st.sampled_from(HANDSHAKES),
-    era=st.sampled_from(["", LEGACY, MODERN]),
     forced=st.sampled_from([None, None, *HANDSHAKE_REVISIONS, MODERN]),
 )
-def test_a_server_is_greeted_as_the_sdk_would(
-    discovery: JsonObject, handshake: JsonObject, era: str, forced: str | None
+def test_a_server_is_greeted_over_lines_as_by_the_sdks_session(
+    discovery: JsonObject, handshake: JsonObject, forced: str | None
 ) -> None:
     """A server that every other client can use would not start here, or be spoken to in another way."""
     answers: dict[str, Answer] = {"server/discover": discovery, "initialize": handshake}
-    card, heard = anyio.run(sdk_greeting, answers, era, forced)
-    talked = Talk(answers, era=era, forced=forced)
+    card, heard = anyio.run(sdk_greeting, answers, forced)
+    talked = Talk(answers, forced=forced)
     said = comparable(talked.heard)
     if card is None and talked.relay.server is None and forced in HANDSHAKE_REVISIONS:
         heard = heard[:1]  # the SDK agrees, then the revision is looked at
@@ -244,7 +243,7 @@ async def sdk_conversation(era: str, asked: list[Any]) -> tuple[list[Outcome], l
 def relayed_conversation(era: str, asked: list[Any], sent: list[JsonObject]) -> tuple[list[Outcome], list[JsonObject]]:
     """The same through a relay, from the params that the SDK made, without what its session put into them."""
     outcomes: list[Outcome] = []
-    talked = Talk(era=era)
+    talked = Talk(forced=era)
     talked.heard.clear()
     for number, ((method, _, meta, progress, answer), params) in enumerate(zip(asked, sent, strict=True), 1):
         talked.answers[method] = answer
@@ -291,7 +290,7 @@ async def test_a_list_is_taken_as_through_the_sdk(era: str) -> None:
     async with scripted_session(answers, era, client_info=US, log_level="info") as (session, server):
         listed = await list_items(session, "tools")
         heard = comparable(server.asked)
-    talked = Talk({**ANSWERS, **answers}, era=era)
+    talked = Talk({**ANSWERS, **answers}, forced=era)
     talked.heard.clear()
     talked.relay.list_all(1, "tools/list", 0.0)
     talked.settle()
@@ -312,7 +311,7 @@ async def test_what_is_given_up_is_told_to_the_server_as_the_sdk_tells_it(era: s
                 scope.cancel()
         await server.until("notifications/cancelled")
         heard = comparable(server.asked)
-    talked = Talk(era=era)
+    talked = Talk(forced=era)
     talked.answers["tools/call"] = None
     talked.heard.clear()
     talked.relay.call(1, "t")
@@ -341,7 +340,7 @@ async def test_the_standing_request_is_the_sdks() -> None:
         await server.until("subscriptions/listen")
         heard = comparable(server.asked)
         tasks.cancel_scope.cancel()
-    talked = Talk(era=MODERN)
+    talked = Talk(forced=MODERN)
     talked.answers["subscriptions/listen"] = None
     talked.heard.clear()
     talked.relay.listen(("tools",), ("file:///a",))
@@ -396,7 +395,7 @@ async def test_a_servers_question_is_answered_as_by_the_sdk(
         await server.say({"id": server_id, **question})
         await server.hears.wait()
         [heard] = server.asked
-    talked = Talk(era=LEGACY, offers=frozenset(each["method"] for each, _ in QUESTIONS))
+    talked = Talk(forced=LEGACY, offers=frozenset(each["method"] for each, _ in QUESTIONS))
     talked.heard.clear()
     for asked in talked.say({"id": server_id, **question}):
         assert isinstance(asked, events.Asked)

@@ -105,7 +105,7 @@ async def direct(era: str, told: list[Any] | None = None) -> AsyncIterator[Clien
     async with served() as (read, write):
         session = ClientSession(read, write, client_info=US, log_level="info", message_handler=note, **callbacks)
         async with session:
-            await greet(session, "", era)
+            await greet(session, era)
             yield session
 
 

@@ -74,6 +74,7 @@ class RawRequest(Struct, frozen=True):
         log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
         progress_token: the token that the caller gave for progress, as JSON, where it may outlive the request: of a
             call of 2025-11-25 that becomes a task; empty for none.
+        is_modern: whether the caller speaks 2026-07-28.
     """
 
     method: str
@@ -85,6 +86,7 @@ class RawRequest(Struct, frozen=True):
     answerer: Answerer | None = None
     log_level: str = ""
     progress_token: bytes = b""
+    is_modern: bool = False
 
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

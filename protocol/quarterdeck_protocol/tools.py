@@ -265,6 +265,7 @@ class RawCall(Struct, frozen=True):
         client: who asked for it.
         answerer: answers what the server asks meanwhile; None for nobody: it is refused.
         log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
+        is_modern: whether the caller speaks 2026-07-28.
     """
 
     tool: str
@@ -275,6 +276,7 @@ class RawCall(Struct, frozen=True):
     client: Client = ANONYMOUS
     answerer: Answerer | None = None
     log_level: str = ""
+    is_modern: bool = False
 
 
 CallEnd = WireResult | ProtocolFault

@@ -43,7 +43,7 @@ from quarterdeck.trust.judge.merged_instructions import merged
 from quarterdeck.trust.judge.server_rows import Locks, server_words
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.session_gate import SessionGate
-from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, ServerScope
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
@@ -363,9 +363,7 @@ class Product:
     def _make_gate(
         self, config: ServerConfig, fleet: SupervisedFleet, approvals: Approvals, note: Note
     ) -> GatedEndpoint:
-        if config.scope is ServerScope.SESSION:
-            return SessionGate(config, fleet, approvals, note, self.sessions)
-        return GatedEndpoint(config, fleet, approvals, note)
+        return SessionGate(config, fleet, approvals, note, self.sessions)
 
     def _announce(self, settings: Settings) -> None:
         self.directory.announce_trusted(settings.trusted)

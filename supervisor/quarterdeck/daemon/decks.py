@@ -146,10 +146,12 @@ class Deck:
         troubles = served.product.settings.troubles if served is not None else ()
         return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name, problem, troubles)
 
-    def queues(self) -> dict[str, CallQueue]:
-        """The calls of each of its servers."""
-        served = self.opened
-        return {id_: served.product.fleet.queue(id_) for id_ in served.product.status()} if served is not None else {}
+    def queues(self) -> tuple[tuple[str, CallQueue], ...]:
+        """Return the calls of each of its servers, and of those that sessions have, behind the server's id."""
+        if (served := self.opened) is None:
+            return ()
+        product = served.product
+        return (*((id_, product.fleet.queue(id_)) for id_ in product.status()), *product.sessions.queues())
 
     def own_servers(self, session: str) -> tuple[str, ...]:
         """The ids of the servers that a client's session has for itself."""

@@ -210,7 +210,7 @@ class HttpListening:
                 each.calls,
                 each.since,
                 each.token,
-                waiting=sum(queue.waiting_of(each.key) for queue in deck.queues().values()),
+                waiting=sum(queue.waiting_of(each.key) for _, queue in deck.queues()),
                 own_servers=deck.own_servers(each.key),
                 rate=each.rate,
                 refused=each.refused,

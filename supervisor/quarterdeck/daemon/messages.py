@@ -210,6 +210,7 @@ class ServerStatus(msgspec.Struct, frozen=True):
         calls: what it works on, or was given.
         waiting: what waits for its turn, of all clients.
         refused: how often each limit refused a call; those that did.
+        waits: which calls wait for more than some seconds and why, for people; empty if none does.
     """
 
     id: str
@@ -217,6 +218,7 @@ class ServerStatus(msgspec.Struct, frozen=True):
     calls: int
     waiting: int
     refused: dict[str, int]
+    waits: str = ""
 
 
 class DeckStatus(msgspec.Struct, frozen=True):

@@ -154,8 +154,8 @@ class DoorServer:
         """The load of each server, once."""
         seen: dict[CallQueue, ServerStatus] = {}
         for deck in self._decks:
-            for id_, queue in deck.queues().items():
-                seen.setdefault(queue, ServerStatus(id_, deck.key, *queue.load, queue.refused))
+            for id_, queue in deck.queues():
+                seen.setdefault(queue, ServerStatus(id_, deck.key, *queue.load, queue.refused, queue.long_waits))
         return tuple(seen.values())
 
     def _take_in(self, accepted: socket.socket) -> None:
@@ -374,7 +374,7 @@ class _Session:
             handover.request.cwd,
             memory.under_way,
             _iso(self._since),
-            waiting=sum(queue.waiting_of(me) for queue in deck.queues().values()) if deck is not None else 0,
+            waiting=sum(queue.waiting_of(me) for _, queue in deck.queues()) if deck is not None else 0,
             rate=memory.rate.last_minute(),
             refused=memory.refusals,
             own_servers=deck.own_servers(me) if deck is not None else (),

@@ -11,7 +11,9 @@ from time import monotonic
 from typing import Final, Protocol
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.tools import Client
 
+from .core.long_waits import TOLD_AFTER_S, LongWaits
 from .core.turns import MAX_WAITING, MAX_WAITING_BYTES, Place, Turns
 
 _REFUSALS: Final = {
@@ -41,11 +43,19 @@ class QueuedCall(Hashable, Protocol):
 
 
 class CallQueue:
-    """See the module.  Times are those of the loop, monotonic."""
+    """One server's calls.  Times are those of the loop, monotonic.
 
-    def __init__(self) -> None:
-        """No call is under way."""
+    Attributes:
+        asked: the client during whose call the server first asked a question; None before.
+    """
+
+    def __init__(self, server: str = "") -> None:
+        """Begin without calls; the log names `server`."""
+        self.asked: Client | None = None
+        self._server = server
         self._turns: Turns[QueuedCall] = Turns()
+        self._waits: LongWaits[QueuedCall] = LongWaits()
+        self._telling: asyncio.TimerHandle | None = None
         self._refused = dict.fromkeys((*_LIMITS.values(), DEADLINE), 0)
         self._giving: asyncio.Handle | None = None
         self._expiring: asyncio.TimerHandle | None = None
@@ -64,6 +74,7 @@ class CallQueue:
                 raise
         elif place is Place.WAITS:
             self._expire_at(until)
+            self._has_to_wait(call)
         else:
             self._refused[_LIMITS[place]] += 1
             return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, _REFUSALS[place], "busy")
@@ -77,25 +88,27 @@ class CallQueue:
         Not at once: a server that is lost ends all its calls, and only then is known to be lost.
         """
         self._turns.end(call, answered_at)
+        self._waits.end(call)
         self._give_soon()
 
-    def asks_client(self, call: QueuedCall) -> None:
-        """The call's server has asked its client something: see `Turns.asks_client`."""
-        self._turns.asks_client(call)
-        self._give_soon()
+    def note_question(self, client: Client) -> None:
+        """Remember that the server asks its clients, and during whose call it first did."""
+        if self.asked is None:
+            self.asked = client
+            _log.info("%s asks its clients: each session has a process of its own from now on", self._server)
 
-    def is_answered(self, call: QueuedCall) -> None:
-        """The server goes on with the call."""
-        self._turns.is_answered(call)
+    def wait_for_start(self, call: QueuedCall) -> None:
+        """Count a call that has its turn as waiting until `has_started`: its server is still starting."""
+        self._has_to_wait(call, is_start=True)
 
-    def be_exclusive(self) -> None:
-        """From now on have calls of one client at a time; see `Turns.be_exclusive`."""
-        self._turns.be_exclusive()
+    def has_started(self, call: QueuedCall) -> None:
+        """Count a call as waiting no longer: its server has it."""
+        self._waits.end(call)
 
     @property
-    def is_exclusive(self) -> bool:
-        """Whether it has calls of one client at a time."""
-        return self._turns.is_exclusive
+    def long_waits(self) -> str:
+        """Return who waits for longer than `TOLD_AFTER_S` and why, for people; empty if no call does."""
+        return self._waits.words(self._server, monotonic(), self._turns.given)
 
     @property
     def load(self) -> tuple[int, int]:
@@ -118,6 +131,7 @@ class CallQueue:
     def _give(self) -> None:
         self._giving = None
         for call in self._turns.give():
+            self._waits.end(call)
             try:
                 call.start()
             except Exception as error:
@@ -135,8 +149,23 @@ class CallQueue:
     def _expire(self) -> None:
         self._expiring = None
         for call in self._turns.expire(monotonic() + _RESOLUTION_S):
+            self._waits.end(call)
             self._refused[DEADLINE] += 1
             words = "its deadline passed while it waited for others to end"
             call.fail(ProtocolFault.not_sent(FaultKind.TIMEOUT, words, "busy"))
         if (when := self._turns.expires_at) < inf:
             self._expire_at(when)
+
+    def _has_to_wait(self, call: QueuedCall, *, is_start: bool = False) -> None:
+        self._waits.begin(call, monotonic(), is_start=is_start)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell_waits)
+
+    def _tell_waits(self) -> None:
+        """Log long waits once, and look again as long as a call waits."""
+        self._telling = None
+        now = monotonic() + _RESOLUTION_S
+        if self._waits.is_news(now):
+            _log.warning("%s", self._waits.words(self._server, now, self._turns.given))
+        if self._waits:
+            self._telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell_waits)

@@ -286,6 +286,11 @@ class ServerEndpointImpl:
         if self.phase is EndpointPhase.READY:
             self.exchange.tell(method, params)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a client's request is in progress there."""
+        return self._handle is not None and any(self._handle.under_way())
+
     # What the worker says
 
     def on_list_changed(self, kind: str) -> None:

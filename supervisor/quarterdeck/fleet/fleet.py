@@ -201,7 +201,7 @@ class ServerFleetImpl(SupervisedFleet):
     def queue(self, server: str) -> CallQueue:
         """See `SupervisedFleet`; it outlives the server's restarts."""
         if (queue := self._queues.get(server)) is None:
-            queue = self._queues[server] = CallQueue()
+            queue = self._queues[server] = CallQueue(server)
         return queue
 
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
@@ -274,7 +274,7 @@ class ServerFleetImpl(SupervisedFleet):
                 if earlier is not None:
                     endpoint.follow(earlier)
                 self._endpoints[server] = endpoint
-                endpoint.exchange.hear(self._news.tell, self.queue(server).be_exclusive)
+                endpoint.exchange.hear(self._news.tell, self.queue(server).note_question)
                 endpoint.patience = patience
                 endpoint.is_installing = patience > 1
                 self._start(self._run(endpoint, generation))

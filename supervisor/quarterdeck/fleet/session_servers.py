@@ -1,7 +1,8 @@
-"""Servers that each client's session has for itself: started when it first calls one, ended with the session.
+"""Servers beside the deck's own ones: for one client session, or for all clients of 2026-07-28.
 
-Above it the gate, which has judged what the deck's own server of the row lists; below it a fleet for each, which
-restarts what dies.  They share the row's private home, as those do that one client starts after another.
+Each is started at the first call for it, and ends with its session, or when it was idle for a while.  Above it the
+gate, which has judged what the deck's own server of the row lists; below it a fleet for each, which restarts what
+dies.  They share the row's private home.
 """
 
 import asyncio
@@ -48,14 +49,27 @@ class SessionServer:
     """One server of one session.
 
     Attributes:
+        row: the configuration of its row.
+        client: for whose calls it is.
         checked: of each thing that was compared with the approved one, both lists that it stood in.
     """
 
-    def __init__(self, config: ServerConfig, client: Client, fleet: ServerFleetImpl, tell_news: TakeNews) -> None:
+    def __init__(
+        self,
+        row: ServerConfig,
+        config: ServerConfig,
+        client: Client,
+        session: str,
+        fleet: ServerFleetImpl,
+        tell_news: TakeNews,
+    ) -> None:
+        self.row: Final = row
         self.config: Final = config
         self.client: Final = client
         self.checked: Final[dict[Hashable, tuple[object, object]]] = {}
         self.used_at = monotonic()
+        self._session = session
+        self._follows = False
         self._fleet = fleet
         self._tell_news = tell_news
         self._unhear = fleet.watch_news(self._hear)
@@ -85,6 +99,24 @@ class SessionServer:
         """Call `callback` after each change; returns what unregisters it."""
         return self._fleet.watch_each(lambda _: callback())
 
+    def follow_lists(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change of a list that had come; only the first callback is kept."""
+        if self._follows:
+            return
+        self._follows = True
+        version: int | None = None
+
+        def look() -> None:
+            nonlocal version
+            endpoint = self.endpoint
+            if endpoint is None or not endpoint.has_listed:
+                return
+            before, version = version, endpoint.lists_version
+            if before is not None and before != version:
+                on_change()
+
+        self.watch(look)
+
     def mute(self) -> None:
         """Pass on nothing more that it says: its session is over."""
         self._unhear()
@@ -97,7 +129,7 @@ class SessionServer:
     def _hear(self, news: News) -> None:
         """Pass on what it says; what would be for everybody is for its client alone."""
         if not isinstance(news, ResourceUpdated) and not news.clients:
-            news = msgspec.structs.replace(news, clients=frozenset({self.client.key}))
+            news = msgspec.structs.replace(news, clients=frozenset({self._session}))
         self._tell_news(news)
 
 
@@ -129,29 +161,52 @@ class SessionServers:
         self._open.pop(session, None)
         self._end_those(lambda _, whose: whose == session)
 
+    def is_open(self, session: str) -> bool:
+        """Return whether this session will say when it ends."""
+        return session in self._open
+
     def queue(self, server: str, session: str) -> CallQueue:
         """The calls of this session for its own server."""
         key = (server, session)
         if key not in self._queues:
-            self._queues[key] = CallQueue()
+            self._queues[key] = CallQueue(server)
         return self._queues[key]
 
-    def get(self, config: ServerConfig, client: Client) -> SessionServer | ProtocolFault:
-        """The server of this client's session, begun when it has none; or why it gets none."""
-        key = (config.id, client.key)
+    def queues(self) -> tuple[tuple[str, CallQueue], ...]:
+        """Return the queue of each session's server, behind its row's id."""
+        return tuple((server, queue) for (server, _), queue in self._queues.items())
+
+    def get(
+        self, row: ServerConfig, client: Client, session: str = "", config: ServerConfig | None = None
+    ) -> SessionServer | ProtocolFault:
+        """Return the server of this session, begun if it has none; or why it gets none.
+
+        Args:
+            row: the configuration of its row.
+            client: for whose calls it is.
+            session: tells the servers of a row apart; empty for the client's key.
+            config: what is started, where that is not the row itself.
+        """
+        session = session or client.key
+        key = (row.id, session)
         server = self._servers.get(key)
         if server is None:
-            if (refused := self._refused(config, client)) is not None:
+            if (refused := self.refusal(row, client)) is not None:
                 return refused
-            server = self._servers[key] = SessionServer(config, client, self._make_fleet(), self._news.tell)
-            if client.key not in self._open:
+            fleet = self._make_fleet()
+            server = self._servers[key] = SessionServer(row, config or row, client, session, fleet, self._news.tell)
+            if session not in self._open:
                 self._look_again()
         server.used_at = monotonic()
         return server
 
-    def endpoint(self, server_id: str, client: Client) -> ServerEndpointImpl | None:
-        """The endpoint of this client's own server, None where it has none; nothing is started."""
-        server = self._servers.get((server_id, client.key))
+    def has(self, server_id: str, session: str) -> bool:
+        """Return whether this session has a server of this row."""
+        return (server_id, session) in self._servers
+
+    def endpoint(self, server_id: str, session: str) -> ServerEndpointImpl | None:
+        """Return the endpoint of this session's own server, None if it has none; nothing is started."""
+        server = self._servers.get((server_id, session))
         return server.endpoint if server is not None else None
 
     def endpoints(self, server_id: str) -> tuple[ServerEndpointImpl, ...]:
@@ -162,7 +217,7 @@ class SessionServers:
     def reconfigure(self, configs: Iterable[ServerConfig]) -> None:
         """End those of rows that are gone, or others than they were."""
         present = {config.id: config for config in configs}
-        self._end_those(lambda server, _: present.get(server.config.id) != server.config)
+        self._end_those(lambda server, _: present.get(server.row.id) != server.row)
 
     def end_all_of(self, server_id: str) -> None:
         """End those of this row: each is started anew when it is called again."""
@@ -185,19 +240,22 @@ class SessionServers:
         while self._ending:
             await asyncio.wait(tuple(self._ending))
 
-    def _refused(self, config: ServerConfig, client: Client) -> ProtocolFault | None:
+    def refusal(self, config: ServerConfig, client: Client) -> ProtocolFault | None:
+        """Return why a session of this client gets no further server; None if it may have one."""
         who = who_of(client.key)
-        mine = sum(who_of(each.client.key) == who for each in self._servers.values())
+        # Those in another revision are few: one of a row.
+        own = [each for each in self._servers.values() if each.config == each.row]
+        mine = sum(who_of(each.client.key) == who for each in own)
         if self._is_closed:
             why = f"{config.id} is not started: quarterdeck is shutting down"
             return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "shutting_down")
         if mine >= MAX_EACH:
             most = f"{MAX_EACH} servers run for sessions of this client"
-        elif len(self._servers) >= MAX_TOGETHER:
+        elif len(own) >= MAX_TOGETHER:
             most = f"{MAX_TOGETHER} servers run for sessions of this deck"
         else:
             return None
-        why = f'{config.id} is not started for this session ("scope": "session"): {most} already: end some sessions'
+        why = f"{config.id} is not started for this session: {most} already: end some sessions"
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "busy")
 
     def _end_those(self, are: Callable[[SessionServer, str], bool]) -> None:
@@ -223,11 +281,13 @@ class SessionServers:
         self._alarm = None
         until = monotonic() - self._idle_s
         self._end_those(
-            lambda server, whose: whose not in self._open and server.used_at <= until and not self._is_busy(server)
+            lambda server, whose: (
+                whose not in self._open and server.used_at <= until and not self._is_busy(server, whose)
+            )
         )
         if any(whose not in self._open for _, whose in self._servers):
             self._look_again()
 
-    def _is_busy(self, server: SessionServer) -> bool:
-        queue = self._queues.get((server.config.id, server.client.key))
-        return queue is not None and any(queue.load)
+    def _is_busy(self, server: SessionServer, session: str) -> bool:
+        queue, endpoint = self._queues.get((server.row.id, session)), server.endpoint
+        return (queue is not None and any(queue.load)) or (endpoint is not None and endpoint.is_busy)

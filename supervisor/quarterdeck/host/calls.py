@@ -223,7 +223,14 @@ async def _run_raw(
     if call.begin is not None:
         running = call.begin(on_progress, deliver)
     else:
-        raw = RawCall(call.name, arguments, call.meta, on_progress=on_progress, client=call.client)
+        raw = RawCall(
+            call.name,
+            arguments,
+            call.meta,
+            on_progress=on_progress,
+            client=call.client,
+            is_modern=call.is_modern,
+        )
         running = box.begin(raw, deliver)
     if running is None:
         return None

@@ -127,6 +127,7 @@ class Reach(msgspec.Struct, frozen=True):
                 client=self.asking(request),
                 answerer=answerer,
                 log_level=request.log_level,
+                is_modern=request.is_modern,
             )
             return self.box.begin(call, deliver)
         if self.offers is None:
@@ -140,6 +141,7 @@ class Reach(msgspec.Struct, frozen=True):
             answerer=answerer,
             log_level=request.log_level,
             progress_token=request.progress_token if request.task else b"",
+            is_modern=request.is_modern,
         )
         return self.offers.begin(other, deliver)
 

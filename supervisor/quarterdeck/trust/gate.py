@@ -104,9 +104,7 @@ class GatedEndpoint(LiveEndpoint):
         limit_s = self._config.call_timeout_s
         if wish_s is not None:
             limit_s = min(limit_s, wish_s)
-        # A server that asks back, and does not say whom, has calls of one program at a time, not only of one token.
-        whose = call.caller.address if call.queue.is_exclusive else call.caller.key
-        refused = call.queue.add(whose, call, size_bytes, call.asked_at + limit_s)
+        refused = call.queue.add(call.caller.key, call, size_bytes, call.asked_at + limit_s)
         return refuse(call.tell, refused) if refused is not None else call
 
     def offers(self, listing: Listing) -> tuple[Offered, ...]:
@@ -184,12 +182,14 @@ class GatedEndpoint(LiveEndpoint):
             case ProtocolFault() as fault:
                 return refuse(call.settle, fault)
             case None:
+                call.queue.wait_for_start(call)
                 return WaitingCall(partial(self._awaited, call), partial(self.start_on, call=call), call)
             case endpoint:
                 return self.start_on(endpoint, call)
 
     def start_on(self, endpoint: ServerEndpointImpl, call: GatedCall) -> PendingCall:
         """Begin a call on this endpoint; how long it takes is noted."""
+        call.queue.has_started(call)
         call.began = monotonic()
         pending = call.begin_on(endpoint)
         return pending if pending is not None else refuse(call.settle, self._unknown_tool(call.tool))

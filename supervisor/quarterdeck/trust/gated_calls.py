@@ -75,23 +75,10 @@ class GatedCall:
         began: when an endpoint took it; None before that and once it has been noted.
     """
 
-    __slots__ = (
-        "_again",
-        "_call",
-        "_deliver",
-        "_gate",
-        "_lives",
-        "_open",
-        "_pending",
-        "asked_at",
-        "began",
-        "queue",
-        "tool",
-    )
+    __slots__ = ("_again", "_call", "_deliver", "_gate", "_lives", "_pending", "asked_at", "began", "queue", "tool")
 
     def __init__(self, gate: CallGate, queue: CallQueue, call: RawCall, deliver: Deliver) -> None:
         self._gate = gate
-        self._open = 0
         self._call = self._judged(call)
         self._deliver = deliver
         self._pending: PendingCall | None = None
@@ -106,6 +93,11 @@ class GatedCall:
     def caller(self) -> Client:
         """Who asked, in which session."""
         return self._call.client
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether its client speaks 2026-07-28."""
+        return self._call.is_modern
 
     @property
     def left_s(self) -> float | None:
@@ -178,16 +170,8 @@ class GatedCall:
         if request.answerer is None:
             return request
         gate = self._gate
-        judged = JudgedAnswerer(request.answerer, gate.config.ask, lambda: gate.task_support().extends, self._asked)
+        judged = JudgedAnswerer(request.answerer, gate.config.ask, lambda: gate.task_support().extends)
         return msgspec.structs.replace(request, answerer=judged)
-
-    def _asked(self, count: int) -> None:
-        """So many questions more wait for its client."""
-        self._open += count
-        if self._open:
-            self.queue.asks_client(self)
-        else:
-            self.queue.is_answered(self)
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
@@ -202,9 +186,10 @@ class GatedRequest(GatedCall):
 
     Attributes:
         wish: what it is for.
+        is_subscription: whether it subscribes a resource.
     """
 
-    __slots__ = ("_is_subscription", "_request", "wish")
+    __slots__ = ("_request", "is_subscription", "wish")
 
     def __init__(
         self,
@@ -217,10 +202,11 @@ class GatedRequest(GatedCall):
         noted: str,
         is_subscription: bool,
     ) -> None:
-        super().__init__(gate, queue, RawCall(noted, b"", timeout_s=request.timeout_s, client=request.client), deliver)
+        asked = RawCall(noted, b"", timeout_s=request.timeout_s, client=request.client, is_modern=request.is_modern)
+        super().__init__(gate, queue, asked, deliver)
         self.wish = wish
         self._request = self._judged(request)
-        self._is_subscription = is_subscription
+        self.is_subscription = is_subscription
 
     def find(self) -> ServerEndpointImpl | ProtocolFault | None:
         """See `GatedCall`."""
@@ -236,7 +222,7 @@ class GatedRequest(GatedCall):
         """See `GatedCall`."""
         left_s = self.left_s
         due = self._request if left_s is None else msgspec.structs.replace(self._request, timeout_s=left_s)
-        return (endpoint.subscribe if self._is_subscription else endpoint.forward)(due, self.settle)
+        return (endpoint.subscribe if self.is_subscription else endpoint.forward)(due, self.settle)
 
 
 class WaitingCall:

@@ -18,23 +18,19 @@ _log = logging.getLogger("quarterdeck.trust")
 class JudgedAnswerer(Answerer):
     """The answerer of one request, behind what its server may ask."""
 
-    __slots__ = ("_answerer", "_has_tasks", "_mode", "_on_open")
+    __slots__ = ("_answerer", "_has_tasks", "_mode")
 
-    def __init__(
-        self, answerer: Answerer, mode: AskMode, has_tasks: Callable[[], bool], on_open: Callable[[int], None]
-    ) -> None:
-        """For what one server asks during one request.
+    def __init__(self, answerer: Answerer, mode: AskMode, has_tasks: Callable[[], bool]) -> None:
+        """Judge the questions of one server during one request.
 
         Args:
             answerer: whom it asks.
             mode: how far it may.
             has_tasks: whether the server may make tasks of calls of a client that takes them.
-            on_open: told by how many there are more, or fewer, questions that wait for the client.
         """
         self._answerer = answerer
         self._mode = mode
         self._has_tasks = has_tasks
-        self._on_open = on_open
 
     @property
     def capabilities(self) -> bytes:
@@ -53,29 +49,7 @@ class JudgedAnswerer(Answerer):
         """See `Answerer`; what may not be asked is answered here."""
         judged = judge_question(question, self._mode)
         if not isinstance(judged, Declined):
-            return self._put(judged, answer)
+            return self._answerer.ask(judged, answer)
         if judged.warning:
             _log.warning("%s", judged.warning)
         return asyncio.get_running_loop().call_soon(answer, judged.end).cancel
-
-    def _put(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
-        is_open = True
-
-        def close() -> None:
-            nonlocal is_open
-            if is_open:
-                is_open = False
-                self._on_open(-1)
-
-        def take(end: QuestionEnd) -> None:
-            close()
-            answer(end)
-
-        withdraw = self._answerer.ask(question, take)
-        self._on_open(1)
-
-        def give_up() -> None:
-            close()
-            withdraw()
-
-        return give_up

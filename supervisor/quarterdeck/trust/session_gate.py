@@ -1,7 +1,7 @@
-"""The gate of a server that each session has for itself: one approval, and every one of them held to it.
+"""The gate of a row whose calls may go to servers beside the deck's own: one approval, and all of them held to it.
 
-The deck's own server of the row is listed and judged, and no call reaches it.  A session's own is asked only for what
-it defines just as the judged one does.
+The deck's own server of the row is listed and judged.  Another one is called only for what it defines just as the
+judged one does.
 """
 
 from functools import partial
@@ -15,9 +15,11 @@ from quarterdeck.fleet.session_servers import SessionServer, SessionServers
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.configs import Revision, ServerConfig, ServerScope
 from quarterdeck_protocol.contract import RemoteTool, is_usable_phase
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.relay import is_modern
+from quarterdeck_protocol.mcp.relay.greeting import LISTS
 from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.tools import Client, PendingCall
 
@@ -27,9 +29,16 @@ from .gated_calls import GatedCall, GatedRequest, WaitingCall
 from .judge.documents import SUBJECTS, offered_document, tool_document
 from .judge.held_messages import HELD_CODES
 
+NEWER: Final = Revision.R2026_07_28
+
 
 class SessionGate(GatedEndpoint):
-    """See the module."""
+    """The gate of one row, whose calls may go to a server beside the deck's own.
+
+    With `"scope": "session"` no call reaches the deck's own server.  Else it serves all sessions until it asks a
+    question: from then on it serves the session that was asked first, and each other one has its own.  Calls of
+    clients of 2026-07-28 go to one in that revision, if the server speaks it beside the legacy era.
+    """
 
     def __init__(
         self, config: ServerConfig, fleet: SupervisedFleet, approvals: Approvals, note: Note, sessions: SessionServers
@@ -37,53 +46,123 @@ class SessionGate(GatedEndpoint):
         super().__init__(config, fleet, approvals, note)
         self._sessions = sessions
         self._levels: dict[str, str] = {}
+        self._is_scoped: Final = config.scope is ServerScope.SESSION
+        self._lacks_newer = False
 
     def queue_of(self, client: Client) -> CallQueue:
         """See `GatedEndpoint`."""
-        return self._sessions.queue(self.config.id, client.key)
+        if self._has_own(client):
+            return self._sessions.queue(self.config.id, self._session_of(client))
+        return super().queue_of(client)
 
     def start_on(self, endpoint: ServerEndpointImpl, call: GatedCall) -> PendingCall:
-        """Begin a call whose tool is one of the endpoint's, on its session's own server."""
-        own = self._sessions.get(self.config, call.caller)
+        """Begin a call whose tool is one of the endpoint's, on the server that its session has for it."""
+        own = self._own_for(endpoint, call)
+        if own is None:
+            return super().start_on(endpoint, call)
         if isinstance(own, ProtocolFault):
             return refuse(call.settle, own)
         key = call.wish.key if isinstance(call, GatedRequest) else ItemKey(Subject.TOOL, call.tool)
         match self._find_own(own, endpoint, key):
             case ProtocolFault() as fault:
-                return refuse(call.settle, fault)
+                return refuse(call.settle, fault) if self._is_scoped else super().start_on(endpoint, call)
             case None:
                 find = partial(self._awaited_own, own, endpoint, key, call.patience_s)
+                call.queue.wait_for_start(call)
                 return WaitingCall(find, partial(self._start_own, call=call), call)
             case found:
                 return self._start_own(found, call)
 
     def has_linked(self, uri: str) -> bool:
         """See `GatedEndpoint`: any session's."""
-        return any(endpoint.has_linked(uri) for endpoint in self._sessions.endpoints(self.config.id))
+        own = self._sessions.endpoints(self.config.id)
+        return super().has_linked(uri) or any(endpoint.has_linked(uri) for endpoint in own)
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `GatedEndpoint`."""
-        if (own := self._sessions.endpoint(self.config.id, client)) is not None:
+        if not self._is_scoped:
+            super().unsubscribe(client, uri)
+        if (own := self._endpoint_of(client)) is not None:
             own.unsubscribe(client, uri)
 
     def set_level(self, client: Client, level: str) -> None:
         """See `GatedEndpoint`; a server that is started later is told with its next call."""
+        if not self._is_scoped:
+            super().set_level(client, level)
         if client.key in self._levels or len(self._levels) < MAX_LEVELS:
             self._levels[client.key] = level
-        if (own := self._sessions.endpoint(self.config.id, client)) is not None:
+        if (own := self._endpoint_of(client)) is not None:
             own.set_level(client, level)
 
     def leave(self, client: Client) -> None:
         """See `GatedEndpoint`."""
+        if not self._is_scoped:
+            super().leave(client)
         if not client.part:
             self._levels.pop(client.key, None)
-        if (own := self._sessions.endpoint(self.config.id, client)) is not None:
+        if (own := self._endpoint_of(client)) is not None:
             own.leave(client)
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
-        """See `GatedEndpoint`: every session's."""
+        """See `GatedEndpoint`: the deck's server and every session's."""
+        if not self._is_scoped:
+            super().tell(method, params)
         for endpoint in self._sessions.endpoints(self.config.id):
             endpoint.tell(method, params)
+
+    # Whose server
+
+    def _session_of(self, client: Client) -> str:
+        """Return what tells this client's server apart: its session, or its program if its token has no sessions."""
+        return client.key if self._is_scoped or self._sessions.is_open(client.key) else client.address
+
+    def _endpoint_of(self, client: Client) -> ServerEndpointImpl | None:
+        return self._sessions.endpoint(self.config.id, self._session_of(client))
+
+    def _has_own(self, client: Client) -> bool:
+        """Return whether calls of this client go to a server of its session."""
+        if self._is_scoped:
+            return True
+        asked, session = super().queue_of(client).asked, self._session_of(client)
+        if asked is None or self._session_of(asked) == session:
+            return False
+        # Those who get none share the deck's own, as all did before it asked.
+        return self._sessions.has(self.config.id, session) or self._sessions.refusal(self.config, client) is None
+
+    def _own_for(self, endpoint: ServerEndpointImpl, call: GatedCall) -> SessionServer | ProtocolFault | None:
+        """Return the server of its session that a call goes to, or why there is none; None for the deck's own."""
+        client, is_subscription = call.caller, isinstance(call, GatedRequest) and call.is_subscription
+        if call.is_modern and not is_subscription and (newer := self._newer(endpoint)) is not None:
+            return newer
+        session = self._session_of(client)
+        if not self._has_own(client):
+            return None
+        if is_subscription and not self._is_scoped and not self._sessions.has(self.config.id, session):
+            return None  # a stream of changes is no program: none would be started for its sake
+        return self._sessions.get(self.config, client, session)
+
+    def _newer(self, endpoint: ServerEndpointImpl) -> SessionServer | None:
+        """Return the server in 2026-07-28, for all clients of that; None if it does not speak it beside its era."""
+        is_free = self.config.protocol is None and not self._is_scoped and not self._lacks_newer
+        if not is_free or endpoint.card is None or is_modern(endpoint.card.era):
+            return None
+        client = Client(NEWER, f"{NEWER} {self.config.id}")
+        own = self._sessions.get(self.config, client, config=self.config.model_copy(update={"protocol": NEWER}))
+        if isinstance(own, ProtocolFault):
+            return None
+        if own.is_coming or _is_ready(own):
+            own.follow_lists(self._take_lists_again)
+            return own
+        # Tried once: a legacy server would start, and log that it knows no such request, with each call.
+        self._lacks_newer = True
+        self._sessions.ended(client.key)
+        return None
+
+    def _take_lists_again(self) -> None:
+        """Take the lists of the deck's own server again: in another era the server says that they changed."""
+        if (endpoint := self._endpoint) is not None:
+            for listing in LISTS:
+                endpoint.on_list_changed(listing)
 
     def _start_own(self, endpoint: ServerEndpointImpl, call: GatedCall) -> PendingCall:
         if (level := self._levels.get(call.caller.key)) is not None:
@@ -127,7 +206,10 @@ class SessionGate(GatedEndpoint):
         self, own: SessionServer, judged: ServerEndpointImpl, key: ItemKey | None, wait_s: float
     ) -> ServerEndpointImpl | ProtocolFault:
         await wait_until(own.watch, lambda: not own.is_coming, wait_s)
-        if (found := self._find_own(own, judged, key)) is not None:
+        found = self._find_own(own, judged, key)
+        if not self._is_scoped and (found is None or isinstance(found, ProtocolFault)):
+            return judged
+        if found is not None:
             return found
         why = f"{self.config.id} of this session is still being started: call again"
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
@@ -140,6 +222,10 @@ MAX_CHECKED: Final = 1_000
 """Things of one session's server whose comparison is remembered; clients make URIs up."""
 
 _UNLISTED: Final = frozenset({Subject.RESOURCE, Subject.TEMPLATE})
+
+
+def _is_ready(own: SessionServer) -> bool:
+    return own.endpoint is not None and is_usable_phase(own.endpoint.phase)
 
 
 def _list(endpoint: ServerEndpointImpl, key: ItemKey) -> tuple[RemoteTool, ...] | tuple[Offered, ...]:

@@ -3,10 +3,10 @@
 import pytest
 from support.fleet.answers import ME, OTHER, Answering
 from support.fleet.workers import PlayedSession, lists_of, opens_as
-from support.waiting import turns, until
+from support.waiting import turns
 
 from quarterdeck.fleet.exchange.news import NewsWatchers
-from quarterdeck_protocol.link.frames import AskAnswer, Asked, Forward, List, ListChanged, Log, Open, ServerCard
+from quarterdeck_protocol.link.frames import Asked, Forward, List, ListChanged, Log, Open, ServerCard
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
 from quarterdeck_protocol.tools import RawCall
 
@@ -17,21 +17,6 @@ pytestmark = pytest.mark.anyio
 
 LINE = LogLine("a", "info", "", b'"hm"')
 CARD = ServerCard("2025-11-25", capabilities=b'{"tools":{},"prompts":{},"resources":{"subscribe":true}}')
-
-
-class Entry:
-    """See `QueuedCall`."""
-
-    def __init__(self) -> None:
-        self.started = False
-
-    def start(self) -> None:
-        """It has its turn."""
-        self.started = True
-
-    def fail(self, fault: object) -> None:
-        """It has none."""
-        raise AssertionError(fault)
 
 
 def with_prompts(session: PlayedSession) -> None:
@@ -137,33 +122,20 @@ async def test_subscriptions_are_made_again_after_a_crash(runtime: PretendRuntim
         assert (frame.method, body) == ("resources/subscribe", b'{"uri":"f:1"}')
 
 
-async def test_a_server_whose_question_may_be_of_two_clients_has_one_at_a_time_from_then_on(
-    runtime: PretendRuntime,
-) -> None:
-    """Each second call beside another's would fail, or ask the wrong user."""
+async def test_whom_a_server_asked_first_is_known_over_its_restarts(runtime: PretendRuntime) -> None:
+    """Sessions would share it again after each crash, and its first question of several be refused each time."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         endpoint, worker = made.fleet.endpoint("a"), made.sessions["a"][0].worker
         assert endpoint is not None
-        asker = Answering()
-        for client in (ME, OTHER):
-            endpoint.begin(RawCall("t", b"{}", client=client, answerer=asker), lambda _: None)
-        queue = made.fleet.queue("a")
-        before = [Entry(), Entry()]
-        for client, entry in zip((ME, OTHER), before, strict=True):
-            queue.add(client.key, entry, 0, float("inf"))
-        assert [entry.started for entry in before] == [True, True]
+        assert made.fleet.queue("a").asked is None
         worker.says(Asked(1, "roots/list"), b"{}")
-        told, _ = await worker.next_told()
-        assert isinstance(told, AskAnswer)
-        assert (told.code != 0, asker.asked) == (True, [])
-        for entry in before:
-            queue.leave(entry)
-        await turns()
-        mine, theirs = Entry(), Entry()
-        for client, entry in ((ME, mine), (OTHER, theirs)):
-            queue.add(client.key, entry, 0, float("inf"))
-        assert (mine.started, theirs.started) == (True, False)
-        queue.leave(mine)
-        await until(lambda: theirs.started)
-        queue.leave(theirs)
+        await worker.next_told()
+        assert made.fleet.queue("a").asked is None, "what it asks while nobody calls is no question of a call"
+        for client in (ME, OTHER):
+            endpoint.begin(RawCall("t", b"{}", client=client, answerer=Answering()), lambda _: None)
+        worker.says(Asked(2, "roots/list"), b"{}")
+        await worker.next_told()
+        assert made.fleet.queue("a").asked == ME
+        await made.fleet.restart("a")
+        assert made.fleet.queue("a").asked == ME

@@ -36,6 +36,9 @@ class PlayedFleet:
     def status_of(self, _: str) -> None:
         """It has none."""
 
+    def endpoint(self, _: str) -> None:
+        """It has none."""
+
     def watch_each(self, _: Callable[[str], None]) -> Callable[[], None]:
         """Nothing changes."""
         return lambda: None

@@ -5,7 +5,6 @@ import json
 from functools import partial
 
 import pytest
-from support.fleet.answers import Answering
 from support.fleet.memory_fleet import call_result
 from support.trust.approvals import Bench, ToldEndpoint, bench, stdio
 from support.waiting import turns
@@ -17,7 +16,6 @@ from quarterdeck.trust.gate import GatedEndpoint
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.questions import Question
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
@@ -163,59 +161,3 @@ async def test_clients_of_several_decks_take_turns_at_the_server_that_their_deck
         for call in calls:
             assert call is not None
             call.cancel()
-
-
-async def test_a_server_that_asks_back_has_calls_of_one_program_at_a_time() -> None:
-    """Programs that share a token would be under way there together, and no question be anybody's."""
-    async with bench() as at:
-        endpoint, gate = await silent(at)
-        one, two = (Client("ci", "token ci", part=part) for part in ("one", "two"))
-        for client in (one, two):
-            gate.begin(RawCall("a", b"{}", client=client), lambda _: None)
-        await turns()
-        assert len(endpoint.begun) == 2, "before it asks nothing is known of it"
-        queue = gate.queue_of(one)
-        queue.be_exclusive()
-        pending = [gate.begin(RawCall("a", b"{}", client=client), lambda _: None) for client in (one, two)]
-        await turns()
-        assert (len(endpoint.begun), queue.load) == (2, (2, 2))
-        assert queue.waiting_of("token ci") == 2
-        for each in pending:
-            each.cancel()
-
-
-async def test_of_two_programs_the_second_has_its_turn_when_the_first_has_no_call() -> None:
-    """It would wait for ever."""
-    async with bench() as at:
-        endpoint, gate = await silent(at)
-        one, two = (Client("ci", "token ci", part=part) for part in ("one", "two"))
-        gate.queue_of(one).be_exclusive()
-        first = gate.begin(RawCall("a", b"{}", client=one), lambda _: None)
-        gate.begin(RawCall("a", b"{}", client=two), lambda _: None)
-        await turns()
-        assert [call.client.part for call in endpoint.begun] == ["one"]
-        first.cancel()
-        await turns()
-        assert [call.client.part for call in endpoint.begun] == ["one", "two"]
-
-
-async def test_a_program_that_is_asked_and_gone_holds_up_no_other_of_its_token() -> None:
-    """A person who closed one window would wait five minutes in the other."""
-    async with bench() as at:
-        endpoint, gate = await silent(at)
-        one, two = (Client("ci", "token ci", part=part) for part in ("one", "two"))
-        gate.queue_of(one).be_exclusive()
-        gone = Answering()
-        gate.begin(RawCall("a", b"{}", client=one, answerer=gone), lambda _: None)
-        pending = gate.begin(RawCall("a", b"{}", client=two), lambda _: None)
-        await turns()
-        (first,) = endpoint.begun
-        assert first.answerer is not None
-        first.answerer.ask(Question("fs", "roots/list", b"{}"), lambda _: None)
-        await turns()
-        assert [call.client.part for call in endpoint.begun] == ["one", "two"]
-        gone.answer(0)
-        pending.cancel()
-        gate.begin(RawCall("a", b"{}", client=two), lambda _: None)
-        await turns()
-        assert len(endpoint.begun) == 2, "the first has its turn again"

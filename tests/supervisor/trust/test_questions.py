@@ -44,11 +44,9 @@ class Person:
         return withdraw
 
 
-def judged(
-    person: Person, mode: AskMode, *, has_tasks: bool = False, on_open: Callable[[int], None] = lambda _: None
-) -> JudgedAnswerer:
+def judged(person: Person, mode: AskMode, *, has_tasks: bool = False) -> JudgedAnswerer:
     """A person behind what a server may ask, which may make tasks or not."""
-    return JudgedAnswerer(person, mode, lambda: has_tasks, on_open)
+    return JudgedAnswerer(person, mode, lambda: has_tasks)
 
 
 async def test_a_question_is_put_under_its_servers_name_and_its_answer_comes_back() -> None:
@@ -127,19 +125,3 @@ def test_that_a_client_takes_tasks_is_said_where_tasks_are_approved(
     assert json.loads(judged(person, AskMode.DENY, has_tasks=has_tasks).capabilities) == said
     able = json.loads(judged(person, AskMode.LABEL, has_tasks=has_tasks).capabilities)
     assert able == {"elicitation": {}, **said}
-
-
-async def test_what_waits_for_a_person_is_counted_and_no_longer_than_it_waits() -> None:
-    """A call would keep its turn while nobody works on it, or never have it again."""
-    person, counts = Person(), list[int]()
-    answerer = judged(person, AskMode.LABEL, on_open=counts.append)
-    withdraw = answerer.ask(ASKED, lambda _: None)
-    assert counts == [1]
-    person.answer(ANSWER)
-    withdraw()
-    assert counts == [1, -1]
-    answerer.ask(ASKED, lambda _: None)()
-    assert counts == [1, -1, 1, -1]
-    judged(person, AskMode.DENY, on_open=counts.append).ask(ASKED, lambda _: None)
-    await turns()
-    assert len(counts) == 4, "what is declined waits for nobody"

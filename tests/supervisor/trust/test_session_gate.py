@@ -4,15 +4,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from support.fleet.memory_fleet import FakeFleet
 from support.trust.approvals import Bench, ToldEndpoint, bench, tool_key
 from support.waiting import turns
 
-from quarterdeck.fleet.session_servers import SessionServers
+from quarterdeck.fleet import session_servers
+from quarterdeck.fleet.session_servers import SessionServer, SessionServers
+from quarterdeck.trust import session_gate as module
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck.trust.session_gate import SessionGate
-from quarterdeck_protocol.configs import BridgeConfig, ServerScope, StdioServerConfig, TrustMode
+from quarterdeck_protocol.configs import BridgeConfig, Revision, ServerScope, StdioServerConfig, TrustMode
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
@@ -21,6 +24,9 @@ from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 pytestmark = pytest.mark.anyio
 
 ROW = StdioServerConfig(id="fs", command="run", trust=TrustMode.BASELINE, scope=ServerScope.SESSION)
+
+
+SHARED = StdioServerConfig(id="fs", command="run", trust=TrustMode.BASELINE)
 
 
 class OwnFleet(FakeFleet):
@@ -59,17 +65,24 @@ class Lab:
             watch_others=self.sessions.watch_news,
         )
 
+    @property
+    def servers(self) -> list[SessionServer]:
+        """Those that are there."""
+        return list(self.sessions._servers.values())
+
     def _make(self) -> Any:
         self.fleets.append(OwnFleet())
         return self.fleets[-1]
 
-    def calls(self, tool: str = "a", session: str = "1", within_s: float | None = None) -> list[CallEnd]:
+    def calls(
+        self, tool: str = "a", session: str = "1", *, within_s: float | None = None, is_modern: bool = False
+    ) -> list[CallEnd]:
         """Begin a call of this session; the list that its end comes to."""
         gate = self.judged.gate.endpoint("fs")
         assert gate is not None
         told: list[CallEnd] = []
-        client = Client("ada", f"token a/{session}")
-        gate.begin(RawCall(tool, b"{}", timeout_s=within_s, client=client), told.append)
+        call = RawCall(tool, b"{}", timeout_s=within_s, client=client(session), is_modern=is_modern)
+        gate.begin(call, told.append)
         return told
 
     async def ended(self, told: list[CallEnd]) -> CallEnd:
@@ -92,19 +105,32 @@ class Lab:
         return self.fleets[-1]
 
 
+def client(session: str = "1") -> Client:
+    """Who calls in this session."""
+    return Client("ada", f"token a/{session}")
+
+
 @asynccontextmanager
 async def lab(judged: ToldEndpoint) -> AsyncIterator[Lab]:
     async with bench() as at:
         made = Lab(at)
         await at.runs(judged)
         yield made
-        assert judged.begun == [], "a call reached the deck's own server, which all sessions share"
+        if judged.config.scope is ServerScope.SESSION:
+            assert judged.begun == [], "a call reached the deck's own server, which all sessions share"
         await made.sessions.close()
         assert all(fleet.torn_down for fleet in made.fleets)
 
 
 def own(**tools: str) -> ToldEndpoint:
     return ToldEndpoint(ROW, **tools)
+
+
+def shared(era: str = "2025-11-25", **tools: str) -> ToldEndpoint:
+    """The server of a row whose sessions share it, as long as it asks nothing."""
+    made = ToldEndpoint(SHARED, **(tools or {"a": "one"}))
+    made.card = msgspec.structs.replace(made.card, era=era)  # type: ignore[type-var]
+    return made
 
 
 async def test_a_call_waits_for_its_sessions_own_server_and_is_answered_by_it() -> None:
@@ -270,3 +296,105 @@ async def test_what_a_sessions_server_says_is_heard_where_the_decks_own_are() ->
         unwatch()
         at.fleets[0].say(line)
         assert heard == [line]
+
+
+# A server that asks
+
+
+async def test_a_server_that_asks_serves_the_session_that_it_asked_and_each_other_has_its_own() -> None:
+    """One client's long call would hold up all others, or a session lose what its server has in memory."""
+    judged = shared()
+    async with lab(judged) as at:
+        for session in "12":
+            assert isinstance(await at.ended(at.calls(session=session)), WireResult)
+        assert (len(judged.begun), at.fleets) == (2, [])
+        at.judged.fleet.queue("fs").note_question(client("1"))
+        other = at.calls(session="2")
+        (await at.begun(other)).runs(mine := shared())
+        assert isinstance(await at.ended(other), WireResult)
+        assert isinstance(await at.ended(at.calls(session="1")), WireResult)
+        assert (len(judged.begun), len(mine.begun), len(at.fleets)) == (3, 1, 1)
+
+
+async def test_who_gets_no_server_of_its_own_shares_the_one_that_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seventeenth session of a client could not call a server at all that it could call before it asked."""
+    monkeypatch.setattr(session_servers, "MAX_EACH", 1)
+    judged = shared()
+    async with lab(judged) as at:
+        at.judged.fleet.queue("fs").note_question(client("1"))
+        (await at.begun(at.calls(session="2"))).runs(shared())
+        assert isinstance(await at.ended(at.calls(session="3")), WireResult)
+        assert (len(judged.begun), len(at.fleets)) == (1, 1)
+
+
+@pytest.mark.parametrize("tools", [{"a": "evil"}, None], ids=["otherwise", "failed"])
+async def test_a_server_of_a_session_that_is_of_no_use_is_not_called(tools: dict[str, str] | None) -> None:
+    """A server that may run only once could not be called any more from the moment on that it asked."""
+    judged = shared()
+    async with lab(judged) as at:
+        at.judged.fleet.queue("fs").note_question(client("1"))
+        told = at.calls(session="2")
+        mine = shared(**(tools or {}))
+        if tools is None:
+            mine.phase = EndpointPhase.FAULTED
+        (await at.begun(told)).runs(mine)
+        assert isinstance(await at.ended(told), WireResult)
+        assert (len(judged.begun), mine.begun) == (1, [])
+
+
+# A server that speaks 2026-07-28, too
+
+
+async def test_calls_of_clients_of_the_newer_era_share_a_server_in_it() -> None:
+    """What a server can in that era alone, as ask for several things at once, no client would see."""
+    judged = shared()
+    async with lab(judged) as at:
+        told = at.calls(is_modern=True)
+        (await at.begun(told)).runs(newer := shared("2026-07-28"))
+        assert isinstance(await at.ended(told), WireResult)
+        assert isinstance(await at.ended(at.calls(session="2", is_modern=True)), WireResult)
+        assert isinstance(await at.ended(at.calls()), WireResult)
+        assert (len(newer.begun), len(judged.begun), len(at.fleets)) == (2, 1, 1)
+        assert [each.config.protocol for each in at.servers] == ["2026-07-28"]
+
+
+async def test_a_server_that_lacks_the_newer_era_is_tried_once_and_bridged() -> None:
+    """Each call would start a process that fails, and write into the server's log."""
+    judged = shared()
+    async with lab(judged) as at:
+        told = at.calls(is_modern=True)
+        failed = shared()
+        failed.phase = EndpointPhase.FAULTED
+        (await at.begun(told)).runs(failed)
+        assert isinstance(await at.ended(told), WireResult)
+        for _ in range(2):
+            assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
+        assert (len(judged.begun), len(at.fleets)) == (3, 1)
+
+
+@pytest.mark.parametrize("era", ["2026-07-28", "2025-11-25"])
+async def test_a_server_of_one_era_by_itself_or_by_its_row_has_no_other(era: str) -> None:
+    """A modern server would run twice, or a row's `protocol` hold for some clients alone."""
+    judged = shared(era)
+    if era == "2025-11-25":
+        judged.config = SHARED.model_copy(update={"protocol": Revision.R2025_11_25})
+    async with lab(judged) as at:
+        assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
+        assert (len(judged.begun), at.fleets) == (1, [])
+
+
+async def test_a_change_that_is_told_in_the_newer_era_alone_reaches_the_decks_own_lists() -> None:
+    """Clients would keep an old list: some servers tell of changes in that era only."""
+    judged = shared()
+    again: list[str] = []
+    judged.on_list_changed = again.append  # type: ignore[method-assign]
+    async with lab(judged) as at:
+        told = at.calls(is_modern=True)
+        fleet = await at.begun(told)
+        fleet.runs(newer := shared("2026-07-28"))
+        await at.ended(told)
+        assert again == []
+        newer.lists(a="one", b="two")
+        newer.lists_version += 1
+        fleet.tell()
+        assert again == ["tools", "prompts", "resources"]

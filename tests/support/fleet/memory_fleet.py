@@ -63,6 +63,8 @@ class FakeEndpoint:
         self.answer = answer
         self.card = None
         self.has_listed = True
+        self.lists_version = 1
+        self.is_busy = False
         self.begun: list[RawCall] = []
         self.forwarded: list[RawRequest] = []
         self.missing: set[Listing] = set()
@@ -128,6 +130,9 @@ class FakeEndpoint:
 
     def status(self) -> EndpointStatus:
         return EndpointStatus(self.config.id, self.phase, len(self._tools), self.fault)
+
+    def on_list_changed(self, kind: str) -> None:
+        """Its lists are what a test makes them."""
 
 
 class FakeCall:

@@ -158,6 +158,9 @@ def status(json: options.Json = False) -> None:
     if busy := [server for server in found.servers if server.calls or server.waiting or server.refused]:
         print_line()
         _print_rows(SERVERS, [_server_row(server, names) for server in busy])
+        for server in busy:
+            if server.waits:
+                print_line(server.waits, "yellow")
     if found.refused_doors:
         print_line(f"{found.refused_doors} clients were one too many: {found.max_doors} may be connected.", "yellow")
 

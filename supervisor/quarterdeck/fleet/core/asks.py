@@ -29,7 +29,10 @@ class Refused(Enum):
     """Why a question is put to nobody, in the words that the server is told."""
 
     NOBODY = "nobody is there to be asked: no request of a client is under way"
-    SEVERAL = "requests of several clients are under way, and nothing says whose question this is: try again"
+    SEVERAL = (
+        "several clients have requests in progress, so this question cannot be routed: call again, and each session "
+        "has a process of its own"
+    )
     UNABLE = "the client whose request is under way cannot be asked this"
     TOO_MANY = "too many questions during one request"
     TOO_LARGE = "the questions during one request are too large together"

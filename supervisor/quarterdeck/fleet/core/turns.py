@@ -135,12 +135,9 @@ class Turns(Generic[T]):
         """
         self._pace = Pace(width)
         self._given: dict[T, Hashable] = {}
-        self._asking: set[T] = set()
         self._places: dict[T, Hashable] = {}
         self._lines: dict[Hashable, _Line[T]] = {}
         self._round: deque[Hashable] = deque()
-        self.is_exclusive = False
-        """Whether the server has calls of one client at a time."""
 
     @property
     def given(self) -> int:
@@ -153,11 +150,8 @@ class Turns(Generic[T]):
         return len(self._places)
 
     def waiting_of(self, client: Hashable) -> int:
-        """How many calls of this client wait, in lines of its parts, too: see `Client.address`."""
-        parts = f"{client} "
-        return sum(
-            len(line.waiting) for whose, line in self._lines.items() if whose == client or str(whose).startswith(parts)
-        )
+        """Return how many calls of this client wait."""
+        return len(line.waiting) if (line := self._lines.get(client)) is not None else 0
 
     def ask(self, client: Hashable, call: T, size_bytes: int = 0, until: float = inf) -> Place:
         """Where a new call of `client` goes; one that is refused is not known any more.
@@ -171,7 +165,7 @@ class Turns(Generic[T]):
         line = self._lines.get(client)
         if line is None:
             line = self._lines[client] = _Line()
-        if not line.waiting and self._has_room_for(client, line):
+        if not line.waiting and self._has_room_for(line):
             line.given += 1
             self._given[call] = client
             self._pace.gave(client)
@@ -197,7 +191,6 @@ class Turns(Generic[T]):
         if call in self._given:
             is_oldest = next(iter(self._given)) == call
             client = self._given.pop(call)
-            self._asking.discard(call)
             if answered_at is not None:
                 self._pace.answered(answered_at, is_oldest=is_oldest, is_busy=bool(self._given))
             line = self._lines[client]
@@ -209,8 +202,6 @@ class Turns(Generic[T]):
 
     def give(self) -> list[T]:
         """The calls that are the server's from now on, in this order."""
-        if self.is_exclusive:
-            return self._give_to_one()
         given = [self._give_next(client) for client in tuple(self._round) if not self._lines[client].given]
         while self._round and len(self._given) < self._pace.width:
             given.append(self._give_next(self._round[0]))
@@ -228,51 +219,10 @@ class Turns(Generic[T]):
         """When the next call will have waited for too long; `inf` without any.  Looks at each that waits."""
         return min((told.until for line in self._lines.values() for told in line.waiting.values()), default=inf)
 
-    def be_exclusive(self) -> None:
-        """From now on have calls of one client at a time: the server asks back, and nobody could tell whom."""
-        self.is_exclusive = True
-
-    def asks_client(self, call: T) -> None:
-        """The server has asked the call's client something, and does not go on with the call.
-
-        Other programs of that client need not wait for the answer, which may never come: what the server asks then is
-        not for one that was asked already (see `asks`).  Other clients do: nobody could tell whose a question is.
-        """
-        if call in self._given:
-            self._asking.add(call)
-
-    def is_answered(self, call: T) -> None:
-        """The server goes on with the call."""
-        self._asking.discard(call)
-
-    def _is_free_for(self, client: Hashable) -> bool:
-        """Whether no call of others is under way, but for those of this client's other programs that were asked."""
-        return all(
-            whose == client or (call in self._asking and _owner(whose) == _owner(client))
-            for call, whose in self._given.items()
-        )
-
-    def _has_room_for(self, client: Hashable, line: _Line[T]) -> bool:
+    def _has_room_for(self, line: _Line[T]) -> bool:
         """Whether a call of a client none of whose calls waits is given at once."""
-        if self.is_exclusive:
-            is_alone = self._is_free_for(client)
-            return is_alone and not self._places and len(self._given) < self._pace.width
         # But for a client's only one, it goes behind all others that wait.
         return not line.given or (not self._places and len(self._given) < self._pace.width)
-
-    def _give_to_one(self) -> list[T]:
-        """Calls of one client, when the server has none of another."""
-        given: list[T] = []
-        if not self._round or any(call not in self._asking for call in self._given):
-            return given
-        client = self._round[0]
-        # In its turn: else the programs of one client could keep all others waiting for ever.
-        if self._asking and not self._is_free_for(client):
-            return given
-        line = self._lines[client]
-        while line.waiting and len(given) < self._pace.width:
-            given.append(self._give_next(client))
-        return given
 
     def _give_next(self, client: Hashable) -> T:
         line = self._lines[client]
@@ -295,8 +245,3 @@ class Turns(Generic[T]):
             self._round.remove(client)
             if not line.given and len(self._lines) > KEPT_LINES:
                 del self._lines[client]
-
-
-def _owner(client: Hashable) -> str:
-    """Whose program this is; see `Client.address`."""
-    return str(client).partition(" ")[0]

@@ -73,10 +73,10 @@ class Exchange:
         self._standing.wishes = earlier.wishes
         self._tasks.follow(earlier._tasks)  # noqa: SLF001 - of its own kind
 
-    def hear(self, tell_news: TakeNews, on_conflict: Callable[[], None]) -> None:
-        """Tell news, and when the server asks something and nobody can tell whom."""
+    def hear(self, tell_news: TakeNews, on_question: Callable[[Client], None]) -> None:
+        """Tell news, and each question of a legacy server with a client that has a request in progress there."""
         self.tell_news = tell_news
-        self._questions.on_conflict = on_conflict
+        self._questions.on_question = on_question
 
     def greeted(self, handle: WorkerHandle, card: ServerCard) -> None:
         """The server is there."""

@@ -31,7 +31,7 @@ from quarterdeck_protocol.mcp.relay.asks import ASK_S
 from quarterdeck_protocol.mcp.tasks import task_named, task_of_question
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd, askable
-from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 
 CONFLICT: Final = -32603
 """The error of a question that nobody can tell whose it is: the server may try again."""
@@ -57,17 +57,17 @@ def can_be_asked(asker: Asker) -> frozenset[str]:
 
 
 class OpenQuestions:
-    """What one server of an older era asks.
+    """The open questions of one legacy server.
 
     Attributes:
-        any_asked: whether it has asked anything yet.
-        on_conflict: called when nobody can tell whose a question is.
+        any_asked: whether a question was put to a client.
+        on_question: called with the client of the oldest request that a question may belong to.
     """
 
     def __init__(self, server: str) -> None:
         """Nothing is asked."""
         self._server = server
-        self.on_conflict: Callable[[], None] = _nothing
+        self.on_question: Callable[[Client], None] = lambda _: None
         self._asks = Asks()
         self._questions: dict[int, Question] = {}
         self._withdraw: dict[int, Withdraw] = {}
@@ -77,9 +77,9 @@ class OpenQuestions:
         """Put a question to whoever's it is; the server is told of its end."""
         askers = _candidates(dict(handle.under_way()), params)
         whose = self._asks.begin(ask_id, method, _under_way(askers), len(params))
+        if not isinstance(whose, Refused) or whose is Refused.SEVERAL:
+            self.on_question(next(iter(askers.values())).client)
         if isinstance(whose, Refused):
-            if whose is Refused.SEVERAL:
-                self.on_conflict()
             code = METHOD_NOT_FOUND if whose in _NEVER else CONFLICT
             handle.post(AskAnswer(ask_id, code, whose.value))
             return
@@ -148,10 +148,6 @@ def _task_of(asker: Asker) -> str:
 def _under_way(askers: dict[int, Asker]) -> Iterator[UnderWay]:
     for key, asker in askers.items():
         yield UnderWay(key, asker.client.key, can_be_asked(asker), asker.client.part)
-
-
-def _nothing() -> None:
-    """Nobody is to be told."""
 
 
 def _put(answerer: Answerer, question: Question, answer: Callable[[QuestionEnd], None]) -> Withdraw:

@@ -8,7 +8,7 @@ from math import inf
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -315,95 +315,3 @@ class Walk(RuleBasedStateMachine):
 def test_no_order_of_events_breaks_a_promise_of_the_turns() -> None:
     """Some rare order would lose a call, or let one client starve."""
     run_state_machine_as_test(Walk, settings=settings(deadline=None, max_examples=60, stateful_step_count=30))
-
-
-def test_a_server_that_asks_back_has_calls_of_one_client_at_a_time() -> None:
-    """Nobody could tell whose user is asked."""
-    made = asked(9, a=2)
-    made.be_exclusive()
-    assert made.ask("a", "a3") is Place.GIVEN
-    assert made.ask("b", "b1") is Place.WAITS
-    assert made.ask("a", "a4") is Place.WAITS, "or it would hold the server for ever"
-    for call in ("a1", "a2"):
-        made.end(call)
-        assert made.give() == []
-    made.end("a3")
-    assert made.give() == ["b1"]
-    made.end("b1")
-    assert made.give() == ["a4"]
-
-
-def test_a_program_that_was_asked_holds_up_none_that_shares_its_token() -> None:
-    """One that is gone, and never answers, would keep the others waiting for five minutes."""
-    made: Turns[str] = Turns(3)
-    made.be_exclusive()
-    assert made.ask("ci one", "1") is Place.GIVEN
-    assert made.ask("ci two", "2") is Place.WAITS
-    assert made.give() == []
-    made.asks_client("1")
-    assert made.give() == ["2"]
-    assert made.ask("ci two", "3") is Place.GIVEN, "it is alone with the server, as far as anything goes on there"
-    made.is_answered("1")
-    assert made.ask("ci two", "4") is Place.WAITS
-    assert made.ask("ci one", "5") is Place.WAITS
-    for call in ("2", "3"):
-        made.end(call)
-        assert made.give() == [], "the first goes on, and may ask again"
-    made.end("1")
-    assert made.give() == ["4"]
-
-
-def test_another_client_waits_for_one_that_was_asked() -> None:
-    """What a server asks then could be either's, and a person answer for a stranger."""
-    made: Turns[str] = Turns(3)
-    made.be_exclusive()
-    made.ask("ci one", "1")
-    made.asks_client("1")
-    for client in ("other", "cil two", "other one"):
-        assert made.ask(client, client) is Place.WAITS
-        assert made.give() == []
-    assert made.ask("ci two", "2") is Place.WAITS, "else its programs could keep the others waiting for ever"
-    assert made.give() == []
-    made.end("1")
-    assert made.give() == ["other"]
-    made.asks_client("unheard of")
-    made.asks_client("2")
-    made.end("other")
-    assert made.give() == ["cil two"]
-
-
-def test_what_was_given_before_stays_and_nobody_else_comes_in() -> None:
-    """Calls of two clients that are under way cannot be taken back."""
-    made = asked(3, a=1, b=1)
-    made.be_exclusive()
-    assert made.ask("a", "a2") is Place.WAITS
-    made.end("b1")
-    assert made.give() == []
-    made.end("a1")
-    assert made.give() == ["a2"]
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60))
-def test_an_exclusive_server_never_has_two_clients_and_serves_all(steps: list[tuple[str, bool]]) -> None:
-    """Some order would mix clients, or leave a call for ever."""
-    made: Turns[tuple[str, int]] = Turns(2)
-    made.be_exclusive()
-    running: list[tuple[str, int]] = []
-    waiting = 0
-    for number, (client, is_call) in enumerate(steps):
-        if is_call:
-            is_given = made.ask(client, (client, number)) is Place.GIVEN
-            running += [(client, number)] if is_given else []
-            waiting += not is_given
-        elif running:
-            made.end(running.pop(0))
-            new = made.give()
-            running += new
-            waiting -= len(new)
-        assert len({whose for whose, _ in running}) <= 1
-    while running:
-        made.end(running.pop(0))
-        new = made.give()
-        running += new
-        waiting -= len(new)
-    assert (waiting, made.given, made.waiting) == (0, 0, 0)

@@ -117,15 +117,15 @@ async def test_a_question_without_a_call_is_refused() -> None:
 async def test_a_question_that_may_be_of_two_clients_is_refused_and_remembered() -> None:
     """One client's user would be asked for another's call."""
     async with ready() as played:
-        conflicts: list[int] = []
-        played.endpoint.exchange.hear(lambda _: None, lambda: conflicts.append(1))
+        asked: list[Client] = []
+        played.endpoint.exchange.hear(lambda _: None, asked.append)
         mine, theirs = Answering(), Answering()
         await calls(played, mine)
         await calls(played, theirs, OTHER)
         played.worker.says(Asked(1, "roots/list"), b"{}")
         code, words = await refusal(played)
         assert (code, "several clients" in words) == (CONFLICT, True)
-        assert (mine.asked, theirs.asked, conflicts) == ([], [], [1])
+        assert (mine.asked, theirs.asked, asked) == ([], [], [ME])
 
 
 async def test_a_question_that_may_be_of_two_programs_that_share_a_token_is_refused_too() -> None:

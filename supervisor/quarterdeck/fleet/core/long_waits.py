@@ -1,0 +1,67 @@
+"""Decide which calls of one server have waited so long that people are told, and word the reason.  Pure."""
+
+from collections.abc import Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+TOLD_AFTER_S: Final = 5.0
+"""Seconds that a call waits before people are told: a person begins to wonder then."""
+
+T = TypeVar("T", bound=Hashable)
+"""A call, told apart by `==`."""
+
+
+class _Wait(NamedTuple):
+    since: float
+    is_start: bool
+
+
+class LongWaits(Generic[T]):
+    """The calls of one server that wait: for their turn, or for the server's start."""
+
+    def __init__(self) -> None:
+        self._waits: dict[T, _Wait] = {}
+        self._is_told = False
+
+    def __bool__(self) -> bool:
+        """Return whether any call waits."""
+        return bool(self._waits)
+
+    def begin(self, call: T, now: float, *, is_start: bool = False) -> None:
+        """Count a call as waiting.  One that waits already keeps its beginning.
+
+        Args:
+            call: one that waits from now on.
+            now: monotonic seconds.
+            is_start: whether the server has to start first; else the call waits for its turn.
+        """
+        earlier = self._waits.get(call)
+        self._waits[call] = _Wait(earlier.since if earlier is not None else now, is_start)
+
+    def end(self, call: T) -> None:
+        """Count a call as waiting no longer; unknown ones are ignored."""
+        self._waits.pop(call, None)
+
+    def is_news(self, now: float) -> bool:
+        """Return whether calls wait too long of which people were not told; each episode is told once."""
+        has_long = bool(self._long(now))
+        is_news, self._is_told = has_long and not self._is_told, has_long
+        return is_news
+
+    def words(self, server: str, now: float, working_on: int) -> str:
+        """Return who waits too long and why; empty if no call does.
+
+        Args:
+            server: its id.
+            now: monotonic seconds.
+            working_on: calls that the server has.
+        """
+        waits = self._long(now)
+        if not waits:
+            return ""
+        calls = "1 call waits" if len(waits) == 1 else f"{len(waits):,} calls wait"
+        since = f"since {now - min(wait.since for wait in waits):.0f} s"
+        works = f"it works on {working_on:,} call" + ("" if working_on == 1 else "s")
+        return f"{calls} for `{server}` {since}: {'it is starting' if waits[0].is_start else works}"
+
+    def _long(self, now: float) -> list[_Wait]:
+        return [wait for wait in self._waits.values() if now - wait.since >= TOLD_AFTER_S]

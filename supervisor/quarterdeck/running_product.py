@@ -166,12 +166,12 @@ class Product:
         await carried_through(record_and_apply)
 
     async def settled(self, since: float | None = None) -> bool:
-        """Wait until every server has something to show or has failed; whether they have.
+        """Wait for servers that were never listed.  Return whether all of them have come or failed.
 
-        For `settle_s` at most, from now or from `since` on, monotonic seconds.
+        At most for `settle_s`, from now or from `since` on, monotonic seconds.
         """
         waited_s = 0.0 if since is None else monotonic() - since
-        return await self._until_all(self.is_presentable, max(0.0, self.settings.settle_s - waited_s))
+        return await self._until_all(self._is_listable, max(0.0, self.settings.settle_s - waited_s))
 
     async def finished(self, within_s: float | None = None) -> None:
         """Wait until every server has been asked, judged and scanned, or has failed: each has deadlines of its own."""
@@ -368,6 +368,10 @@ class Product:
     def _announce(self, settings: Settings) -> None:
         self.directory.announce_trusted(settings.trusted)
         self.directory.announce_homes(map(settings.home_digest, settings.ids))
+
+    def _is_listable(self, server: str) -> bool:
+        """Whether the first list need not wait for a server: it was listed before, or nothing comes of it soon."""
+        return self.approvals.was_listed(server) or self.is_presentable(server)
 
     def is_presentable(self, server: str) -> bool:
         """Whether nothing is gained by waiting for a server: something of it can be shown, or it is final."""

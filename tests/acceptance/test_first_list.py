@@ -1,15 +1,23 @@
 """The first list of tools, while servers still start or install themselves."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import pytest
+from support.clients.era_client import Era, EraClient
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, quarterdeck_json_forked, serving
+from support.processes.commands import DEADLINE_S, popen_forked, quarterdeck_json_forked, serving
 from support.processes.leftovers import no_leftovers
+from support.processes.line_child import LineChild
 from support.processes.programs import server_argv
 from support.waiting import eventually
+
+from quarterdeck.cli.configure.secret import read_token, token_path
+
+from .test_daemon_http import connected
 
 RUNNER: Final = """#!/bin/sh
 if [ ! -e "$HOME/.fetched" ]; then
@@ -21,6 +29,11 @@ exec {server}
 """
 """Called `npx`: its first start takes longer than anybody waits, as that of a large package does, and its second one as
 long as the test says."""
+
+WAITS: Final = """#!/bin/sh
+while [ ! -e {gate} ]; do sleep 0.1; done
+exec {server}
+"""
 
 CHANGED: Final = "notifications/tools/list_changed"
 
@@ -61,6 +74,57 @@ def test_the_first_list_is_answered_at_once_when_all_are_ready(tmp_path: Path) -
     with no_leftovers(DEADLINE_S), serving(config, "--settle", "3600", is_forked=True) as client:
         client.initialize()
         assert client.list_tools()
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Iterator[Path]:
+    """A server that was never listed, and starts when the file `gate` is there."""
+    program = tmp_path / "slow"
+    program.write_text(WAITS.format(gate=tmp_path / "gate", server=" ".join(server_argv("echo"))))
+    program.chmod(0o755)
+    with no_leftovers(DEADLINE_S):
+        yield program
+
+
+@pytest.mark.parametrize("era", list(Era))
+@pytest.mark.parametrize("words", ["serve", "run"])
+def test_the_first_list_waits_for_a_server_that_was_never_listed(gated: Path, words: str, era: Era) -> None:
+    """A client that lists once would have none of its tools until its next start."""
+    if words == "serve":
+        config = write_config(
+            gated.with_name("mcp.json"),
+            slow={"command": str(gated), "sandbox": {"preset": "trusted"}},
+            quick=row("echo"),
+        )
+        argv, names = ["serve", "--own", "--config", str(config)], {"slow__echo", "quick__echo"}
+    else:
+        argv, names = ["run", "--own", "--preset", "trusted", "--", str(gated)], {"echo"}
+    client = EraClient(argv, era, deadline_s=DEADLINE_S, popen=popen_forked)
+    try:
+        number = client.send("tools/list")
+        gated.with_name("gate").touch()
+        listed = {tool["name"] for tool in client.reply(number)["result"]["tools"]}
+        assert names <= listed
+    finally:
+        client.close()
+
+
+@pytest.mark.anyio
+async def test_the_first_list_over_http_waits_too_and_a_known_server_never_delays_it(gated: Path) -> None:
+    """A client over HTTP would have no tools; or each later start wait as long as the first."""
+    config = write_config(gated.with_name("mcp.json"), slow={"command": str(gated), "sandbox": {"preset": "trusted"}})
+    words = ("serve", "--own", "--config", str(config), "--http", "127.0.0.1:0", "--json")
+    for is_first in (True, False):
+        with LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
+            url = json.loads(child.read_line())["url"]
+            async with connected(url, read_token(token_path())) as session, anyio.create_task_group() as tasks:
+                if is_first:
+                    tasks.start_soon(anyio.to_thread.run_sync, gated.with_name("gate").touch)
+                listed = {tool.name for tool in (await session.list_tools()).tools}
+            assert "slow__echo" in listed
+            child.process.terminate()
+            assert child.process.wait(DEADLINE_S) == 0
+        gated.with_name("gate").unlink(missing_ok=True)
 
 
 def status(config: Path, server: str) -> dict[str, Any]:

@@ -42,9 +42,9 @@ def mcp_config() -> Iterator[dict[str, object]]:
         running_http_server("--http", "--legacy", name="conformance") as legacy,
     ):
         rows = {
-            "stdio-modern": row("conformance"),
+            "stdio-modern": row("conformance", protocol="2026-07-28"),
             "stdio-legacy": row("conformance", "--legacy"),
-            "http-modern": {"url": modern},
+            "http-modern": {"url": modern, "protocol": "2026-07-28"},
             "http-legacy": {"url": legacy},
             "stdio-denied": row("conformance", "--legacy", ask="deny"),
             "http-denied": {"url": legacy, "ask": "deny"},

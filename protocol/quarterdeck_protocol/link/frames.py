@@ -352,6 +352,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
         quarantine: the folder for files that it must not create; empty for none, and nothing is looked for.
         capabilities: what a server is told that its callers can be asked, one JSON object, where it is told that once;
             one of 2026-07-28 is told so for its lists, and with each request what its very caller can.
+        newer_first: whether the newer era of a process that speaks both is chosen.
     """
 
     server: StdioServer | RemoteServer = StdioServer()
@@ -372,6 +373,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
     capabilities: str = "{}"
     server_id: str = ""
     quarantine: str = ""
+    newer_first: bool = False
 
 
 MAX_START_BYTES: Final = 64 * 1024

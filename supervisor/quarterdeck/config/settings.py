@@ -29,8 +29,8 @@ from .overrides import ServerOverrides
 
 _logger = logging.getLogger(__name__)
 
-SETTLE_S: Final = 4.0
-"""How long the first list of tools waits for servers that still connect; some clients give up after 5 s."""
+SETTLE_S: Final = 20.0
+"""Seconds that the first list waits for servers that were never listed: most clients list once and never again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Settings:
         unread: why files of the user's own were passed over, so that not every server is known.
         trusted: the user's word: files that nothing that we confine may write; see `config.trusted_files`.
         expanded_secrets: what was put in for variables, and must not be shown; see `secrets`.
-        settle_s: how long the first list of tools waits for servers that still connect.
+        settle_s: seconds that the first list waits for servers that were never listed.
         names: what tools' names keep to before clients; None for leaving them as they are.
         allow_unsandboxed: start servers, and commands of native tools, even where nothing but limits can be enforced
             on them.

@@ -47,11 +47,17 @@ class CallQueue:
 
     Attributes:
         asked: the client during whose call the server first asked a question; None before.
+        is_used: whether the server had a call.
+        speaks_newer: whether it speaks 2026-07-28 beside the legacy era; None while that is unknown.
+        prefers_newer: whether its process is to speak 2026-07-28 if it can.
     """
 
     def __init__(self, server: str = "") -> None:
         """Begin without calls; the log names `server`."""
         self.asked: Client | None = None
+        self.is_used = False
+        self.speaks_newer: bool | None = None
+        self.prefers_newer = False
         self._server = server
         self._turns: Turns[QueuedCall] = Turns()
         self._waits: LongWaits[QueuedCall] = LongWaits()

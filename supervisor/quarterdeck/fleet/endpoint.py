@@ -94,6 +94,10 @@ class ServerEndpointImpl:
         self.patience = 1
         self.is_installing = False
 
+    def prefer_newer(self) -> None:
+        """Speak the newer era with a process that speaks both; to be said before `open`."""
+        self._session.newer_first = True
+
     def follow(self, earlier: "ServerEndpointImpl") -> None:
         """Be the next generation of a server: what that has listed is known, where its configuration is the same."""
         if earlier.config == self.config:

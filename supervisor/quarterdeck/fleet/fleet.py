@@ -275,6 +275,8 @@ class ServerFleetImpl(SupervisedFleet):
                     endpoint.follow(earlier)
                 self._endpoints[server] = endpoint
                 endpoint.exchange.hear(self._news.tell, self.queue(server).note_question)
+                if self.queue(server).prefers_newer:
+                    endpoint.prefer_newer()
                 endpoint.patience = patience
                 endpoint.is_installing = patience > 1
                 self._start(self._run(endpoint, generation))

@@ -15,7 +15,7 @@ import msgspec
 
 from quarterdeck.common.in_flight import who_of
 from quarterdeck.common.shielding import carried_through
-from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.configs import BridgeConfig, Revision, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.offers import News, ResourceUpdated
@@ -31,6 +31,9 @@ MAX_EACH: Final = 16
 
 MAX_TOGETHER: Final = 64
 """At a time of one deck."""
+
+NEWER: Final = Revision.R2026_07_28
+"""The name of the client of a server that is for all clients of this revision."""
 
 IDLE_S: Final = 600.0
 """How long one waits for the next call of a client that has no session which could end."""
@@ -243,8 +246,8 @@ class SessionServers:
     def refusal(self, config: ServerConfig, client: Client) -> ProtocolFault | None:
         """Return why a session of this client gets no further server; None if it may have one."""
         who = who_of(client.key)
-        # Those in another revision are few: one of a row.
-        own = [each for each in self._servers.values() if each.config == each.row]
+        # Those for all clients of a revision are few: one of a row.
+        own = [each for each in self._servers.values() if each.client.name != NEWER]
         mine = sum(who_of(each.client.key) == who for each in own)
         if self._is_closed:
             why = f"{config.id} is not started: quarterdeck is shutting down"

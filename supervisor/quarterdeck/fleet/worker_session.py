@@ -99,6 +99,8 @@ class Session(ABC):
     """Where the session of one server runs."""
 
     isolated = True
+    newer_first = False
+    """Whether a process that speaks both eras is to speak the newer one."""
 
     @abstractmethod
     async def start(self, listener: WorkerListener) -> WorkerHandle:
@@ -115,7 +117,7 @@ class Session(ABC):
     async def greet(self, handle: WorkerHandle, timeout_s: float) -> ServerCard:
         """Have the worker start its server and greet it; raises `ProtocolFault`."""
         frame = Open(handle.next_id(), timeout_s)
-        order = await self.prepare(self.order())
+        order = await self.prepare(msgspec.structs.replace(self.order(), newer_first=self.newer_first))
         return msgspec.json.decode(await ask(handle, frame, msgspec.json.encode(order)), type=ServerCard)
 
     def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:  # noqa: B027 - where there is a login of ours

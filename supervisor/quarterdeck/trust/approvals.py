@@ -35,6 +35,9 @@ from .server_state import Recorder, RunningServers, ServerState, WatchedFleet
 CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""
 
+LISTED: Final = frozenset(Subject) - {Subject.LAUNCH, Subject.LOGIN}
+"""What is known of a server only once it was asked."""
+
 _DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
 """A person, or what they trust, has said yes or no."""
 
@@ -185,6 +188,13 @@ class Approvals:
         """What a server may offer now, whatever its phase."""
         state = self._states.get(server)
         return state.offer if state is not None else NOTHING
+
+    def was_listed(self, server: str) -> bool:
+        """Whether the ledger knows what a server lists, be it approved or held."""
+        state = self._states.get(server)
+        if state is None:
+            return False
+        return any(key.subject in LISTED for key in self.book.entry(state.row.scope, server).items)
 
     def is_provisional(self, server: str) -> bool:
         """Whether the offer is what was approved last time, before the server itself was asked."""

@@ -100,6 +100,11 @@ class GatedCall:
         return self._call.is_modern
 
     @property
+    def can_be_asked(self) -> bool:
+        """Whether its client can be asked anything."""
+        return self._call.answerer is not None
+
+    @property
     def left_s(self) -> float | None:
         """How long its caller still wishes to wait; None for no wish."""
         wish_s = self._call.timeout_s

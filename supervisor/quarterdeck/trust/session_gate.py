@@ -4,6 +4,7 @@ The deck's own server of the row is listed and judged.  Another one is called on
 judged one does.
 """
 
+import asyncio
 from functools import partial
 from typing import Final
 
@@ -11,17 +12,18 @@ from quarterdeck.common.watchers import wait_until
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
-from quarterdeck.fleet.session_servers import SessionServer, SessionServers
+from quarterdeck.fleet.session_servers import NEWER, SessionServer, SessionServers
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck_protocol.configs import Revision, ServerConfig, ServerScope
+from quarterdeck_protocol.configs import Revision, ServerConfig, ServerScope, StdioServerConfig
 from quarterdeck_protocol.contract import RemoteTool, is_usable_phase
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
 from quarterdeck_protocol.mcp.relay import is_modern
-from quarterdeck_protocol.mcp.relay.greeting import LISTS
+from quarterdeck_protocol.mcp.relay.greeting import LISTS, UNSUPPORTED_REVISION
 from quarterdeck_protocol.offers import Listing, Offered
-from quarterdeck_protocol.tools import Client, PendingCall
+from quarterdeck_protocol.tools import CallEnd, Client, PendingCall
 
 from .approvals import Approvals
 from .gate import GatedEndpoint, Note
@@ -29,15 +31,21 @@ from .gated_calls import GatedCall, GatedRequest, WaitingCall
 from .judge.documents import SUBJECTS, offered_document, tool_document
 from .judge.held_messages import HELD_CODES
 
-NEWER: Final = Revision.R2026_07_28
+DISCOVER_S: Final = 5.0
+"""Seconds that a server may take to say whether it speaks 2026-07-28."""
+
+ANOTHER_ERA: Final = frozenset({INVALID_REQUEST, UNSUPPORTED_REVISION})
+"""Errors of a server on a legacy connection that knows the newer era; all others do not know the request."""
 
 
 class SessionGate(GatedEndpoint):
     """The gate of one row, whose calls may go to a server beside the deck's own.
 
     With `"scope": "session"` no call reaches the deck's own server.  Else it serves all sessions until it asks a
-    question: from then on it serves the session that was asked first, and each other one has its own.  Calls of
-    clients of 2026-07-28 go to one in that revision, if the server speaks it beside the legacy era.
+    question: from then on it serves the session that was asked first, and each other one has its own.
+
+    A server that speaks both eras is called in that of the client.  Its process speaks the era of the first client
+    that calls it; calls of the other era go to another process, and to another connection of a remote server.
     """
 
     def __init__(
@@ -48,6 +56,8 @@ class SessionGate(GatedEndpoint):
         self._levels: dict[str, str] = {}
         self._is_scoped: Final = config.scope is ServerScope.SESSION
         self._lacks_newer = False
+        self._replaced: ServerEndpointImpl | None = None
+        self._restart: asyncio.Task[None] | None = None
 
     def queue_of(self, client: Client) -> CallQueue:
         """See `GatedEndpoint`."""
@@ -57,8 +67,12 @@ class SessionGate(GatedEndpoint):
 
     def start_on(self, endpoint: ServerEndpointImpl, call: GatedCall) -> PendingCall:
         """Begin a call whose tool is one of the endpoint's, on the server that its session has for it."""
+        if self._must_settle_era(endpoint, call):
+            call.queue.wait_for_start(call)
+            return WaitingCall(partial(self._with_era, endpoint, call), partial(self.start_on, call=call), call)
         own = self._own_for(endpoint, call)
         if own is None:
+            self._known.is_used = True
             return super().start_on(endpoint, call)
         if isinstance(own, ProtocolFault):
             return refuse(call.settle, own)
@@ -112,6 +126,11 @@ class SessionGate(GatedEndpoint):
 
     # Whose server
 
+    @property
+    def _known(self) -> CallQueue:
+        """What is known of the deck's own server, by all decks that share it."""
+        return self._fleet.queue(self.config.id)
+
     def _session_of(self, client: Client) -> str:
         """Return what tells this client's server apart: its session, or its program if its token has no sessions."""
         return client.key if self._is_scoped or self._sessions.is_open(client.key) else client.address
@@ -123,7 +142,7 @@ class SessionGate(GatedEndpoint):
         """Return whether calls of this client go to a server of its session."""
         if self._is_scoped:
             return True
-        asked, session = super().queue_of(client).asked, self._session_of(client)
+        asked, session = self._known.asked, self._session_of(client)
         if asked is None or self._session_of(asked) == session:
             return False
         # Those who get none share the deck's own, as all did before it asked.
@@ -132,31 +151,67 @@ class SessionGate(GatedEndpoint):
     def _own_for(self, endpoint: ServerEndpointImpl, call: GatedCall) -> SessionServer | ProtocolFault | None:
         """Return the server of its session that a call goes to, or why there is none; None for the deck's own."""
         client, is_subscription = call.caller, isinstance(call, GatedRequest) and call.is_subscription
-        if call.is_modern and not is_subscription and (newer := self._newer(endpoint)) is not None:
-            return newer
         session = self._session_of(client)
+        if not is_subscription and (other := self._in_other_era(endpoint, call, session)) is not None:
+            return other
         if not self._has_own(client):
             return None
         if is_subscription and not self._is_scoped and not self._sessions.has(self.config.id, session):
             return None  # a stream of changes is no program: none would be started for its sake
         return self._sessions.get(self.config, client, session)
 
-    def _newer(self, endpoint: ServerEndpointImpl) -> SessionServer | None:
-        """Return the server in 2026-07-28, for all clients of that; None if it does not speak it beside its era."""
-        is_free = self.config.protocol is None and not self._is_scoped and not self._lacks_newer
-        if not is_free or endpoint.card is None or is_modern(endpoint.card.era):
+    # In which era
+
+    def _may_choose(self, endpoint: ServerEndpointImpl) -> bool:
+        """Return whether the era of a server is ours to choose; tasks stay in the era in which they are begun."""
+        is_free = self.config.protocol is None and not self._is_scoped and not self.task_support().is_any
+        return is_free and endpoint.card is not None
+
+    def _must_settle_era(self, endpoint: ServerEndpointImpl, call: GatedCall) -> bool:
+        """Return whether a call has to wait until the process speaks the era of its client, if it can."""
+        if not call.is_modern or not isinstance(self.config, StdioServerConfig) or not self._may_choose(endpoint):
+            return False
+        known = self._known
+        if is_modern(_era(endpoint)) or known.prefers_newer:
+            return endpoint is self._replaced
+        return known.speaks_newer is None or (known.speaks_newer and not known.is_used)
+
+    async def _with_era(self, old: ServerEndpointImpl, call: GatedCall) -> ServerEndpointImpl | ProtocolFault:
+        """Find out whether a process speaks the newer era, and have it do so if no client has called it yet."""
+        known = self._known
+        if known.speaks_newer is None:
+            known.speaks_newer = await _speaks_newer(old)
+        if known.speaks_newer and not known.is_used and not known.prefers_newer:
+            known.prefers_newer, self._replaced = True, old
+            self._restart = asyncio.create_task(self._fleet.restart(self.config.id))
+        if old is self._replaced:
+            wait_s = self.config.connect_timeout_s if call.left_s is None else call.left_s
+            await self._until(lambda: self._endpoint is not old and call.find() is not None, wait_s)
+        return call.find() or self._not_ready()
+
+    def _in_other_era(self, endpoint: ServerEndpointImpl, call: GatedCall, session: str) -> SessionServer | None:
+        """Return the server in the era of a call's client; None where the deck's own is, or bridges."""
+        if not self._may_choose(endpoint):
             return None
+        is_newer, known = is_modern(_era(endpoint)), self._known
+        if is_newer or not call.is_modern:
+            if call.is_modern or not is_newer or not known.prefers_newer or not call.can_be_asked:
+                return None
+            older = self.config.model_copy(update={"protocol": Revision.R2025_11_25})
+            return _usable(self._sessions.get(self.config, call.caller, session, older))
+        is_stdio = isinstance(self.config, StdioServerConfig)
+        if self._lacks_newer or (is_stdio and not known.speaks_newer):
+            return None
+        newer = self.config.model_copy(update={"protocol": NEWER})
         client = Client(NEWER, f"{NEWER} {self.config.id}")
-        own = self._sessions.get(self.config, client, config=self.config.model_copy(update={"protocol": NEWER}))
-        if isinstance(own, ProtocolFault):
+        found = _usable(self._sessions.get(self.config, client, config=newer))
+        if found is None:
+            # Tried once: a server that lacks it would be asked with each call.
+            self._lacks_newer = True
+            self._sessions.ended(client.key)
             return None
-        if own.is_coming or _is_ready(own):
-            own.follow_lists(self._take_lists_again)
-            return own
-        # Tried once: a legacy server would start, and log that it knows no such request, with each call.
-        self._lacks_newer = True
-        self._sessions.ended(client.key)
-        return None
+        found.follow_lists(self._take_lists_again)
+        return found
 
     def _take_lists_again(self) -> None:
         """Take the lists of the deck's own server again: in another era the server says that they changed."""
@@ -224,8 +279,26 @@ MAX_CHECKED: Final = 1_000
 _UNLISTED: Final = frozenset({Subject.RESOURCE, Subject.TEMPLATE})
 
 
-def _is_ready(own: SessionServer) -> bool:
-    return own.endpoint is not None and is_usable_phase(own.endpoint.phase)
+def _usable(own: SessionServer | ProtocolFault) -> SessionServer | None:
+    """Return a server that is ready or starting, else None."""
+    if isinstance(own, ProtocolFault):
+        return None
+    is_ready = own.endpoint is not None and is_usable_phase(own.endpoint.phase)
+    return own if own.is_coming or is_ready else None
+
+
+def _era(endpoint: ServerEndpointImpl) -> str:
+    return endpoint.card.era if endpoint.card is not None else ""
+
+
+async def _speaks_newer(endpoint: ServerEndpointImpl) -> bool:
+    """Return whether a legacy process says that it knows the newer era."""
+    ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
+    endpoint.exchange.discover(lambda end: None if ended.done() else ended.set_result(end), DISCOVER_S)
+    end = await ended
+    if isinstance(end, ProtocolFault):
+        return end.reply is not None and end.reply.code in ANOTHER_ERA
+    return True
 
 
 def _list(endpoint: ServerEndpointImpl, key: ItemKey) -> tuple[RemoteTool, ...] | tuple[Offered, ...]:

@@ -335,3 +335,14 @@ async def test_the_hash_of_a_definition_is_that_of_the_whole_of_it() -> None:
         assert at.item(tool_key("a")).approved == definition_hash("a", "one")
         live = list(at.entry().live.values())
         assert [(tool.tool, tool.definition) for tool in live] == [("a", definition_hash("a", "one"))]
+
+
+async def test_a_server_is_known_once_it_was_listed_whatever_was_decided_of_it() -> None:
+    """The first list would wait for a server of which nothing is approved, each time; or not for a new one."""
+    async with bench() as at:
+        config = stdio(trust=TrustMode.STRICT)
+        await at.approvals.set_rows([row(config)])
+        assert not at.approvals.was_listed("fs")
+        at.replaces(ToldEndpoint(config, a="one"))
+        await at.judged()
+        assert (at.offered(), at.approvals.was_listed("fs"), at.approvals.was_listed("other")) == ([], True, False)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.fleet.answers import Answering
 from support.fleet.memory_fleet import FakeFleet
 from support.trust.approvals import Bench, ToldEndpoint, bench, tool_key
 from support.waiting import turns
@@ -15,7 +16,14 @@ from quarterdeck.fleet.session_servers import SessionServer, SessionServers
 from quarterdeck.trust import session_gate as module
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck.trust.session_gate import SessionGate
-from quarterdeck_protocol.configs import BridgeConfig, Revision, ServerScope, StdioServerConfig, TrustMode
+from quarterdeck_protocol.configs import (
+    BridgeConfig,
+    Revision,
+    ServerScope,
+    StdioServerConfig,
+    StreamableHttpServerConfig,
+    TrustMode,
+)
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
@@ -75,13 +83,21 @@ class Lab:
         return self.fleets[-1]
 
     def calls(
-        self, tool: str = "a", session: str = "1", *, within_s: float | None = None, is_modern: bool = False
+        self,
+        tool: str = "a",
+        session: str = "1",
+        *,
+        within_s: float | None = None,
+        is_modern: bool = False,
+        answerer: Answering | None = None,
     ) -> list[CallEnd]:
         """Begin a call of this session; the list that its end comes to."""
         gate = self.judged.gate.endpoint("fs")
         assert gate is not None
         told: list[CallEnd] = []
-        call = RawCall(tool, b"{}", timeout_s=within_s, client=client(session), is_modern=is_modern)
+        call = RawCall(
+            tool, b"{}", timeout_s=within_s, client=client(session), answerer=answerer, is_modern=is_modern
+        )
         gate.begin(call, told.append)
         return told
 
@@ -344,23 +360,68 @@ async def test_a_server_of_a_session_that_is_of_no_use_is_not_called(tools: dict
 
 # A server that speaks 2026-07-28, too
 
+LOCKED = -32600
+"""The error of a server on a connection of the other era."""
 
-async def test_calls_of_clients_of_the_newer_era_share_a_server_in_it() -> None:
-    """What a server can in that era alone, as ask for several things at once, no client would see."""
+
+async def test_a_process_that_nobody_called_speaks_the_era_of_the_first_client_that_calls_it() -> None:
+    """What a server can in 2026-07-28 alone, as ask several things at once, no client would see."""
     judged = shared()
+    judged.discovers = LOCKED
     async with lab(judged) as at:
+        first, second = at.calls(is_modern=True), at.calls(session="2", is_modern=True)
+        await turns()
+        queue = at.judged.fleet.queue("fs")
+        assert (queue.prefers_newer, judged.begun) == (True, [])
+        newer = shared("2026-07-28")
+        at.judged.fleet.coming.clear()
+        at.judged.replaces(newer)
+        await at.judged.judged()
+        for told in (first, second, at.calls(is_modern=True)):
+            assert isinstance(await at.ended(told), WireResult)
+        assert (len(newer.begun), judged.begun, at.fleets) == (3, [], [])
+
+
+async def test_clients_of_the_other_era_have_a_process_in_theirs() -> None:
+    """A person before an older client could not be asked, by a server that only asks there."""
+    newer = shared("2026-07-28")
+    async with lab(newer) as at:
+        at.judged.fleet.queue("fs").prefers_newer = True
+        told = at.calls(answerer=Answering())
+        (await at.begun(told)).runs(older := shared())
+        assert isinstance(await at.ended(told), WireResult)
+        assert isinstance(await at.ended(at.calls(session="2")), WireResult)
+        assert (len(older.begun), len(newer.begun), len(at.fleets)) == (1, 1, 1), "who cannot be asked needs none"
+        assert [each.config.protocol for each in at.servers] == ["2025-11-25"]
+
+
+async def test_calls_of_clients_of_the_newer_era_share_a_process_beside_one_that_others_called() -> None:
+    """What a process has in memory for its clients would be gone, or those of the newer era lose what it can there."""
+    judged = shared()
+    judged.discovers = LOCKED
+    async with lab(judged) as at:
+        assert isinstance(await at.ended(at.calls()), WireResult)
         told = at.calls(is_modern=True)
         (await at.begun(told)).runs(newer := shared("2026-07-28"))
         assert isinstance(await at.ended(told), WireResult)
         assert isinstance(await at.ended(at.calls(session="2", is_modern=True)), WireResult)
-        assert isinstance(await at.ended(at.calls()), WireResult)
         assert (len(newer.begun), len(judged.begun), len(at.fleets)) == (2, 1, 1)
         assert [each.config.protocol for each in at.servers] == ["2026-07-28"]
 
 
-async def test_a_server_that_lacks_the_newer_era_is_tried_once_and_bridged() -> None:
-    """Each call would start a process that fails, and write into the server's log."""
+async def test_a_process_that_lacks_the_newer_era_is_asked_once_and_not_started_again() -> None:
+    """Each call would start a process that fails, or write into the server's log."""
     judged = shared()
+    async with lab(judged) as at:
+        for _ in range(3):
+            assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
+        assert (len(judged.begun), judged.discovered, at.fleets) == (3, 1, [])
+
+
+async def test_a_remote_server_that_lacks_the_newer_era_is_tried_once_and_bridged() -> None:
+    """Each call would connect once more to be refused."""
+    judged = shared()
+    judged.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp", trust=TrustMode.BASELINE)
     async with lab(judged) as at:
         told = at.calls(is_modern=True)
         failed = shared()
@@ -369,13 +430,14 @@ async def test_a_server_that_lacks_the_newer_era_is_tried_once_and_bridged() -> 
         assert isinstance(await at.ended(told), WireResult)
         for _ in range(2):
             assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
-        assert (len(judged.begun), len(at.fleets)) == (3, 1)
+        assert (len(judged.begun), judged.discovered, len(at.fleets)) == (3, 0, 1)
 
 
 @pytest.mark.parametrize("era", ["2026-07-28", "2025-11-25"])
 async def test_a_server_of_one_era_by_itself_or_by_its_row_has_no_other(era: str) -> None:
     """A modern server would run twice, or a row's `protocol` hold for some clients alone."""
     judged = shared(era)
+    judged.discovers = LOCKED
     if era == "2025-11-25":
         judged.config = SHARED.model_copy(update={"protocol": Revision.R2025_11_25})
     async with lab(judged) as at:
@@ -386,9 +448,11 @@ async def test_a_server_of_one_era_by_itself_or_by_its_row_has_no_other(era: str
 async def test_a_change_that_is_told_in_the_newer_era_alone_reaches_the_decks_own_lists() -> None:
     """Clients would keep an old list: some servers tell of changes in that era only."""
     judged = shared()
+    judged.discovers = LOCKED
     again: list[str] = []
     judged.on_list_changed = again.append  # type: ignore[method-assign]
     async with lab(judged) as at:
+        await at.ended(at.calls())
         told = at.calls(is_modern=True)
         fleet = await at.begun(told)
         fleet.runs(newer := shared("2026-07-28"))

@@ -15,7 +15,7 @@ from quarterdeck.common.watchers import Told, Watchers
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult, RemoteTool
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, ToolDescriptor, WireResult
@@ -65,6 +65,8 @@ class FakeEndpoint:
         self.has_listed = True
         self.lists_version = 1
         self.is_busy = False
+        self.discovers = -32601
+        self.discovered = 0
         self.begun: list[RawCall] = []
         self.forwarded: list[RawRequest] = []
         self.missing: set[Listing] = set()
@@ -131,6 +133,16 @@ class FakeEndpoint:
     def status(self) -> EndpointStatus:
         return EndpointStatus(self.config.id, self.phase, len(self._tools), self.fault)
 
+    @property
+    def exchange(self) -> "FakeEndpoint":
+        return self
+
+    def discover(self, deliver: Deliver, timeout_s: float) -> None:
+        """Refuse with the code `discovers`: by default as a legacy server, which knows no such method."""
+        self.discovered += 1
+        reply = ReplyError(self.discovers, "refused")
+        deliver(ProtocolFault(FaultKind.TOOL_ERROR, "refused", code="reply_error", reply=reply))
+
     def on_list_changed(self, kind: str) -> None:
         """Its lists are what a test makes them."""
 
@@ -186,6 +198,11 @@ class FakeFleet:
 
     async def tear_down(self) -> None:
         self.torn_down = True
+
+    async def restart(self, server: str) -> None:
+        """It is being started from now on, until a test puts another endpoint there."""
+        self.by_id[server].phase = EndpointPhase.CLOSED
+        self.coming.add(server)
 
     def status_of(self, server: str) -> EndpointStatus | None:
         return self.status().get(server)

@@ -73,6 +73,7 @@ class StdioConnection:
             now=monotonic(),
             max_bytes=order.max_result_bytes,
             forced=order.protocol,
+            newer_first=order.newer_first,
             offers=askable(capabilities),
         )
         self._flush()

@@ -61,6 +61,7 @@ class Relay:
         now: float,
         max_bytes: int,
         forced: str | None = None,
+        newer_first: bool = False,
         offers: frozenset[str] = frozenset(),
     ) -> None:
         """Start it; the first line of the greeting is ready to be taken.
@@ -70,6 +71,7 @@ class Relay:
             now: monotonic seconds, as everywhere.
             max_bytes: the largest result.
             forced: the one revision that may be spoken; None for any.
+            newer_first: of a server that speaks both eras, choose the newer one.
             offers: the server's requests that the caller answers; all others are refused here, pings answered.
         """
         self._client = client
@@ -85,7 +87,7 @@ class Relay:
         self._asks = Asks(offers)
         self._subscription = Subscription()
         self.server: events.Server | None = None
-        self._send(self._dialogues.begin(greet(client.for_all, forced), None, now))
+        self._send(self._dialogues.begin(greet(client.for_all, forced, newer_first=newer_first), None, now))
 
     # What the caller does
 

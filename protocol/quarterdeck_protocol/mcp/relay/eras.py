@@ -19,6 +19,11 @@ def is_modern(era: str) -> bool:
     return era in MODERN_REVISIONS
 
 
+def discovery(name: str, version: str) -> bytes:
+    """Return the `_meta` of a request that asks a legacy connection whether its server speaks the newest revision."""
+    return b"{%s}" % envelope(MODERN_REVISIONS[-1], Client(name, version), with_log_level=False)
+
+
 class Client(msgspec.Struct, frozen=True):
     """Who we say we are to servers.
 

@@ -89,15 +89,19 @@ class _Unsupported(msgspec.Struct):
     requested: str
 
 
-def greet(client: Client, forced: str | None) -> Dialogue:
+def greet(client: Client, forced: str | None, *, newer_first: bool = False) -> Dialogue:
     """Agree on a revision; the dialogue ends in `Greeted` or `GreetingFailed`.
 
     Args:
         client: who we say we are.
         forced: the one revision that may be spoken; None for any.
+        newer_first: of a server that speaks both eras, choose the newer one.
     """
     try:
-        server = yield from _agree(client) if forced is None else _insist(client, forced)
+        if forced is not None:
+            server = yield from _insist(client, forced)
+        else:
+            server = yield from _prefer_newer(client) if newer_first else _agree(client)
     except ErrorReply as error:
         return GreetingFailed(error.message, error.code)
     except SilenceError:
@@ -105,6 +109,14 @@ def greet(client: Client, forced: str | None) -> Dialogue:
     except (_GreetingError, BodyError) as error:
         return GreetingFailed(str(error))
     return Greeted(server)
+
+
+def _prefer_newer(client: Client) -> Steps[Server]:
+    """Discover what the server speaks, or shake hands with one that refuses to say."""
+    try:
+        return (yield from _discover(client))
+    except (ErrorReply, SilenceError, _GreetingError, BodyError):
+        return (yield from _agree(client))
 
 
 def _agree(client: Client) -> Steps[Server]:

@@ -122,7 +122,7 @@ class ClientTasks:
             return endpoint.forward(asked, partial(self._begun_by_newer, call.client, server, tool, deliver))
         how = tool_support(endpoint, tool) if support.calls else Support.FORBIDDEN
         if takes and how is not Support.FORBIDDEN:
-            asked = msgspec.structs.replace(call, params=asking_for_task(call.params), is_modern=False)
+            asked = msgspec.structs.replace(call, params=asking_for_task(call.params))
             return endpoint.forward(asked, partial(self._begun_by_older, call.client, server, tool, deliver))
         if support.extends or how is Support.REQUIRED:
             held = HeldCall(

@@ -54,7 +54,7 @@ class HeldCall(Chain):
     ) -> None:
         """Of a client's call, by its server's own names; `begin` is next."""
         super().__init__(forward, deliver)
-        self._call = msgspec.structs.replace(call, params=asking_for_none(call.params), is_modern=False)
+        self._call = msgspec.structs.replace(call, params=asking_for_none(call.params))
         self._server = config.id
         self._pace = pace
         self._watch_news = watch_news

@@ -87,7 +87,9 @@ def serve(
     ] = False,
     settle: Annotated[
         float | None,
-        Option("--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for servers, 4 by default."),
+        Option(
+            "--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for new servers, 20 by default."
+        ),
     ] = None,
     name_budget: options.Budget = None,
     client_prefix: options.Prefix = None,

@@ -15,10 +15,12 @@ from quarterdeck.fleet.workers.handle import WorkerHandle
 from quarterdeck.fleet.workers.requests import as_request, begin_call, begin_forward, refuse
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, ServerCard, Tell, Updated
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
 from quarterdeck_protocol.mcp.relay import is_modern
 from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.mcp.relay.eras import discovery
 from quarterdeck_protocol.mcp.tasks import NOTES
 from quarterdeck_protocol.offers import LogLine, RawRequest, ResourceUpdated
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
@@ -124,6 +126,11 @@ class Exchange:
             return self._begin_round(request, deliver)
         driven = DrivenRequest(self._config, request, self._begin_round, deliver)
         return driven.start(partial(self._begin_round, request))
+
+    def discover(self, deliver: Deliver, timeout_s: float) -> PendingCall:
+        """Ask a legacy server for `server/discover` as a client of the newest revision does."""
+        request = RawRequest("server/discover", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
+        return begin_forward(self._greeted, self._config, request, None, deliver)
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""

@@ -1,10 +1,12 @@
 """The queue of one server, as `status` shows it."""
 
 import pytest
+from support.waiting import turns as settled
+from support.waiting import until
 
 from quarterdeck.fleet import call_queue
 from quarterdeck.fleet.call_queue import CallQueue
-from quarterdeck.fleet.core import turns
+from quarterdeck.fleet.core import long_waits, turns
 from quarterdeck_protocol.faults import ProtocolFault
 
 pytestmark = pytest.mark.anyio
@@ -53,3 +55,27 @@ async def test_a_call_that_waited_for_too_long_is_counted(monkeypatch: pytest.Mo
     assert queue.refused == {call_queue.DEADLINE: 1}
     assert calls[-1].fault is not None
     assert queue.load == (turns.WIDTH, 0)
+
+
+async def test_calls_that_wait_for_long_are_in_the_log_once_and_can_be_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server would hang for its users for a quarter of an hour, and no line say why."""
+    for module in (call_queue, long_waits):
+        monkeypatch.setattr(module, "TOLD_AFTER_S", 0.0)
+    queue, calls = CallQueue("x"), [Call() for _ in range(turns.WIDTH + 2)]
+    for call in calls:
+        queue.add("one", call, 1, float("inf"))
+    await until(lambda: bool(caplog.records))
+    [told] = caplog.messages
+    assert told == f"2 calls wait for `x` since 0 s: it works on {turns.WIDTH} calls" == queue.long_waits
+    await settled(20)
+    assert len(caplog.records) == 1
+    for call in calls:
+        queue.leave(call)
+    assert queue.long_waits == ""
+    queue.add("one", starting := Call(), 1, float("inf"))
+    queue.wait_for_start(starting)
+    assert queue.long_waits == "1 call waits for `x` since 0 s: it is starting"
+    queue.has_started(starting)
+    assert queue.long_waits == ""

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from support.fleet.workers import PlayedSession, lists
 from support.waiting import PATIENCE_S, turns
@@ -16,7 +17,7 @@ from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import List, ListChanged, Open
+from quarterdeck_protocol.link.frames import List, ListChanged, Open, OpenOrder
 
 from .played_fleets import (
     CLOSED,
@@ -229,6 +230,28 @@ async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
     assert sessions[0].ended == 1
     assert runtime.users == 0
     sessions[0].worker.leaves()
+
+
+async def test_a_server_is_started_in_the_newer_era_once_its_clients_want_that(runtime: PretendRuntime) -> None:
+    """It would be restarted for them, and speak the era of before."""
+    wanted: list[bool] = []
+
+    def noting(session: PlayedSession) -> None:
+        answers = session.worker.rules[Open]
+
+        def opened(worker: Any, request: Open, body: bytes) -> None:
+            wanted.append(msgspec.json.decode(body, type=OpenOrder).newer_first)
+            answers(worker, request, body)
+
+        session.worker.rules[Open] = opened
+
+    async with played_fleet(runtime) as made:
+        made.prepare["a"] = noting
+        await made.fleet.start(config("a"))
+        made.fleet.queue("a").prefers_newer = True
+        await made.fleet.restart("a")
+        await made.until(lambda: len(wanted) == 2)
+        assert wanted == [False, True]
 
 
 async def test_a_server_that_was_still_being_installed_is_started_again_with_more_time(runtime: PretendRuntime) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject
+from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, METHOD_NOT_FOUND, MODERN, Answer, JsonObject
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Refusal
@@ -82,6 +82,25 @@ def test_every_revision_of_the_handshake_is_spoken(agreed: str) -> None:
         "clientInfo": {"name": "us", "version": "1"},
     }
     assert talked.heard[1] == {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+@pytest.mark.parametrize(
+    ("discovery", "server", "methods"),
+    [
+        (DISCOVERED, MODERN_SERVER, ["server/discover"]),
+        (METHOD_NOT_FOUND, LEGACY_SERVER, ["server/discover", *SHAKEN]),
+        ({"result": []}, LEGACY_SERVER, ["server/discover", *SHAKEN]),
+        (unsupported(LEGACY), LEGACY_SERVER, ["server/discover", *SHAKEN]),
+    ],
+    ids=["both eras", "legacy", "nonsense", "names the older"],
+)
+def test_the_newer_era_comes_first_where_it_is_wanted(
+    discovery: JsonObject, server: Server, methods: list[str]
+) -> None:
+    """A process that is restarted for its clients of 2026-07-28 would speak the older era again, or not start."""
+    talked = Talk({"initialize": INITIALIZED, "server/discover": discovery}, newer_first=True)
+    assert talked.server == server
+    assert talked.methods == methods
 
 
 def test_a_modern_server_that_refuses_our_revision_and_names_it_is_asked_once_more() -> None:

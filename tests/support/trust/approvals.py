@@ -284,6 +284,9 @@ class TrustingApprovals:
         tools = endpoint.offered() if endpoint is not None else ()
         return Offer(tools, frozenset(tool.ref.name for tool in tools))
 
+    def was_listed(self, _: str) -> bool:
+        return False
+
     def is_provisional(self, _: str) -> bool:
         return False
 

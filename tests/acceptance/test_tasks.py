@@ -41,7 +41,11 @@ def window(own_directories: Path, tmp_path: Path) -> Iterator[Callable[..., EraC
         assert len(client.pages("tools/list", "tools")) == 15
         return client
 
-    servers = {"s": row("tasking", "--legacy"), "n": row("tasking", "--legacy"), "m": row("tasking")}
+    servers = {
+        "s": row("tasking", "--legacy"),
+        "n": row("tasking", "--legacy"),
+        "m": row("tasking", protocol="2026-07-28"),
+    }
     with doors_at_home(tmp_path, **servers):
         yield make
         for client in clients:

@@ -63,7 +63,7 @@ async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out
     process = PlayedProcess()
     view = View(absent=(AbsentHook(str(folder), ".envrc"),))
     process.confinement = msgspec.structs.replace(process.confinement, view=view)
-    order = OpenOrder(era=LEGACY, server_id="fs", quarantine=str(tmp_path / "quarantine"))
+    order = OpenOrder(server_id="fs", quarantine=str(tmp_path / "quarantine"))
     notifier = Notifier(lambda frame, body=b"": posted.append(frame) is None, lambda: 0.0)
     server = ServerProcess(process, LIMITS, order, notifier)  # type: ignore[arg-type]
     check = server.connection.on_answer

@@ -13,7 +13,6 @@ from support.waiting import turns
 
 from quarterdeck.fleet import session_servers
 from quarterdeck.fleet.session_servers import SessionServer, SessionServers
-from quarterdeck.trust import session_gate as module
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck.trust.session_gate import SessionGate
 from quarterdeck_protocol.configs import (
@@ -95,9 +94,7 @@ class Lab:
         gate = self.judged.gate.endpoint("fs")
         assert gate is not None
         told: list[CallEnd] = []
-        call = RawCall(
-            tool, b"{}", timeout_s=within_s, client=client(session), answerer=answerer, is_modern=is_modern
-        )
+        call = RawCall(tool, b"{}", timeout_s=within_s, client=client(session), answerer=answerer, is_modern=is_modern)
         gate.begin(call, told.append)
         return told
 

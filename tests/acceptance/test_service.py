@@ -19,6 +19,7 @@ from support.processes.leftovers import assert_gone, no_leftovers
 from support.waiting import eventually
 
 from quarterdeck.cli.run.daemon_commands import down
+from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.daemon import client
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
@@ -59,8 +60,7 @@ class Manager:
 @contextmanager
 def managing() -> Iterator[Manager]:
     """A service manager whose socket is where `service install` puts it."""
-    directory = service_dir()
-    directory.mkdir(parents=True, mode=0o700)
+    directory = make_private_dir(service_dir())
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "door.sock"))
         listener.listen()
@@ -80,7 +80,7 @@ def by_the_daemon(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
     with no_leftovers(DEADLINE_S):
         yield
-    assert not daemon_dir().exists()
+    assert not daemon_dir().exists(), sorted(daemon_dir().iterdir())
 
 
 def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(

@@ -182,6 +182,8 @@ def run_service() -> None:
         make_private_dir(state_dir())  # for the log; it may be the first of us here
         if lent is not None:
             _take_over()
+            with start_lock(daemon_dir()):
+                remove(daemon_dir())  # no door looks there while this service listens
             make_private_dir(service_dir())
             keep_key(service_dir() / KEY_NAME)
             serve(Entrance(lent, service_dir(), is_managed=True, is_lent=True))

@@ -9,6 +9,7 @@ from support.config.places import row, write_config
 from support.processes.commands import quarterdeck, quarterdeck_forked, quarterdeck_json_forked
 from support.serves.changing_server import Author
 from support.serves.daemons import door, doors
+from support.serves.shared_serve import open_folder
 
 from quarterdeck.cli.exits import ExitCode
 
@@ -25,9 +26,10 @@ def daemon(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def author(tmp_path: Path) -> Author:
+def author() -> Iterator[Author]:
     """The author of the server `books`, which only commands start."""
-    return Author(tmp_path)
+    with open_folder() as folder:
+        yield Author(folder)
 
 
 @pytest.fixture

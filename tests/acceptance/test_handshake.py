@@ -33,7 +33,10 @@ def mcp_config() -> dict[str, object]:
     own = {name: row("hostile", name) for name in ("exits_at_once", "garbage_first", "wrong_version")}
     at_once = ("--at", "initialize")
     large = row("hostile", "long_line", *at_once, max_result_bytes=SMALL_BYTES)
-    return {"mcpServers": {**own, "long_line": large, "closes_stdout": row("hostile", "closes_stdout", *at_once)}}
+    # Killed, it would be tried again: another process may have killed it.
+    killed = {"command": "sh", "args": ["-c", "kill -KILL $$"], "restart": {"max_restarts": 0}}
+    closes = row("hostile", "closes_stdout", *at_once)
+    return {"mcpServers": {**own, "long_line": large, "closes_stdout": closes, "killed": killed}}
 
 
 def test_a_server_that_exits_at_once_is_reported_with_its_status_and_last_words(fault_at_start: Start) -> None:
@@ -47,7 +50,7 @@ def test_a_server_that_exits_at_once_is_reported_with_its_status_and_last_words(
 
 def test_a_server_that_is_killed_while_it_starts_is_reported_with_the_signal(fault_at_start: Start) -> None:
     """An out-of-memory kill looks like this."""
-    fault = fault_at_start(["sh", "-c", "kill -KILL $$"])
+    fault = fault_at_start("killed")
     assert_fault(fault, "spawn_failed", "exited_at_handshake", "not_sent", "killed by SIGKILL")
     assert fault.dossier is not None
     assert (fault.dossier.exit_status, fault.dossier.signal) == (None, 9)

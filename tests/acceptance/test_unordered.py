@@ -9,6 +9,7 @@ import pytest
 from support.config.places import short_folder, use_places, write_config
 from support.processes.commands import quarterdeck, quarterdeck_forked, quarterdeck_json_forked
 from support.serves.changing_server import Author
+from support.serves.shared_serve import open_folder
 
 from quarterdeck.cli.exits import ExitCode
 
@@ -44,11 +45,12 @@ def places() -> Iterator[None]:
 
 
 @pytest.fixture
-def author(tmp_path: Path) -> Shuffling:
+def author() -> Iterator[Shuffling]:
     """The author, before the first start."""
-    made = Shuffling(tmp_path)
-    made.shuffle()
-    return made
+    with open_folder() as folder:
+        made = Shuffling(folder)
+        made.shuffle()
+        yield made
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
         method: one of `OWNED`; by the SDK's session also one about a task.
         capabilities: what a client of 2026-07-28 says with it that it can be asked; empty for an older one.
         log_level: from which on it wants log lines; empty for none, and for an older one.
-        caller: its client's own word about itself, see `caller_of`, where it wants log lines or can be asked.
+        caller: a digest of the client's description of itself, see `caller_of`; empty for a legacy client.
         resumption: what it brings when it is made again.
         task: of a call of 2025-11-25 that is to be a task, what it says of it, as JSON; empty for an ordinary call.
     """
@@ -178,11 +178,6 @@ def _caller(info: bytes) -> str:
     return hashlib.sha256(words).hexdigest()[:16]
 
 
-def _is_told_apart(members: Mapping[str, Raw]) -> bool:
-    """Whether a request may have something come back that is for its program alone: log lines, or questions."""
-    return _LOG_LEVEL_KEY in members or bytes(members.get(_CAPABILITIES_KEY, b"{}")) != b"{}"
-
-
 class _Able(msgspec.Struct, gc=False):
     capabilities: Raw = Raw(b"{}")
 
@@ -241,7 +236,7 @@ def _read_call(message: ClientMessage, key: Key, envelopes: Container[Envelope])
         method=str(message.method),
         capabilities=bytes(members.get(_CAPABILITIES_KEY, b"")),
         log_level=_text.decode(members[_LOG_LEVEL_KEY]) if _LOG_LEVEL_KEY in members else "",
-        caller=caller_of(bytes(members.get(_CLIENT_KEY, b""))) if _is_told_apart(members) else "",
+        caller=caller_of(bytes(members.get(_CLIENT_KEY, b""))) if envelope else "",
         resumption=resumption,
     )
 

@@ -20,7 +20,7 @@ from .asks.sessions import SessionAnswerer
 from .calls import Tell
 from .offers.content import Content
 from .raw_calls import Resumption, WireRequest, caller_of
-from .reach import NOTHING, Reach
+from .reach import Reach
 
 HOLD: Final = "quarterdeck.hold"
 """In the state of an HTTP request's scope: keeps a result for its client, see `refused_result`."""
@@ -103,7 +103,7 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         method=context.method,
         capabilities=able,
         log_level=level,
-        caller=caller(context) if level or able not in NOTHING else "",
+        caller=caller(context) if is_modern(context) else "",
         resumption=resumption,
         task=json_bytes(params["task"]) if name and not is_modern(context) and params.get("task") is not None else b"",
     )

@@ -112,6 +112,17 @@ def test_the_hops_own_meta_keys_stay_here():
     assert (taken.meta, taken.progress_token, taken.is_modern) == (b'{"traceparent":"00"}', b'"t"', True)
 
 
+def test_a_program_is_one_caller_whether_or_not_a_request_lets_it_be_asked():
+    """A server that asks has a process for each program: its calls would go to two of them."""
+    unasked = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {}}
+    gate = modern_gate()
+    gate.forwarded(message(id=5, method="server/discover", params={"_meta": unasked}))
+    gate.answered(5, is_success=True)
+    callers = {gate.admit(call(number, meta)).caller for number, meta in enumerate((ENVELOPE, unasked), 6)}
+    assert len(callers) == 1
+    assert callers != {""}
+
+
 TAKEN = {
     "no arguments": {"arguments": ...},
     "a progress token": {"meta": {"progressToken": 0}},

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from support.waiting import eventually
 
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
-from quarterdeck.daemon.place import daemon_dir
+from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 
 LONG = "l" * 60
 
@@ -35,7 +36,8 @@ def places(own_directories: Path) -> Iterator[None]:
     """State of the test's own; no daemon is left."""
     yield
     if (found := daemon_status()) is not None:
-        ask_daemon(daemon_dir(), Order.END)
+        with suppress(NoDaemonError):  # it has ended meanwhile: its last client had left
+            ask_daemon(daemon_dir(), Order.END)
         assert_gone([found.pid], DEADLINE_S)
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.suite.better_machine import APART, BY_NETWORK, is_by_network, is_by_tier
+from support.suite.better_machine import BY_NETWORK, BY_TIER, is_by_network, is_by_tier
 
 ROOT = Path(__file__).resolve().parents[1]
 CI = ROOT / ".ci" / "run"
@@ -30,7 +30,9 @@ def test_both_commands_of_the_readme_are_run_as_they_stand_before_anything_is_in
         ("tests/supervisor/tools/commands/test_bash.py", True),
         ("tests/acceptance/test_attacks.py", True),
         ("tests/supervisor/ledger/store/test_store.py", False),
-        *((path, False) for path in sorted(APART)),
+        *((path, True) for path in BY_TIER if path.endswith(".py")),
+        ("tests/acceptance/test_tokens.py", False),
+        ("tests/acceptance/test_conformance.py", False),
         ("tests/protocol/link/test_session.py", False),
     ],
 )

@@ -17,19 +17,20 @@ BY_TIER_OPTION: Final = "--by-tier"
 SKIPPED: Final = "quarterdeck/skipped"
 """Where pytest's cache keeps the ids of the tests that were skipped."""
 
-BY_TIER: Final = ("tests/acceptance", "tests/sandbox", "tests/supervisor/tools")
-"""Tests of these start confined processes by the strongest means that there is."""
-
-APART: Final = frozenset(
-    f"tests/acceptance/test_{name}.py"
-    for name in (
-        *("conformance", "daemon_http", "daemon_life", "door_clients", "door_trouble", "doors", "everything"),
-        *("found_calls", "http_strangers", "login", "many_decks", "peoples_clients", "peoples_tasks"),
-        *("programs_of_one_token", "pytest_runs", "sample_project", "socket_peer", "tokens", "tool_search"),
-    )
+BY_TIER: Final = (
+    *("tests/sandbox/", "tests/supervisor/tools/"),
+    *(
+        f"tests/acceptance/test_{name}.py"
+        for name in (
+            *("agents_day", "allow", "attacks", "deaths", "demo", "endings", "exposed_configuration"),
+            *("greedy_servers", "handshake", "limits", "native_calls", "native_hostile", "odd_starts", "owners"),
+            *("programs_people_have", "quarantine", "real_servers", "real_work", "run", "sandbox_pitfalls"),
+            *("sandbox_run", "secrets", "serve_native", "users_word"),
+        )
+    ),
 )
-"""But these, which are long: they are about clients, protocols, tokens and windows, and a server is one to them however
-it is confined."""
+"""Tests of these depend on how a process is confined.  All others are about clients, protocols, tokens and records: a
+server is one to them in either tier."""
 
 BY_NETWORK: Final = (
     *("tests/sandbox/doctor/", "tests/sandbox/network/"),
@@ -76,8 +77,7 @@ class BetterMachine:
 
 def is_by_tier(path: Path) -> bool:
     """Whether the tests of a file, relative to the root, depend on the tier."""
-    name = path.as_posix()
-    return name.startswith(tuple(f"{folder}/" for folder in BY_TIER)) and name not in APART
+    return path.as_posix().startswith(BY_TIER)
 
 
 def is_by_network(path: Path) -> bool:

@@ -150,7 +150,10 @@ class TierHome:
 def tier_home_of(tier: Tier, parent: str = "/tmp") -> Iterator[TierHome]:
     """A tier_home; its home, below `parent`, is gone at the end."""
     with short_folder(0o711, parent) as base:
-        tier_home = TierHome(tier, base / "home")
+        # Not in `base` itself, which is held: whoever chooses a user for a home waits two seconds for its parent.
+        homes = base / "homes"
+        homes.mkdir(mode=0o711)
+        tier_home = TierHome(tier, homes / "home")
         tier_home.home.mkdir(mode=0o700)
         if tier_home._is_handed_over:
             hand_over(choose_user(tier_home.home, ()), (tier_home.home,))

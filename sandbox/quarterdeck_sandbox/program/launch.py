@@ -19,11 +19,16 @@ DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
 class LaunchError(Exception):
-    """A process that cannot be started; the text says why, `code` is its stable name."""
+    """A process that cannot be started; the text says why, `code` is its stable name.
 
-    def __init__(self, code: str, message: str) -> None:
+    Attributes:
+        signal: the signal that ended its sandbox during the start; None if no signal did.
+    """
+
+    def __init__(self, code: str, message: str, *, signal: int | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.signal = signal
 
 
 def words_of(error: OSError) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from io import FileIO
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any, Final
 
 import anyio
@@ -60,6 +61,9 @@ from .unix_user import open_to_all
 
 LAST_WORDS_CHARS: Final = 500
 """Of what a sandbox that could not be built said on stderr."""
+
+ENDING_S: Final = 0.2
+"""How long the status of a sandbox that has closed its channel is waited for: it ends at the same moment."""
 
 STOP_GRACE_S: Final = 1.0
 """For a foreground command that is interrupted: TERM, this long, then KILL."""
@@ -198,7 +202,7 @@ async def _prepare_bubblewrap(
     except (LaunchError, ProcessLookupError) as error:
         if isinstance(error, LaunchError) and error.code == "network_failed":
             raise
-        raise LaunchError("spawn_failed", f"bubblewrap could not build the sandbox: {_last_words(child)}") from error
+        raise _failed(child, "bubblewrap could not build the sandbox") from error
     except BaseException:
         kill_group(child)  # at once, before the pipe that it waits for is closed, which it takes for a go
         raise
@@ -223,9 +227,9 @@ async def _through_the_gate(
             resources.relay = Relay(confinement.routes, listeners)
         report = await gate.receive_report()
     except LaunchError as error:
-        raise LaunchError(error.code, f"{error}: {_last_words(child)}") from error
+        raise _failed(child, str(error), error.code) from error
     if report is None:
-        raise LaunchError("spawn_failed", f"the sandbox ended before its program began: {_last_words(child)}")
+        raise _failed(child, "the sandbox ended before its program began")
     if confinement.tier is Tier.BUBBLEWRAP and is_bound_to_bubblewrap(resources.init_pid):
         resources.dismiss_guard()
     unmet: dict[Property, str] = {}
@@ -321,6 +325,15 @@ def _order(confinement: Confinement) -> dict[str, Any]:
             "rlimits": [number for number, _ in confinement.rlimits],
         },
     }
+
+
+def _failed(child: subprocess.Popen[bytes], what: str, code: str = "spawn_failed") -> LaunchError:
+    """Return the error of a sandbox that could not be built, with its last words, and the signal if it was killed."""
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(ENDING_S)
+    # A shell's status: bubblewrap's, if the first process of its sandbox was killed.
+    is_killed = child.returncode in (-SIGKILL, 128 + SIGKILL)
+    return LaunchError(code, f"{what}: {_last_words(child)}", signal=SIGKILL if is_killed else None)
 
 
 def _last_words(child: subprocess.Popen[bytes]) -> str:

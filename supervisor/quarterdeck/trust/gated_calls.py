@@ -28,6 +28,9 @@ LOSSES: Final = frozenset({"server_lost", "worker_lost", "worker_unresponsive", 
 LIVES: Final = 3
 """How many servers may be lost under a call before it was sent, and it begins again."""
 
+AGAIN_S: Final = 0.25
+"""Seconds that each further beginning of a call waits longer than the one before; the first waits for none."""
+
 _INPUT_REQUIRED: Final = "input_required"
 """What the result of a server of 2026-07-28 is called that asks its caller."""
 
@@ -137,8 +140,9 @@ class GatedCall:
         """
         if isinstance(end, ProtocolFault) and self._was_never_sent(end):
             self._lives -= 1
-            # Later: the end of its calls comes before the server is known to be lost.
-            self._again = asyncio.get_running_loop().call_soon(self.start)
+            # Later: the end of its calls comes before the server is known to be lost, and its worker may take a while.
+            pause_s = AGAIN_S * (LIVES - 1 - self._lives)
+            self._again = asyncio.get_running_loop().call_later(pause_s, self.start)
             return
         try:
             self.tell(end)

@@ -96,6 +96,16 @@ async def test_a_sandbox_that_fails_is_quoted(
     assert "setting up uid map: denied" in str(caught.value)
 
 
+async def test_a_sandbox_that_is_killed_before_its_program_begins_names_the_signal(
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server that was killed during its start would stay away, like one that cannot start."""
+    made = broken(tier_home, monkeypatch, tmp_path / "killed", "kill -KILL $$")
+    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
+        await start(made)
+    assert (caught.value.code, caught.value.signal) == ("spawn_failed", signal.SIGKILL)
+
+
 async def test_a_sandbox_that_fails_in_silence_is_said_to(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

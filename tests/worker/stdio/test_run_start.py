@@ -53,6 +53,19 @@ async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
     assert caught.value.record.code == "sandbox_refused"
 
 
+async def test_a_start_that_was_killed_has_the_signal_in_its_dossier() -> None:
+    """The supervisor would not try it again: to it the server itself could not be started."""
+
+    async def is_killed(plan: LaunchPlan) -> Any:
+        raise LaunchError("spawn_failed", "the sandbox ended", signal=9)
+
+    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    with pytest.raises(ServerFault) as caught:
+        await run_server(OpenOrder(StdioServer("sh"), home="/"), run, is_killed)
+    assert caught.value.record.dossier is not None
+    assert caught.value.record.dossier.signal == 9
+
+
 async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

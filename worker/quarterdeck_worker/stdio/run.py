@@ -7,7 +7,7 @@ import asyncio
 
 import anyio
 
-from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder, StdioServer
 from quarterdeck_protocol.mcp.relay.events import GreetingFailed
 from quarterdeck_sandbox import ConfinedProcess, LaunchError, plan_launch, words_of
@@ -25,7 +25,9 @@ async def run_server(order: OpenOrder, run: ServerRun, launcher: Launcher | None
         plan = plan_launch(server.command, server.args, order.env, server.cwd or order.home)
         process = await (launcher or sandboxed(server.sandbox, order))(plan)
     except LaunchError as error:
-        raise ServerFault(FaultRecord(FaultKind.SPAWN_FAILED, str(error), error.code, Delivery.NOT_SENT)) from error
+        dossier = Dossier(signal=error.signal) if error.signal is not None else None
+        fault = FaultRecord(FaultKind.SPAWN_FAILED, str(error), error.code, Delivery.NOT_SENT, dossier=dossier)
+        raise ServerFault(fault) from error
     served = await _connected(process, server, order, run)
     run.diagnose = served.dossier
     run.condemn = served.condemn

@@ -83,12 +83,11 @@ async def open_quarterdeck(
 
     Args:
         settings: what to run.
-        serves: whether it must be the one that writes the ledger of the state directory.
-        visits: whether it never writes the ledger, and keeps its records in memory.
+        serves: whether it must be the process that writes the ledger of the state directory.
+        visits: whether it only reads the ledger, and keeps its records in memory.
         lock: a `deck.lock`; beside what it names nothing is offered.
         shared: with the other products of this process; None for one that is alone.
-        hand_over: hands the records of this product to another process that writes the ledger; None to keep them in
-            memory.
+        hand_over: passes this product's records to the process that writes the ledger; None to keep them in memory.
 
     Raises:
         LeaseHeldError: another process writes the ledger, and we must.

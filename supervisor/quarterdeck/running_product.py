@@ -62,7 +62,7 @@ STARTED_S: Final = 60.0
 
 
 async def _write_nothing() -> None:
-    """Write no calls: none are recorded."""
+    """Do nothing: no calls are recorded."""
 
 
 class Product:
@@ -83,7 +83,7 @@ class Product:
         logins: at its servers, as calls of clients bring them about.
         announce_url: tells who wants to serve the same where this does.
         programs: the names by which its clients introduce themselves.
-        write_calls: writes the calls that have ended to the ledger, and returns once they can be read there.
+        write_calls: writes the ended calls to the ledger, and returns once they can be read there.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Product:
     async def reload(self, settings: Settings) -> None:
         """Run these settings from now on: only what changed is stopped or started.
 
-        Read them with `before=product.settings`, so that what broke in the files runs as it was; see `Settings.load`.
+        Read them with `before=product.settings`, so that broken parts run in their earlier form; see `Settings.load`.
         Native tools follow with each client's next session; what else was wished on the command line stays.
         """
         self._take(settings)
@@ -166,9 +166,9 @@ class Product:
         await carried_through(record_and_apply)
 
     async def settled(self, since: float | None = None) -> bool:
-        """Wait for servers that were never listed.  Return whether all of them have come or failed.
+        """Wait for servers without a known list.  Return whether all of them have come or failed.
 
-        At most for `settle_s`, from now or from `since` on, monotonic seconds.
+        Wait at most `settle_s`, from now or from `since`, in monotonic seconds.
         """
         waited_s = 0.0 if since is None else monotonic() - since
         return await self._until_all(self._is_listable, max(0.0, self.settings.settle_s - waited_s))
@@ -209,12 +209,12 @@ class Product:
         return MappingProxyType(rows | self._broken)
 
     def words_of(self, server: str) -> str:
-        """Return the words by which a command finds this server, in every fix that names it."""
+        """Return the words by which a command finds this server; every fix that names it uses them."""
         row = next((row for row in self.approvals.rows if row.id == server), None)
         return row.words if row is not None else server_words(server, command_options())
 
     def fix_of(self, server: str) -> str | None:
-        """Return the fix of a server that has failed, as `ps` shows it; None for any other."""
+        """Return the fix of a failed server, as `ps` shows it; None for any other server."""
         status = self.status_of(server)
         if status is None or status.phase is not EndpointPhase.FAULTED or status.fault is None:
             return None
@@ -275,7 +275,7 @@ class Product:
         self.programs.forget(client)
 
     def instructions(self, client: Client = ANONYMOUS) -> str:
-        """Return the instructions of a client: held tools, servers that are not available, and servers' own words.
+        """Return a client's instructions: held tools, unavailable servers, and servers' own words.
 
         Nothing in it is of a server that the client may not use.
         """
@@ -294,7 +294,7 @@ class Product:
         return "\n\n".join(filter(None, (ours, theirs)))
 
     def _fixes(self, servers: Iterable[str]) -> dict[str, str]:
-        """Return the fix of each of these that has failed, except those whose launch is held."""
+        """Return the fix of each failed server among these, except servers whose launch is held."""
         return {
             server: fix
             for server in servers
@@ -370,7 +370,7 @@ class Product:
         self.directory.announce_homes(map(settings.home_digest, settings.ids))
 
     def _is_listable(self, server: str) -> bool:
-        """Whether the first list need not wait for a server: it was listed before, or nothing comes of it soon."""
+        """Return whether the first list need not wait for a server: it was listed before, or a wait gains nothing."""
         return self.approvals.was_listed(server) or self.is_presentable(server)
 
     def is_presentable(self, server: str) -> bool:

@@ -1,12 +1,12 @@
-"""Clients' calls while the daemon is killed or replaced, and while anything is: `python tests/bench/outages.py WHAT`.
+"""Measure clients' calls while the daemon or other processes are killed: `python tests/bench/outages.py WHAT`.
 
-    restarts   kill the daemon (SIGKILL) with eight doors: when HTTP is served again, how many connections are refused
-    replace    `up --replace` again and again beneath thirty clients' calls, prompts, reads and lists: those that failed
-    kills      SIGKILL and SIGSTOP of workers, servers, zygote and daemon at random beneath thirty clients of twenty
-               servers: wrong, doubled and lost answers, typed faults, and how soon `daemon_lost` is told
+    restarts   kill the daemon (SIGKILL) with eight doors: time until HTTP is served again, refused connections
+    replace    repeat `up --replace` during thirty clients' calls, prompts, reads and lists: number of failed requests
+    kills      SIGKILL and SIGSTOP random workers, servers, zygotes and daemons under thirty clients of twenty servers:
+               wrong, doubled and lost answers, typed faults, and time until `daemon_lost` is reported
 
-Each prints one JSON object, with the machine's load.  By hand, for minutes: `--minutes 5`, `--count 20`.  Two thirds of
-the clients are doors, the others use HTTP, one half of each era.
+Each prints one JSON object, with the machine's load.  Run them by hand for minutes: `--minutes 5`, `--count 20`.  Two
+thirds of the clients are doors; the others use HTTP, half of them in each era.
 """
 
 import argparse
@@ -41,16 +41,16 @@ from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, daemon_dir
 from quarterdeck.daemon.start import log_path
 
 ANSWER_S: Final = 60.0
-"""For any answer; one that takes longer is lost."""
+"""Maximum seconds for any answer; a later one counts as lost."""
 
 APART_S: Final = 16.0
-"""Between two deaths of the daemon: a door gives up at the fifth within a minute."""
+"""Seconds between two deaths of the daemon: a door gives up at the fifth death within a minute."""
 
 ZYGOTES: Final = 0.05
-"""Of all that is killed or stopped; all servers end with it."""
+"""Zygotes' portion of all killed or stopped processes; all servers end with a zygote."""
 
 STOP_S: Final = 10.0
-"""For a process to be stopped: a worker is taken for hung before that."""
+"""Seconds that a process stays stopped: a worker counts as hung before that."""
 
 ENVELOPE: Final = {
     "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
@@ -62,15 +62,15 @@ PROMPT: Final = "test_simple_prompt"
 RESOURCE: Final = "test://static-text"
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Makes a request; its whole answer."""
+"""A function that makes a request and returns its whole answer."""
 
 
 class Tally:
-    """What became of requests; told from many threads.
+    """Outcomes of requests, added by many threads.
 
     Attributes:
         counts: by outcome; `ok`, `wrong`, `doubled`, `lost`, `cut`, and each fault's code.
-        lost_s: for how long each `daemon_lost` came after the daemon's death.
+        lost_s: seconds from the daemon's death to each `daemon_lost`.
         examples: the first message of each fault.
     """
 
@@ -92,7 +92,7 @@ class Tally:
                 self.lost_s.append(time.monotonic() - self.died_at)
 
     def report(self, **more: object) -> dict[str, object]:
-        """Return what is printed."""
+        """Return the object to print."""
         total = sum(self.counts.values())
         known = ("ok", "wrong", "doubled", "lost", "cut")
         faults = {name: count for name, count in sorted(self.counts.items()) if name not in known}
@@ -111,7 +111,7 @@ class Tally:
 
 @contextmanager
 def daemon(echoes: int, offers: int) -> Iterator[str]:
-    """The daemon in directories of its own, with so many servers; the URL of its HTTP.  Ended at the end."""
+    """Run the daemon with so many servers in its own directories, and yield its HTTP URL; end it afterwards."""
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         use_places(patch, folder)
         patch.setenv("HOME", str(folder / "home"))
@@ -138,7 +138,7 @@ def _command(*words: str) -> dict[str, Any]:
 
 
 def running() -> DaemonStatus | None:
-    """The daemon that runs."""
+    """Return the running daemon's status."""
     try:
         return ask_daemon(daemon_dir(), Order.STATUS)
     except (NoDaemonError, NoAnswerError):
@@ -146,7 +146,7 @@ def running() -> DaemonStatus | None:
 
 
 class Client:
-    """One client, in a thread of its own, which asks one thing after the other."""
+    """One client in its own thread, which makes one request after the other."""
 
     def __init__(self, number: int, tally: Tally, url: str, *, echoes: int, offers: int, is_door: bool) -> None:
         self._random = random.Random(number)
@@ -168,7 +168,7 @@ class Client:
         self._thread = threading.Thread(target=self._work)
 
     def start(self) -> None:
-        """Greet, wait for the servers, and begin to ask."""
+        """Do the handshake, wait for the servers, and begin to make requests."""
         if self._is_door:
             if self._is_modern:
                 self._door.discover()
@@ -184,11 +184,11 @@ class Client:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more, and wait for the last answer."""
+        """Stop making requests, and wait for the last answer."""
         self._stop.set()
 
     def close(self) -> None:
-        """Wait until it has stopped, and leave."""
+        """Wait until it has stopped, and disconnect."""
         self._thread.join()
         if self._is_door:
             for stray in (*self._door.strays, *self._door.junk):
@@ -255,7 +255,7 @@ class Client:
             answer, status = self._post({"method": method, "params": params}, {"Mcp-Session-Id": self._session})
             if status != 404:
                 break
-            self._session = ""  # the protocol: a session that is gone is followed by a new one
+            self._session = ""  # the protocol requires a new session after a lost one
         return answer
 
     def _greet(self) -> None:
@@ -305,7 +305,7 @@ def _outcome(answer: dict[str, Any], check: Callable[[dict[str, Any]], bool]) ->
 
 @contextmanager
 def clients(tally: Tally, url: str, count: int, *, echoes: int, offers: int) -> Iterator[None]:
-    """So many clients that ask all the time."""
+    """Run so many clients that make requests all the time."""
     found = [
         Client(number, tally, url, echoes=echoes, offers=offers, is_door=number % 3 != 0) for number in range(count)
     ]
@@ -321,7 +321,7 @@ def clients(tally: Tally, url: str, count: int, *, echoes: int, offers: int) -> 
 
 
 def restarts(count: int, doors: int) -> dict[str, object]:
-    """Kill the daemon so often."""
+    """Kill the daemon `count` times."""
     served, refused, lost = [], 0, []
     with daemon(4, 0) as url, ExitStack() as stack:
         windows = [stack.enter_context(RawStdioClient(command("serve"), deadline_s=ANSWER_S)) for _ in range(doors)]
@@ -337,7 +337,7 @@ def restarts(count: int, doors: int) -> dict[str, object]:
             found = running()
             assert found is not None
             asked = [window.send("tools/call", {"name": "s0__hang", "arguments": {}}) for window in windows]
-            # What needs the SDK, which the next daemon imports beside HTTP.
+            # A request that needs the SDK, which the next daemon imports while it serves HTTP.
             for window in windows:
                 window.send("logging/setLevel", {"level": "info"})
             time.sleep(0.5)
@@ -379,7 +379,7 @@ def restarts(count: int, doors: int) -> dict[str, object]:
 
 
 def replace(count: int, many: int) -> dict[str, object]:
-    """Replace the daemon so often beneath so many clients."""
+    """Replace the daemon `count` times while `many` clients make requests."""
     tally = Tally()
     taken = []
     with daemon(6, 1) as url, clients(tally, url, many, echoes=6, offers=1):
@@ -393,7 +393,7 @@ def replace(count: int, many: int) -> dict[str, object]:
 
 
 def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, object]:
-    """Kill or stop something every second or so, and the daemon now and then."""
+    """Kill or stop a process about every second, and the daemon now and then."""
     tally, chance = Tally(), random.Random(seed)
     killed: Counter[str] = Counter()
     with daemon(servers - 1, 1) as url, clients(tally, url, many, echoes=servers - 1, offers=1):
@@ -434,7 +434,7 @@ def _go_on(victim: psutil.Process) -> None:
 
 
 def main() -> None:
-    """Run one of them."""
+    """Run one of the measurements."""
     parser = argparse.ArgumentParser(description="Calls while the daemon, or anything, is killed or replaced.")
     parser.add_argument("what", choices=("restarts", "replace", "kills"))
     parser.add_argument("--count", type=int, default=3, help="of restarts or replacements")

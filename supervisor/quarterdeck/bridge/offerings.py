@@ -236,13 +236,13 @@ class Offerings(OfferSource):
                 case _:
                     found = self._uri_route(request, params)
             if isinstance(found, ProtocolFault) or request.method.startswith("tasks/"):
-                return found  # of a task that was looked up by its tool
+                return found  # a task's route was looked up by its tool
             return self._refusal(request, found, _listing_of(request.method, params)) or found
         except (BodyError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return _refused(f"the params of {request.method} cannot be read: {error}", "bad_arguments")
 
     def _refusal(self, request: RawRequest, route: _Route, listing: Listing) -> ProtocolFault | None:
-        """Return why the client may not make this request, by what it names there; None where it may."""
+        """Return why the client may not use a name in this request; None if it may use all."""
         endpoint, own, key = route
         client, server = request.client, endpoint.config.id
         if client.allowance is None:
@@ -372,7 +372,7 @@ def _not_granted(
 
 
 def _has_listed(endpoint: LiveEndpoint, uri: str) -> bool:
-    """Return whether this spelling of a URI, or of a template, is the server's own."""
+    """Return whether the server itself spells a URI or a template this way."""
     lists = (endpoint.offers(listing) for listing in (Listing.RESOURCES, Listing.TEMPLATES))
     return any(each.key == uri for offers in lists for each in offers) or endpoint.has_linked(uri)
 

@@ -17,7 +17,7 @@ PREFIX: Final = "quarterdeck+"
 """Of the scheme of a URI that names its server."""
 
 _EXPRESSION: Final = re.compile(r"\{[+#./;?&]?([A-Za-z0-9_.%]++)(?:\*|:[0-9]++)?\}")
-"""Of one variable: what completion asks for."""
+"""An expression with one variable: completion requests name such variables."""
 
 
 def prefixed(server: str, uri: str) -> str:
@@ -62,10 +62,10 @@ def as_glob(template: str) -> str:
 
 
 def completed_uri(params: bytes) -> str:
-    """Return the template of a `completion/complete` with the values in it that the client has so far.
+    """Return the template of a `completion/complete`, with the values that the client has filled in so far.
 
     Raises:
-        msgspec.DecodeError: the params are not those of a completion.
+        msgspec.DecodeError: the params do not belong to a completion.
     """
     completion = _completions.decode(params)
     values = {**completion.context.arguments, completion.argument.name: completion.argument.value}

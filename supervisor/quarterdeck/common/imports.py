@@ -1,8 +1,8 @@
-"""Import modules beside a running event loop, one at a time in the whole process.
+"""Import modules while an event loop runs, one at a time in the whole process.
 
-Two imports at once in two threads can each wait for a module that the other is importing (packages such as `mcp` import
-each other in circles): Python ends one of them with `_DeadlockError`. So every import that runs in a thread goes
-through here, and so does a late one of the loop's own thread that may meet one.
+Two threads that import at once can each wait for a module that the other one imports: packages such as `mcp` have
+circular imports.  Python ends one of the two with `_DeadlockError`.  So every import in a thread goes through here.  So
+does a late import on the loop's own thread that may meet one.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from types import ModuleType
 from typing import Final
 
 _turn: Final = RLock()
-"""Reentrant: a module may import another one in turn while it is imported itself."""
+"""Reentrant: a module may import another one here while it is imported itself."""
 
 
 def import_in_turn(name: str) -> ModuleType:
-    """Import a module, after every other import in turn. Blocking."""
+    """Import a module after all earlier imports. Blocking."""
     with _turn:
         return import_module(name)
 
 
 async def imported(name: str) -> None:
-    """Import a module in a thread, after every other import in turn; the event loop goes on meanwhile."""
+    """Import a module in a thread, after all earlier imports, while the event loop continues."""
     await asyncio.to_thread(import_in_turn, name)

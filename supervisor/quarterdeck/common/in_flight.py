@@ -1,7 +1,7 @@
-"""Decide how much of each client may be open at a time, where many share one bound.  Pure.
+"""Decide how much each client may have open at a time, where many clients share one bound.  Pure.
 
-A client's key begins with who was let in: a token, or a door.  Behind a slash stands one of its sessions, of which a
-client can open many; so shares are of those who were let in, and only within these of their sessions.
+A client's key begins with its principal: a token or a door.  A slash and one of its sessions may follow.  A principal
+can open many sessions, so principals share the bound, and each one's sessions share its part.
 """
 
 from collections import Counter
@@ -10,12 +10,12 @@ from typing import Final
 
 
 def who_of(key: str) -> str:
-    """Return who was let in, whichever of its sessions this key is of."""
+    """Return the principal of a key: the key without its session."""
     return key.partition("/")[0]
 
 
 def client_with_most(have: Mapping[str, Sized]) -> str:
-    """Return the client that has most, of whoever has most with all sessions; somebody has something."""
+    """Return the largest client of the principal that has most, over all its sessions; one must have something."""
     together: Counter[str] = Counter()
     for client, own in have.items():
         together[who_of(client)] += len(own)
@@ -23,15 +23,15 @@ def client_with_most(have: Mapping[str, Sized]) -> str:
 
 
 class Shares:
-    """What clients have of one thing, and their shares where that is more than all may have together.
+    """The amounts of one thing that clients have, and their shares of the common bound.
 
-    Beyond the bound of all, whoever has less than an equal share may have more, and so may a session that has less than
-    an equal part of its token's share.  So a token that fills the bound, through however many sessions, shuts out
-    nobody else.
+    Beyond the common bound, a principal with less than an equal share may still have more.  So may a session with less
+    than an equal part of its token's share.  So a token that fills the bound, through any number of sessions, does not
+    shut out others.
     """
 
     def __init__(self, together: int) -> None:
-        """Nobody has anything; all may have so much before shares count."""
+        """Begin with no amounts; shares count once the sum exceeds `together`."""
         self.together: Final = together
         self.total = 0
         self._of: Counter[str] = Counter()
@@ -39,34 +39,34 @@ class Shares:
         self._sessions: Counter[str] = Counter()
 
     def of(self, client: str) -> int:
-        """Return how much one client has."""
+        """Return the amount of one client."""
         return self._of.get(client, 0)
 
     def of_who(self, who: str) -> int:
-        """Return how much all sessions of one have."""
+        """Return the amount of one principal, over all its sessions."""
         return self._of_who.get(who, 0)
 
     def share_of(self, who: str) -> int:
-        """Return how much one may have of what all may."""
+        """Return one principal's share of the common bound."""
         return self.together // (len(self._of_who) + (who not in self._of_who))
 
     def is_too_much(self, client: str, size: int) -> bool:
-        """Return whether so much more is beyond the bound of all, and beyond the client's share of it."""
+        """Return whether `size` more exceeds both the common bound and the client's share."""
         return self.total + size > self.together and self.is_above_share(client, size)
 
     def is_above_share(self, client: str, size: int) -> bool:
-        """Return whether so much more is beyond a client's share, however much others have."""
+        """Return whether `size` more exceeds a client's share, regardless of other clients."""
         who, mine = who_of(client), self.of(client)
         share = self.share_of(who)
         own_share = share // (self._sessions.get(who, 0) + (not mine))
         return self.of_who(who) + size > share and mine + size > own_share
 
     def most(self) -> str:
-        """Return who has most; there is somebody."""
+        """Return the principal that has most; at least one must have something."""
         return max(self._of_who, key=lambda who: self._of_who[who])
 
     def add(self, client: str, size: int = 1) -> None:
-        """Give a client so much more."""
+        """Add an amount to a client."""
         who = who_of(client)
         self._sessions[who] += client not in self._of
         self._of[client] += size
@@ -74,7 +74,7 @@ class Shares:
         self.total += size
 
     def remove(self, client: str, size: int = 1) -> None:
-        """Take so much from a client that has it."""
+        """Subtract an amount from a client that has it."""
         who = who_of(client)
         self.total -= size
         self._of_who[who] -= size
@@ -87,15 +87,15 @@ class Shares:
 
 
 class InFlight:
-    """What is under way, counted by client: each has a bound of its own, and a share of that of all."""
+    """The number of requests in progress by client, with a bound for each client and shares of a common bound."""
 
     def __init__(self, each: int, together: int, words: str = "under way") -> None:
-        """Nothing is under way.
+        """Begin with no requests.
 
         Args:
-            each: of one session, or of a token without any.
-            together: of all, before shares count.
-            words: what a refusal says of it.
+            each: the bound of one session, or of a token without sessions.
+            together: the common bound of all clients, before shares count.
+            words: the words for these requests in a refusal.
         """
         self._each = each
         self._words = words
@@ -103,16 +103,16 @@ class InFlight:
 
     @property
     def together(self) -> int:
-        """How many may be under way before shares count."""
+        """The number of requests that may be in progress before shares count."""
         return self._shares.together
 
     @property
     def total(self) -> int:
-        """How many are under way."""
+        """The number of requests in progress."""
         return self._shares.total
 
     def begin(self, client: str) -> str:
-        """Count one more of `client`; return which bound refuses it, empty when it was counted."""
+        """Count one more request of `client`. Return the bound that refuses it; empty if counted."""
         if self.of(client) >= self._each:
             return f"{self._each:,} of this client are {self._words}"
         if self._shares.is_too_much(client, 1):
@@ -122,9 +122,9 @@ class InFlight:
         return ""
 
     def end(self, client: str) -> None:
-        """Count one less of `client`; to be said once for each that was counted."""
+        """Count one request of `client` less; call it once for each counted request."""
         self._shares.remove(client)
 
     def of(self, client: str) -> int:
-        """Return how many of `client` are under way."""
+        """Return the number of requests of `client` in progress."""
         return self._shares.of(client)

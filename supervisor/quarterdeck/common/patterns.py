@@ -18,7 +18,7 @@ _MARKS: Final = re.compile(r"[*?\[]")
 
 
 def escaped(text: str) -> str:
-    """Return the pattern that fits this text alone."""
+    """Return the pattern that fits only this text."""
     return _MARKS.sub(r"[\g<0>]", text)
 
 
@@ -28,9 +28,9 @@ def fits_any(name: str, patterns: Iterable[str]) -> bool:
 
 
 def surely_fits(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a name fits one of these; a URI in each form in which its server may read it (see `read_uri`).
+    """Return whether a name fits one of the patterns; a URI must fit in every form that servers may read (`read_uri`).
 
-    A URI that could be anything fits what has every URI of its scheme, and what spells it letter by letter.
+    An unreadable URI fits patterns that match every URI of its scheme, and patterns that match its exact spelling.
     """
     server, mark, uri = _split(name)
     if not uri:
@@ -50,9 +50,9 @@ def surely_fits(name: str, patterns: Iterable[str]) -> bool:
 
 
 def may_fit(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether a name fits one of these; a URI in any form in which its server may read it.
+    """Return whether a name fits one of the patterns; a URI may fit in any form that servers may read.
 
-    A URI that could be anything fits what has some URI of its scheme.
+    An unreadable URI fits every pattern that matches some URI of its scheme.
     """
     server, mark, uri = _split(name)
     if not uri or fits_any(name, patterns):
@@ -66,7 +66,7 @@ def may_fit(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """Return a URI and what stands before it, the server's id and the mark; without a URI all are empty."""
+    """Return the server's id, the mark and the URI; three empty strings for a name without a URI."""
     before, colon, _ = name.partition(":")
     if not colon:
         return "", "", ""

@@ -1,4 +1,4 @@
-"""Reword what a policy or a fault says of a row in the options of `quarterdeck run`, which has no row.  Pure."""
+"""Reword policies and faults that name a row's keys in the options of `quarterdeck run`, which has no row.  Pure."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ OPTIONS: Final = {
     "preset": "--preset",
     "limits": "--limit",
 }
-"""The option of each key of a policy that has one."""
+"""The option of each policy key that has one."""
 
 _KEY: Final = f'"({"|".join(OPTIONS)})"'
 _LIST: Final = re.compile(_KEY + r': \[("[^"]*"(?:, "[^"]*")*)\]')
@@ -41,7 +41,7 @@ _REWORDINGS: Final = (
 
 
 def in_options(text: str) -> str:
-    """Return `text` with each key of a policy replaced by its option, values quoted for a shell."""
+    """Return `text` with each policy key replaced by its option, and values quoted for a shell."""
     text = _LIST.sub(lambda found: _repeat(OPTIONS[found[1]], found[2]), text)
     text = _LIMIT.sub(r"--limit \1=\2", text)
     text = _VALUE.sub(lambda found: f"{OPTIONS[found[1]]} {shlex.quote(found[2])}", text)
@@ -76,13 +76,13 @@ REMEDIES_OF_RUN: Final[Mapping[str, str]] = MappingProxyType(
         "unset_variable": "set the variable: --env NAME=VALUE before its --",
     }
 )
-"""The remedy of a fault of a `run`'s server by its code, where `allow`, `ps`, `restart` or a row cannot help."""
+"""The remedy by fault code for a `run`'s server, where `allow`, `ps`, `restart` or a row cannot help."""
 
 
 def of_run(fault: ProtocolFault) -> ProtocolFault:
-    """Return the same fault of the server of a `run`: its message, hints and remedy name options, and no row."""
+    """Return the fault of a `run`'s server with a message, hints and remedy that name options instead of a row."""
     if fault.reply is not None:
-        return fault  # it is the server's own word
+        return fault  # the server's own words stay
     cause, dossier = fault.cause, fault.dossier
     if fault.code == "not_connected" and isinstance(cause, ProtocolFault):
         remedy = of_run(cause).remedy_for(None)

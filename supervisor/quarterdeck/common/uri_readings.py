@@ -1,9 +1,9 @@
-"""Decide what a resource's URI means: whether its spelling is canonical, and every form in which a server may read it.
+"""Decide whether a resource's URI has canonical spelling, and list every form in which a server may read it.
 
-Parsers disagree.  One drops a TAB, another resolves `%2e%2e`, a third ignores the host of a `file:` URI.  A URI whose
-forms are known is held against patterns in each of them; one that could be anything counts as all of its scheme.
-Canonical is what WHATWG's URL parser writes, with nothing percent-encoded that needs no encoding (RFC 3986, 6.2.2).
-Pure.
+Parsers disagree.  One drops a TAB, another resolves `%2e%2e`, a third ignores the host of a `file:` URI.  Patterns are
+compared with every known form of a URI; a URI without known forms counts as every URI of its scheme.
+A canonical URI is spelled as WHATWG's URL parser writes it, and percent-encodes only characters that need it
+(RFC 3986, 6.2.2).  Pure.
 """
 
 import posixpath
@@ -18,10 +18,10 @@ import msgspec
 from quarterdeck_protocol.names import QUALIFIER
 
 MAX_DECODES: Final = 3
-"""Times that a text may be percent-encoded; none that is encoded more often is meant honestly."""
+"""Maximum layers of percent-encoding in a text; no honest URI has more."""
 
 _DEFAULT_PORTS: Final = {"ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
-"""WHATWG's special schemes, but for `file`: all of them have a host."""
+"""WHATWG's special schemes, except `file`: all of them have a host."""
 
 MAX_PORT: Final = 65_535
 
@@ -47,16 +47,16 @@ _SPELLINGS: Final = (
     (re.compile(r"#"), "it has a fragment"),
     (re.compile(r"\?$"), "its query is empty"),
 )
-"""What no canonical URI has, each with the reason that clients are told."""
+"""Patterns that occur in no canonical URI, each with the reason that clients are given."""
 
 
 class UriReading(msgspec.Struct, frozen=True):
-    """What one URI means.
+    """The meaning of one URI.
 
     Attributes:
-        scheme: in small letters; empty for a text without one.
-        problem: why it is not in canonical form; empty for a canonical one.
-        forms: all plain forms in which a server may read it; empty for one that could be read as anything.
+        scheme: the scheme in lower case; empty for a text without one.
+        problem: why the URI is not in canonical form; empty for a canonical one.
+        forms: all plain forms in which a server may read it; empty if a server could read it as anything.
     """
 
     scheme: str
@@ -66,7 +66,7 @@ class UriReading(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def read_uri(uri: str) -> UriReading:
-    """Return what this URI means."""
+    """Return the meaning of this URI."""
     found = _SCHEME.match(uri)
     if found is None:
         return UriReading("", "it has no scheme", ())
@@ -84,11 +84,11 @@ def read_uri(uri: str) -> UriReading:
 
 @lru_cache(maxsize=1024)
 def pattern_forms(pattern: str, *, is_cut: bool = False) -> tuple[str, ...]:
-    """Return a pattern of URIs in the plain forms of `read_uri`; a server's id before it stays.
+    """Return a URI pattern in the plain forms of `read_uri`; a server's id before it stays.
 
     Args:
         pattern: a glob.
-        is_cut: whether to end it before `[?]`, which is a question mark where a bare one is any character.
+        is_cut: whether to cut it at `[?]`, which means a literal question mark; a bare one means any character.
     """
     before, colon, rest = pattern.partition(":")
     if not colon:
@@ -102,17 +102,17 @@ def pattern_forms(pattern: str, *, is_cut: bool = False) -> tuple[str, ...]:
 
 
 def judged_uri(uri: str, *, is_listed: bool) -> str:
-    """Return the text to hold against patterns for a URI that a client names.
+    """Return the text to compare with patterns for a URI that a client names.
 
-    It is the URI itself where its spelling is canonical, or its server's own (in a list, or linked in a result).  Else
-    it stands for every URI of the scheme.
+    A URI with canonical spelling, or its server's own (in a list, or linked in a result), stands for itself.  Any other
+    one stands for every URI of its scheme.
     """
     reading = read_uri(uri)
     return uri if is_listed or not reading.problem else f"{reading.scheme}:\n"
 
 
 def _decoded(text: str) -> list[str]:
-    """Return a text decoded once, and as often as it can be.
+    """Return a text decoded once, and decoded as often as possible.
 
     Raises:
         ValueError: it is encoded too often, or not as UTF-8.
@@ -129,10 +129,10 @@ def _decoded(text: str) -> list[str]:
 
 
 def _check_readable(scheme: str, rest: str, decoded: str) -> None:
-    """Check that what stands behind the scheme has forms that can be told.
+    """Check that the part after the scheme has known forms.
 
     Raises:
-        ValueError: it has none: parsers read it as different things.
+        ValueError: parsers read it as different things.
     """
     if _CONTROL.search(rest) or _CONTROL.search(decoded):
         raise ValueError("it has a control character")
@@ -149,7 +149,7 @@ def _check_readable(scheme: str, rest: str, decoded: str) -> None:
 
 
 def _spelling_problem(scheme: str, written: str, uri: str) -> str:
-    """Return why a readable URI is not in canonical form; empty for one that is."""
+    """Return why a readable URI is not in canonical form; empty for a canonical one."""
     if written != scheme:
         return "its scheme has capitals"
     for found, why in _SPELLINGS:
@@ -179,7 +179,7 @@ def _special_problem(scheme: str, authority: str, path: str) -> str:
 
 
 def _is_plain(authority: re.Match[str] | None) -> bool:
-    """Return whether a host and a port, as found, are in their shortest spelling."""
+    """Return whether a matched host and port have their shortest spelling."""
     if authority is None:
         return False
     host, port = authority.groups()
@@ -191,7 +191,7 @@ def _is_plain(authority: re.Match[str] | None) -> bool:
 
 
 def _plain(scheme: str, decoded: str, *, is_pattern: bool = False) -> tuple[str, ...]:
-    """Return what stands behind the scheme without what parsers drop: user, usual port, slashes in a row, …."""
+    """Return the part after the scheme without what parsers drop: user, default port, repeated slashes, …."""
     text = decoded.replace("\\", "/")
     body, merged = text.lstrip("/"), re.sub("/+", "/", text)
     if scheme == "file":
@@ -200,7 +200,7 @@ def _plain(scheme: str, decoded: str, *, is_pattern: bool = False) -> tuple[str,
             return (f"/{merged.removeprefix('/')}",)
         if host == "localhost":
             return (f"/{path}",)
-        return (merged,) if is_pattern else (merged, f"/{path}")  # some parsers ignore a host that is given
+        return (merged,) if is_pattern else (merged, f"/{path}")  # some parsers ignore the host
     if scheme not in _DEFAULT_PORTS and not text.startswith("//"):
         return (merged,) if merged.startswith("/") else (merged, f"/{merged}")
     ends = "/" if is_pattern else "[/?;]" if scheme in _DEFAULT_PORTS else "[/?]"

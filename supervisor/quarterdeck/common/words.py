@@ -22,15 +22,15 @@ it; not newline and tab, nor what joins and colours emoji.
 """
 
 _ORDER: Final = re.compile(r"^(?P<before>\s*):(?=:[A-Za-z])|(?<=#)#(?=(?:\w{1,32})?\[)", re.MULTILINE)
-"""Orders that continuous integration reads in its log: `::error …` of GitHub and its like, behind white space too;
-`##vso[…`, `##[…` and `##teamcity[…` anywhere.
+"""Commands that CI systems read in a log.  GitHub and similar systems read `::error …`, also after white space.  Others
+read `##vso[…`, `##[…` and `##teamcity[…` anywhere.
 """
 
 
 def printable(text: str) -> str:
-    """Return `text` with control characters, and orders to continuous integration, written as escapes.
+    """Return `text` with control characters and CI commands written as escapes.
 
-    All that people are shown and that a server may have written passes through here or through `flat`.
+    All text that a server may have written passes through here or through `flat` before people see it.
     """
     text = _CONTROL.sub(lambda found: _escape(found[0]), _STYLING.sub("", text))
     return _ORDER.sub(_without_order, text) if "::" in text or "##" in text else text
@@ -41,7 +41,7 @@ def _without_order(found: re.Match[str]) -> str:
 
 
 def flat(text: str) -> str:
-    """Return `text` printable and on one line, with line ends and tabs written as escapes too."""
+    """Return `text` as printable text on one line, with line ends and tabs written as escapes too."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -56,7 +56,7 @@ def utf8(path: object) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON `text` of one line with everything escaped that `printable` escapes: the same value."""
+    """Return one line of JSON with the same value, escaping everything that `printable` escapes."""
     text = _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text).replace("\x7f", "\\u007f")
     return _ORDER.sub(r"\\u0023", text) if "##" in text else text
 

@@ -53,7 +53,7 @@ def changes_of(paths: Iterable[Path]) -> AsyncGenerator[None, None]:
 
 
 async def _changes(files: tuple[Path, ...], seen: _Look) -> AsyncGenerator[None, None]:
-    await imported("watchfiles")  # which takes a while, and nobody waits for it
+    await imported("watchfiles")  # slow, but no caller waits for it
     while True:
         seen = await _next_look(files, seen)
         yield

@@ -30,7 +30,7 @@ from .overrides import ServerOverrides
 _logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 20.0
-"""Seconds that the first list waits for servers that were never listed: most clients list once and never again."""
+"""Seconds that the first list waits for servers without a known list: most clients list once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +48,20 @@ class Settings:
         candidates: the places to watch for a change of the configuration, whether there is a file or not.
         is_found: no file was named, so they were looked for; then `candidates` name the configuration, else
             `config_paths` do, so that commands find the `serve` of it.
-        is_of_folder: whether the working directory changes what runs: a project's file or a lock lies there, or a value
-            names it.
+        is_of_folder: whether the working directory affects the settings: it holds a project's file or a lock, or a
+            value names it.
         registry: where servers are looked for, or what is wrong with what a file says of it.
         origins: where each server and broken row is written, by id; see `origin`.
         overrides: by the id of a server what of it clients are shown otherwise.
         groups: named parts of what is offered, of which a door may be shown some.
         max_result_tokens: above how many tokens a tool's result is cut for clients; None for never.
         warnings: what the files' loader set aside, one line each.
-        troubles: what of the files cannot be used, and what runs in its place.
-        files: the files as they were read; a reload takes from them what is broken by then.
+        troubles: unusable parts of the files, and what runs instead.
+        files: the files as they were read; a reload takes their version of parts that are broken by then.
         unread: why files of the user's own were passed over, so that not every server is known.
         trusted: the user's word: files that nothing that we confine may write; see `config.trusted_files`.
         expanded_secrets: what was put in for variables, and must not be shown; see `secrets`.
-        settle_s: seconds that the first list waits for servers that were never listed.
+        settle_s: seconds that the first list waits for servers without a known list.
         names: what tools' names keep to before clients; None for leaving them as they are.
         allow_unsandboxed: start servers, and commands of native tools, even where nothing but limits can be enforced
             on them.
@@ -118,7 +118,7 @@ class Settings:
             environ: what `${VAR}` is looked up in; our own environment by default.
             native: gets what the files say of native tools; theirs for the same member the earlier file's, too.
             cwd: the working directory; ours by default.
-            before: the settings that run, for a reload: what was good in them and is broken now stays as it was.
+            before: the running settings, for a reload: parts that were good in them and are broken now keep that form.
 
         Raises:
             ConfigFileError: nothing of one file can be used; or native tools are wanted, and what it says of them
@@ -149,7 +149,7 @@ class Settings:
             cwd: the working directory; what lies in it is untrusted, see `origins`.
             environ: says where the user's files are, and is what `${VAR}` is looked up in; our own by default.
             native: gets what the user's files say of native tools.
-            before: the settings that run, for a reload: what was good in them and is broken now stays as it was.
+            before: the running settings, for a reload: parts that were good in them and are broken now keep that form.
 
         Raises:
             ConfigFileError: native tools are wanted, and what a file of the user's says of them cannot be used.
@@ -209,7 +209,7 @@ class Settings:
         )
 
     def with_names_of(self, before: "Settings | None") -> Self:
-        """Return these with the names that `before` was read with, where something may be as it was then."""
+        """Return these settings with the names that `before` was read with, if any part may keep its earlier form."""
         return replace(self, asked=self.asked | before.asked) if before is not None and self.troubles else self
 
     @property
@@ -228,7 +228,7 @@ class Settings:
 
     @property
     def deck_digest(self) -> str:
-        """12 hex digits that name the configuration wherever a client found it, unless its folder changes what runs."""
+        """12 hex digits that name the configuration wherever a client found it, unless its folder has an effect."""
         if self.is_found and not self.is_of_folder:
             own = (found.candidate for found in self.files)
             return candidates_digest(place.path for place in own if place.standing is Standing.USER)

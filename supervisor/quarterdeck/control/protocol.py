@@ -36,7 +36,7 @@ class Tools(Message, frozen=True, tag="tools"):
 
     Attributes:
         groups: of those only what these have together; empty for all.
-        server: only the tools of this server; empty for all, native ones too.
+        server: list only this server's tools; empty for all, including native ones.
     """
 
     groups: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Decide(Message, frozen=True, tag="decide"):
 
 
 class WriteCalls(Message, frozen=True, tag="write_calls"):
-    """Have the calls that have ended written to the ledger; answered once they can be read there."""
+    """Write the ended calls to the ledger; the answer comes once they can be read there."""
 
 
 class Record(Message, frozen=True, tag="record"):
@@ -172,7 +172,7 @@ class ServerList(Message, frozen=True, tag="servers"):
     """The answer to `Ps`, in configuration order.
 
     Attributes:
-        troubles: what of the configuration cannot be used.
+        troubles: the unusable parts of the configuration.
     """
 
     servers: tuple[ServerView, ...]

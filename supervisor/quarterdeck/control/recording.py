@@ -1,7 +1,7 @@
 """Hand the records of a command over to the process that writes the ledger.
 
-A server that is called twice beside a daemon shows its first definition in the first call.  Unless that is recorded, a
-definition that has changed is as good as new in the second one.
+A command may call a server while a daemon runs.  Its first call shows the server's definition.  If that is not
+recorded, a definition that has changed by the second call counts as a new one.
 """
 
 import os
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 WRITE_WAIT_S: Final = 10.0
-"""How long to wait for a writer that takes no records and ends soon."""
+"""Seconds to wait for a writer that accepts no records and ends soon."""
 
 _REMEDY: Final = "run the command again, without --own if a daemon runs"
 
 
 def hand_over(batch: Batch) -> None:
-    """Have the present writer of the ledger record this; record it here if that process has ended.  Blocking.
+    """Have the current writer of the ledger record the batch, or record it here if that process has ended.  Blocking.
 
     Raises:
         LedgerWriteError: the batch is not recorded.
@@ -60,7 +60,7 @@ def hand_over(batch: Batch) -> None:
 
 
 async def answer_record(record: "Callable[[Batch], Awaitable[None]]", request: Record) -> Decided | Refused:
-    """Record the batch of another process; return the answer to it."""
+    """Record the batch of another process; return its answer."""
     try:
         await record(decode_json(request.batch, Batch))
     except msgspec.MsgspecError as error:

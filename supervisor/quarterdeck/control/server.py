@@ -51,12 +51,12 @@ _log = logging.getLogger("quarterdeck.control")
 
 @asynccontextmanager
 async def open_control(product: Product, deck: str = "", *, is_found: bool = True) -> AsyncIterator[None]:
-    """Answer commands about `product`; requests under way are dropped at the end.
+    """Answer commands about `product`; drop pending requests at the end.
 
     Args:
         product: the running product.
-        deck: the name of the daemon's deck that it is.
-        is_found: whether commands find it by its configuration; else only those that know its directory.
+        deck: the name of the daemon's deck that this product is.
+        is_found: whether commands find it by its configuration; otherwise only commands that know its directory do.
 
     Raises:
         UnsafePathError: the socket cannot be made.

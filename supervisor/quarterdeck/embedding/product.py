@@ -96,7 +96,7 @@ class Quarterdeck:
         settings = await asyncio.to_thread(self._load) if self._settings is None else self._settings
         async with AsyncExitStack() as stack:
             product = await stack.enter_async_context(open_quarterdeck(settings, hand_over=hand_over))
-            # For what others find beside us, while this process writes the ledger.
+            # Other processes hand their records over here, while this process writes the ledger.
             await stack.enter_async_context(open_control(product, is_found=False))
             await product.finished(self._ready_s)
             self._stack = stack.pop_all()

@@ -43,17 +43,17 @@ class QueuedCall(Hashable, Protocol):
 
 
 class CallQueue:
-    """One server's calls.  Times are those of the loop, monotonic.
+    """The calls of one server.  Times come from the loop's monotonic clock.
 
     Attributes:
         asked: the client during whose call the server first asked a question; None before.
         is_used: whether the server had a call.
-        speaks_newer: whether it speaks 2026-07-28 beside the legacy era; None while that is unknown.
-        prefers_newer: whether its process is to speak 2026-07-28 if it can.
+        speaks_newer: whether it speaks 2026-07-28 besides the legacy era; None while unknown.
+        prefers_newer: whether its process must speak 2026-07-28 if it can.
     """
 
     def __init__(self, server: str = "") -> None:
-        """Begin without calls; the log names `server`."""
+        """Begin without calls; log messages name `server`."""
         self.asked: Client | None = None
         self.is_used = False
         self.speaks_newer: bool | None = None
@@ -98,7 +98,7 @@ class CallQueue:
         self._give_soon()
 
     def note_question(self, client: Client) -> None:
-        """Remember that the server asks its clients, and during whose call it first did."""
+        """Remember that the server asks its clients, and the client of its first question."""
         if self.asked is None:
             self.asked = client
             _log.info("%s asks its clients: each session has a process of its own from now on", self._server)
@@ -108,12 +108,12 @@ class CallQueue:
         self._has_to_wait(call, is_start=True)
 
     def has_started(self, call: QueuedCall) -> None:
-        """Count a call as waiting no longer: its server has it."""
+        """Stop counting a call as waiting: its server has it."""
         self._waits.end(call)
 
     @property
     def long_waits(self) -> str:
-        """Return who waits for longer than `TOLD_AFTER_S` and why, for people; empty if no call does."""
+        """Return which clients wait longer than `TOLD_AFTER_S` and why, for people; empty if no call does."""
         return self._waits.words(self._server, monotonic(), self._turns.given)
 
     @property
@@ -168,7 +168,7 @@ class CallQueue:
             self._telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell_waits)
 
     def _tell_waits(self) -> None:
-        """Log long waits once, and look again as long as a call waits."""
+        """Log long waits once, and check again as long as a call waits."""
         self._telling = None
         now = monotonic() + _RESOLUTION_S
         if self._waits.is_news(now):

@@ -95,7 +95,7 @@ class ServerEndpointImpl:
         self.is_installing = False
 
     def prefer_newer(self) -> None:
-        """Speak the newer era with a process that speaks both; to be said before `open`."""
+        """Speak the modern era with a process that speaks both; call this before `open`."""
         self._session.newer_first = True
 
     def follow(self, earlier: "ServerEndpointImpl") -> None:
@@ -292,7 +292,7 @@ class ServerEndpointImpl:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a client's request is in progress there."""
+        """Whether a client's request is in progress on this server."""
         return self._handle is not None and any(self._handle.under_way())
 
     # What the worker says
@@ -328,7 +328,7 @@ class ServerEndpointImpl:
             warn_of_gaps(start.gaps)
 
     def on_quarantined(self, frame: Quarantined) -> None:
-        """See `WorkerListener`: it stays in the server's status until its next start."""
+        """See `WorkerListener`; the report stays in the server's status until its next start."""
         told = flat(Caught(frame.path, frame.kept, frame.why).told)
         _log.warning("%s: %s", self.config.id, told)
         if self.confined is not None:

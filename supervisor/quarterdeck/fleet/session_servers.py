@@ -1,8 +1,8 @@
-"""Servers beside the deck's own ones: for one client session, or for all clients of 2026-07-28.
+"""Servers besides the deck's own ones: for one client session, or for all clients of 2026-07-28.
 
-Each is started at the first call for it, and ends with its session, or when it was idle for a while.  Above it the
-gate, which has judged what the deck's own server of the row lists; below it a fleet for each, which restarts what
-dies.  They share the row's private home.
+Each starts at the first call for it, and ends with its session, or after some idle time.  The gate is above it and has
+judged the lists of the deck's own server of the row.  Below it is a fleet for each server, which restarts it after a
+death.  All servers of a row share its private home.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MAX_TOGETHER: Final = 64
 """At a time of one deck."""
 
 NEWER: Final = Revision.R2026_07_28
-"""The name of the client of a server that is for all clients of this revision."""
+"""The client name of a server that is for all clients of this revision."""
 
 IDLE_S: Final = 600.0
 """How long one waits for the next call of a client that has no session which could end."""
@@ -53,7 +53,7 @@ class SessionServer:
 
     Attributes:
         row: the configuration of its row.
-        client: for whose calls it is.
+        client: the client whose calls it takes.
         checked: of each thing that was compared with the approved one, both lists that it stood in.
     """
 
@@ -103,7 +103,7 @@ class SessionServer:
         return self._fleet.watch_each(lambda _: callback())
 
     def follow_lists(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` after each change of a list that had come; only the first callback is kept."""
+        """Call `on_change` after each change of a list that had already come; only the first callback is kept."""
         if self._follows:
             return
         self._follows = True
@@ -165,7 +165,7 @@ class SessionServers:
         self._end_those(lambda _, whose: whose == session)
 
     def is_open(self, session: str) -> bool:
-        """Return whether this session will say when it ends."""
+        """Return whether this session will report its end."""
         return session in self._open
 
     def queue(self, server: str, session: str) -> CallQueue:
@@ -176,19 +176,19 @@ class SessionServers:
         return self._queues[key]
 
     def queues(self) -> tuple[tuple[str, CallQueue], ...]:
-        """Return the queue of each session's server, behind its row's id."""
+        """Return the queue of each session's server, with its row's id."""
         return tuple((server, queue) for (server, _), queue in self._queues.items())
 
     def get(
         self, row: ServerConfig, client: Client, session: str = "", config: ServerConfig | None = None
     ) -> SessionServer | ProtocolFault:
-        """Return the server of this session, begun if it has none; or why it gets none.
+        """Return this session's server, started if it has none yet; or the reason why it gets none.
 
         Args:
             row: the configuration of its row.
-            client: for whose calls it is.
-            session: tells the servers of a row apart; empty for the client's key.
-            config: what is started, where that is not the row itself.
+            client: the client whose calls it takes.
+            session: distinguishes the servers of a row; empty for the client's key.
+            config: the configuration to start, if it is not the row itself.
         """
         session = session or client.key
         key = (row.id, session)
@@ -208,7 +208,7 @@ class SessionServers:
         return (server_id, session) in self._servers
 
     def endpoint(self, server_id: str, session: str) -> ServerEndpointImpl | None:
-        """Return the endpoint of this session's own server, None if it has none; nothing is started."""
+        """Return the endpoint of this session's own server, or None if it has none; start nothing."""
         server = self._servers.get((server_id, session))
         return server.endpoint if server is not None else None
 
@@ -246,7 +246,7 @@ class SessionServers:
     def refusal(self, config: ServerConfig, client: Client) -> ProtocolFault | None:
         """Return why a session of this client gets no further server; None if it may have one."""
         who = who_of(client.key)
-        # Those for all clients of a revision are few: one of a row.
+        # Servers for all clients of a revision are not counted: a row has at most one.
         own = [each for each in self._servers.values() if each.client.name != NEWER]
         mine = sum(who_of(each.client.key) == who for each in own)
         if self._is_closed:

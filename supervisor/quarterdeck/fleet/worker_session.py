@@ -67,7 +67,7 @@ EXIT_S = CLOSE_GRACE_S + 1.0
 
 
 MAX_CAUGHT: Final = 20
-"""Files that were taken away, in a server's status; all are in the log and in the quarantine."""
+"""Quarantined files in a server's status; the log and the quarantine have all of them."""
 
 
 class ConfinedServer(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class ConfinedServer(msgspec.Struct, frozen=True):
         start: what its worker said of its start.
         receipt: what was observed to confine it.
         watch: what is known of its use, None when it is not watched.
-        caught: what it created and was taken away, the last ones.
+        caught: the last files that it created and that were quarantined.
     """
 
     start: ServerStart
@@ -91,7 +91,7 @@ class ConfinedServer(msgspec.Struct, frozen=True):
         return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps, self.caught)
 
     def with_caught(self, told: str) -> "ConfinedServer":
-        """Return a copy with one more that was taken away; of many the last ones are kept."""
+        """Return a copy with one more quarantined file; only the last ones are kept."""
         return msgspec.structs.replace(self, caught=(*self.caught, told)[-MAX_CAUGHT:])
 
 
@@ -100,7 +100,7 @@ class Session(ABC):
 
     isolated = True
     newer_first = False
-    """Whether a process that speaks both eras is to speak the newer one."""
+    """Whether a process that speaks both eras must speak the modern one."""
 
     @abstractmethod
     async def start(self, listener: WorkerListener) -> WorkerHandle:

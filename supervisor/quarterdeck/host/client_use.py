@@ -66,20 +66,20 @@ class ClientUses:
         use.refused += is_refused
 
     def refused(self, client: Client, limit: str) -> None:
-        """A request that was counted is refused after all, by this limit."""
+        """Count the refusal of a request that was already counted, by this limit."""
         if (use := self._uses.get(client.key)) is not None:
             use.refused += 1
         self.note_refusal(client, limit)
 
     def note_refusal(self, client: Client, limit: str) -> None:
-        """A limit refused something of this client."""
+        """Count a refusal of this client by a limit."""
         known = limit, client.name
         if known in self._refusals or len(self._refusals) < MAX_CLIENTS:
             self._refusals[known] += 1
 
     @property
     def refusals(self) -> dict[str, int]:
-        """How often each limit refused what: `LIMIT (token NAME)`, the most often first."""
+        """The number of refusals of each limit, as `LIMIT (token NAME)`, most frequent first."""
         return {
             f"{limit} (token {name})" if name else limit: count for (limit, name), count in self._refusals.most_common()
         }

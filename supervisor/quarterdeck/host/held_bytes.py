@@ -12,9 +12,9 @@ UNCOUNTED_BYTES: Final = 64 * 1024
 
 
 class HeldBytes:
-    """What is held, by client.
+    """The bytes held, by client.
 
-    A client has a bound of its own, where one thing alone may be larger, and a share of the bound of all.
+    A client has its own bound, which a single larger item may exceed, and a share of the common bound.
     """
 
     def __init__(self, each: int, together: int) -> None:
@@ -24,12 +24,12 @@ class HeldBytes:
 
     @property
     def together(self) -> int:
-        """How many bytes may be held before shares count."""
+        """The number of bytes that may be held before shares count."""
         return self._shares.together
 
     @property
     def total(self) -> int:
-        """How many bytes are held."""
+        """The number of bytes held."""
         return self._shares.total
 
     def begin(self, client: str, size: int) -> str:

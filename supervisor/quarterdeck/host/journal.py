@@ -20,10 +20,10 @@ class RequestKind(IntEnum):
 
 
 class Journal:
-    """Keeps what a session needs to go on after the death of its process; this one keeps nothing.
+    """A record of what a session needs to continue after its process dies; this one keeps nothing.
 
     Attributes:
-        hands_on: whether the session goes on in another process once this one has ended it.
+        hands_on: whether the session continues in another process once this one has ended it.
     """
 
     hands_on = False
@@ -53,10 +53,10 @@ class Journal:
         """It is not any more: its answer, if it gets one, has been written."""
 
     def answers_if_lost(self, answers: Sequence[bytes]) -> None:
-        """Have requests under way answered so if this process dies: a line for each kind, with NUL for the id."""
+        """Set the answers to pending requests in case this process dies: a line for each kind, with NUL for the id."""
 
     def put_back(self, lines: bytes) -> bool:
-        """Have these lines read again, before the unread ones, by the next process. Return whether there is room."""
+        """Have the next process read these lines again, before the unread ones. Return whether there is room."""
         return not lines
 
     def writing(self, *, is_half: bool) -> None:

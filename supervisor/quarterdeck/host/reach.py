@@ -63,7 +63,7 @@ class Reach(msgspec.Struct, frozen=True):
         return unwrapped(request) if self.client.is_searched else request
 
     def asking(self, request: WireRequest) -> Client:
-        """Return the client of a request; programs that share a token are told apart by their descriptions."""
+        """Return the client of a request; descriptions distinguish programs that share a token."""
         return msgspec.structs.replace(self.client, part=request.caller) if request.caller else self.client
 
     def begin(self, request: WireRequest, on_progress: Report | None, deliver: Deliver) -> PendingCall | None:

@@ -189,7 +189,7 @@ class SessionNews:
 
     async def _tell_news(self, tasks: TaskGroup, news: News) -> None:
         if isinstance(news, ListAnnounced):
-            # A stream asks for what servers announce; sessions of an older era hear of lists that are other ones.
+            # Streams get each list that a server announces; legacy sessions get only lists that have changed.
             await self._bus.publish(_EVENTS[news.listing], lambda client: concerns(news, client))
             return
         if isinstance(news, ResourceUpdated):

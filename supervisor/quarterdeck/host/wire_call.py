@@ -58,7 +58,7 @@ class WireCall:
 
     @property
     def key(self) -> Key:
-        """Of its request."""
+        """The key of its request."""
         return self._request.key
 
     @property
@@ -97,7 +97,7 @@ class WireCall:
         self._give_up(may_be_sent_later=False)
 
     def give_back(self) -> bool:
-        """Give up because another process goes on. Return whether that can send it: the client is told nothing then."""
+        """Give up for another process. Return whether that process can send it; if so, do not answer the client."""
         return self._give_up(may_be_sent_later=True)
 
     def _give_up(self, *, may_be_sent_later: bool) -> bool:

@@ -68,9 +68,9 @@ class Batch(msgspec.Struct, frozen=True):
     """Records that one process hands over to the writer of the ledger.
 
     Attributes:
-        events: in their order.
-        documents: by hash, those that the events name.
-        calls: for the table of calls.
+        events: the events, in order.
+        documents: the documents that the events name, by hash.
+        calls: rows for the table of calls.
     """
 
     events: tuple[LedgerEvent, ...] = ()
@@ -200,9 +200,9 @@ def secrets_key(state: Path) -> bytes:
 
 
 class VisitingRecorder:
-    """Reads the ledger beside its writer.
+    """A reader of the ledger during another process's writing.
 
-    Events are handed over to the writer; without a `hand_over`, they are kept in memory alone.
+    It hands events over to the writer; without a `hand_over`, it keeps them only in memory.
     """
 
     def __init__(self, store: LedgerReader | None, hand_over: HandOver | None = None) -> None:
@@ -246,8 +246,8 @@ async def open_recorder(
 
     Args:
         state: the state directory.
-        holder: this process, as others are told.
-        must_write: whether to fail beside another writer.
+        holder: a description of this process for others.
+        must_write: whether to fail if another process writes.
         wait_s: how long to wait for another writer to end.
         hand_over: takes the records of a process that does not write; None to keep them in memory.
 
@@ -278,7 +278,7 @@ async def open_recorder(
 
 @asynccontextmanager
 async def visiting(state: Path, hand_over: HandOver | None = None) -> AsyncIterator[VisitingRecorder]:
-    """Read the ledger below the directory `state`, whoever writes it or nobody.
+    """Read the ledger below the directory `state`, with or without a writer.
 
     Raises:
         LedgerError: the ledger cannot be used.
@@ -356,7 +356,7 @@ class CallLog:
         client: str = "",
         program: str = "",
     ) -> None:
-        """Note that a call of `client`, which calls itself `program`, has ended; `end` None when its caller gave up."""
+        """Record the end of a call of `client`, which names itself `program`; `end` is None if its caller gave up."""
         if len(self._notes) >= MAX_WAITING:
             self._dropped += 1
             return
@@ -374,7 +374,7 @@ class CallLog:
         await self.flush()
 
     async def flush(self) -> None:
-        """Keep the notes that wait, and return once they and those before them can be read."""
+        """Write the pending notes, and return once all notes can be read."""
         async with self._keeping:
             await self._flush()
 

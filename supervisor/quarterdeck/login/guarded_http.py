@@ -191,7 +191,7 @@ async def _read(response: httpcore2.Response, encoding: str) -> bytes:
 
 
 def _allowed_by(row: RemoteServerConfig) -> tuple[Allowed, ...]:
-    """The hosts that the user's own row names; none of a row with `internet_only`."""
+    """Return the hosts that the user's own row names; empty for a row with `internet_only`."""
     if row.internet_only:
         return ()
     allowed = []

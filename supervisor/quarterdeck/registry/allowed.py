@@ -1,8 +1,8 @@
-"""Judge the runner options, commands and variables that a registry's entry fixes, by lists of allowed ones.  Pure.
+"""Judge the runner options, commands and variables that a registry's entry fixes, against allowlists.  Pure.
 
-An entry names a package, which a person looks at.  Nothing that the entry fixes beside that may have other code run, or
-have code come from elsewhere.  A list of bad names is never whole: so an option or a variable is refused unless it is
-known to be harmless, or is the server's own by its name.
+A person looks at the package that an entry names.  Nothing else in the entry may run other code, or fetch code from
+elsewhere.  A list of bad names is never complete.  So an option or a variable is refused unless it is known to be
+harmless, or its name shows that it is the server's own.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 QUIET: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
-"""Options of runners that change nothing about the program."""
+"""Runner options that do not change the program."""
 
 _NAMES_PACKAGE: Final[Mapping[str, frozenset[str]]] = {
     "npx": frozenset({"-p", "--package"}),
@@ -30,7 +30,7 @@ _PROGRAMS: Final = re.compile(
     r"|php|lua|java|javac|go|cargo|rustc|dotnet|git|ssh|scp|curl|wget|make|awk|sed|vim?|nano|tar|docker|podman",
     re.IGNORECASE,
 )
-"""Programs that run their arguments, and are no server."""
+"""Programs that run their arguments and are not servers."""
 
 _READ_BY_OTHERS: Final = re.compile(
     r"(?:LD|DYLD|GLIBC|GCONV|MALLOC|NIX|NPM|NPX|NODE|NVM|COREPACK|YARN|PNPM|BUN|DENO|TSX|TS_NODE|V8|ELECTRON|UV|UVX|PIP"
@@ -42,18 +42,18 @@ _READ_BY_OTHERS: Final = re.compile(
     r"(?:_.*)?|(?:PYTHON|RUBY|PERL|NODE|JAVA)\w*",
     re.IGNORECASE,
 )
-"""Variables that a loader, a shell, an interpreter, a package runner or a library reads, by their first words."""
+"""First words of variables that loaders, shells, interpreters, package runners and libraries read."""
 
 _HARMLESS: Final = frozenset(
     """
     PYTHONUNBUFFERED PYTHONIOENCODING PYTHONUTF8 PYTHONDONTWRITEBYTECODE NODE_ENV NODE_NO_WARNINGS NO_COLOR LANG LC_ALL
     TZ LOGLEVEL
-    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
+    """.split()  # noqa: SIM905 - readable as words, unreadable as a list
 )
 """Variables that may have any value: they change how a program writes, waits or listens."""
 
 _FOR_A_PERSON: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
-"""Variables that other programs read and that a person may give all the same: networks need them."""
+"""Variables that other programs read, but that a person may set: networks need them."""
 
 _OWN_ENDS: Final = re.compile(
     r"(?:\w+_)?(?:(?:API|ACCESS|AUTH|BEARER|CLIENT|SECRET|PUBLIC|PRIVATE)_?(?:KEY|TOKEN|ID|SECRET)|KEY|TOKEN|ID|SECRET"
@@ -63,7 +63,7 @@ _OWN_ENDS: Final = re.compile(
     r"|FORMAT|TRANSPORT|PROTOCOL|TOOLS|TOOLSETS|FEATURES|SCOPES?|ENABLED|DISABLED|READ_?ONLY|DEBUG|VERBOSE)",
     re.IGNORECASE,
 )
-"""Ends of names by which servers call credentials, addresses and switches of their own."""
+"""Name endings of servers' own variables for credentials, addresses and switches."""
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
@@ -71,15 +71,15 @@ _COMMON_WORDS: Final = frozenset(
     {"mcp", "server", "servers", "the", "and", "for", "com", "org", "dev", "app", "tool", "tools", "api", "client"}
     | {"http", "stdio"}
 )
-"""Parts of packages' names that many packages have."""
+"""Name parts that many packages share."""
 
 
 def runner_problem(program: str, words: Sequence[str]) -> str:
-    """Return why a runner may not be told these words before the package's arguments; empty if it may.
+    """Return why a runner may not get these words before the package's arguments; empty if it may.
 
     Args:
         program: the runner.
-        words: options, the package where the entry has it there, and the command within the package.
+        words: options, the package if the entry has it there, and the command within the package.
     """
     naming = _NAMES_PACKAGE[program]
     allowed = QUIET | naming | _OPTIONS[program]
@@ -93,14 +93,14 @@ def runner_problem(program: str, words: Sequence[str]) -> str:
 
 
 def command_problem(program: str, args: Sequence[str], place: int, package: str) -> str:
-    """Return why a runner may not start the command that it is told beside the package; empty if it may, or has none.
+    """Return why a runner may not start the given command of a package; empty if it may, or if none is given.
 
-    A runner looks for a command among those of the package and among the user's own.
+    A runner searches for a command in the package, and among the user's own commands.
 
     Args:
         program: the runner.
         args: its arguments.
-        place: which of them names the package.
+        place: the index of the argument that names the package.
         package: its name.
     """
     naming = _NAMES_PACKAGE[program]
@@ -114,18 +114,18 @@ def command_problem(program: str, args: Sequence[str], place: int, package: str)
 
 
 def own_words(*names: str) -> frozenset[str]:
-    """Return the words that tell a package's or a server's name from others."""
+    """Return the words that distinguish a package's or a server's name from others."""
     words = {word for name in names for word in _WORD.findall(name.lower())}
     return frozenset(word for word in words if len(word) > 2 and word not in _COMMON_WORDS) or frozenset(words)
 
 
 def variable_problem(name: str, own: Collection[str], *, is_given: bool) -> str:
-    """Return why an entry may not have this variable; empty if it may.
+    """Return why an entry may not set this variable; empty if it may.
 
     Args:
         name: of the variable.
         own: `own_words` of its server and package.
-        is_given: whether a person gives its whole value; the entry fixes it otherwise.
+        is_given: whether a person gives the whole value; otherwise the entry fixes it.
     """
     if name.upper() in _HARMLESS or (is_given and name.upper() in _FOR_A_PERSON):
         return ""

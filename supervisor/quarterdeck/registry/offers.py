@@ -26,7 +26,7 @@ _VARIABLE: Final = re.compile(r"\{([A-Za-z0-9_.-]{1,64})\}")
 
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _PLAIN_HOST: Final = re.compile(r"https?://[A-Za-z0-9_.:@\[\]-]+(?:[/?#]|$)")
-"""A URL with a host in ASCII that no variable is a part of, and that every reader finds in the same place."""
+"""A URL with an ASCII host that contains no variable, and that every parser finds at the same position."""
 
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 
@@ -164,9 +164,9 @@ def _tried(offer: Offer) -> Offer | Unusable:
 
 
 def _refused(title: str, package: Package, own: Collection[str]) -> Unusable | None:
-    """Return why a package cannot be run, by its entry alone, and what to do; None if it can.
+    """Return why the entry alone makes a package unusable, and a remedy; None if it is usable.
 
-    `own` are the words of the server's and the package's names.
+    `own` has the words of the server's and the package's names.
     """
     match package.registry_type:
         case "npm":

@@ -36,7 +36,7 @@ CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""
 
 LISTED: Final = frozenset(Subject) - {Subject.LAUNCH, Subject.LOGIN}
-"""What is known of a server only once it was asked."""
+"""Subjects that are known only once the server was asked."""
 
 _DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
 """A person, or what they trust, has said yes or no."""
@@ -190,7 +190,7 @@ class Approvals:
         return state.offer if state is not None else NOTHING
 
     def was_listed(self, server: str) -> bool:
-        """Whether the ledger knows what a server lists, be it approved or held."""
+        """Return whether the ledger knows the server's lists, whether approved or held."""
         state = self._states.get(server)
         if state is None:
             return False
@@ -289,7 +289,7 @@ class Approvals:
         self._common.tell(decisions, but=self.follow)
 
     async def record(self, batch: Batch) -> None:
-        """Record the batch of a command that runs servers of its own beside this process.
+        """Record the batch of a command that runs its own servers during this process.
 
         Raises:
             LedgerError: the batch is not recorded.

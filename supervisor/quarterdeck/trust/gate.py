@@ -38,7 +38,7 @@ from .gated_calls import GatedCall, GatedRequest, WaitingCall
 from .judge.requests import Wish, wish_of
 
 WAIT_S: Final = 10.0
-"""How long a call waits for a server that is being installed, and a list for one that is being started."""
+"""How long a call waits for a server that is installing, and a list for a server that is starting."""
 
 _MAX_NAME_CHARS: Final = 200
 """Of a tool's name that a client made up, in a message."""
@@ -94,7 +94,7 @@ class GatedEndpoint(LiveEndpoint):
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`; here every call begins, when it is its client's turn.
 
-        One that cannot be made is delivered its fault; one whose server is being started waits, within its deadline.
+        A call that cannot be made gets its fault; a call to a starting server waits, within its deadline.
         """
         return self._queued(
             GatedCall(self, self.queue_of(call.client), call, deliver), call.timeout_s, len(call.arguments)
@@ -293,7 +293,7 @@ class GatedEndpoint(LiveEndpoint):
         """Where a call may be made when that is known, or that it took too long."""
         patience_s = call.patience_s
         await self._until(lambda: call.find() is not None, min(WAIT_S, patience_s))
-        # An installation takes minutes, and the caller better knows that.
+        # An installation takes minutes, so tell the caller.
         if call.find() is None and patience_s > WAIT_S and not self.status().installing:
             await self._until(lambda: call.find() is not None, patience_s - WAIT_S)
         return call.find() or self._not_ready()

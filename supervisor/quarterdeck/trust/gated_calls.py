@@ -23,10 +23,10 @@ from .questions import JudgedAnswerer
 T = TypeVar("T", RawCall, RawRequest)
 
 LOSSES: Final = frozenset({"server_lost", "worker_lost", "worker_unresponsive", "exited", "not_connected"})
-"""Codes of faults that end all calls of a server which is lost."""
+"""Fault codes that end all calls of a lost server."""
 
 LIVES: Final = 3
-"""How many servers may be lost under a call before it was sent, and it begins again."""
+"""How many lost servers a call survives: it begins again if it was not sent yet."""
 
 AGAIN_S: Final = 0.25
 """Seconds that each further beginning of a call waits longer than the one before; the first waits for none."""
@@ -115,7 +115,7 @@ class GatedCall:
 
     @property
     def patience_s(self) -> float:
-        """How long it may still wait for its server: until its own deadline, else that of the server's row."""
+        """How long it may still wait for its server: until its own deadline, or else that of the server's row."""
         left_s = self.left_s
         return left_s if left_s is not None else self._gate.config.call_timeout_s - (monotonic() - self.asked_at)
 
@@ -134,9 +134,9 @@ class GatedCall:
         self.settle(fault)
 
     def settle(self, end: CallEnd) -> None:
-        """It has ended.  Its caller is told first: what is booked is booked while the caller works.
+        """End the call.  Its caller is told first, so that the caller works during the bookkeeping.
 
-        But one that its server was lost under before it was sent begins again: it waits for the server's next start.
+        A call that was not sent before its server was lost begins again: it waits for the server's next start.
         """
         if isinstance(end, ProtocolFault) and self._was_never_sent(end):
             self._lives -= 1
@@ -195,7 +195,7 @@ class GatedRequest(GatedCall):
 
     Attributes:
         wish: what it is for.
-        is_subscription: whether it subscribes a resource.
+        is_subscription: whether it subscribes to a resource.
     """
 
     __slots__ = ("_request", "is_subscription", "wish")

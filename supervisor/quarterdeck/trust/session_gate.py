@@ -1,7 +1,7 @@
-"""The gate of a row whose calls may go to servers beside the deck's own: one approval, and all of them held to it.
+"""The gate of a row with servers besides the deck's own: one approval holds for all of them.
 
-The deck's own server of the row is listed and judged.  Another one is called only for what it defines just as the
-judged one does.
+The deck's own server of the row is listed and judged.  Another server of the row is called only for definitions that
+are identical to the judged ones.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ from .judge.documents import SUBJECTS, offered_document, tool_document
 from .judge.held_messages import HELD_CODES
 
 DISCOVER_S: Final = 5.0
-"""Seconds that a server may take to say whether it speaks 2026-07-28."""
+"""Seconds that a server may take to report whether it speaks 2026-07-28."""
 
 ANOTHER_ERA: Final = frozenset({INVALID_REQUEST, UNSUPPORTED_REVISION})
-"""Errors of a server on a legacy connection that knows the newer era; all others do not know the request."""
+"""Error codes of a server on a legacy connection that knows the modern era; any other error means that it does not."""
 
 
 class SessionGate(GatedEndpoint):
-    """The gate of one row, whose calls may go to a server beside the deck's own.
+    """The gate of one row, whose calls may go to other servers than the deck's own.
 
-    With `"scope": "session"` no call reaches the deck's own server.  Else it serves all sessions until it asks a
-    question: from then on it serves the session that was asked first, and each other one has its own.
+    With `"scope": "session"` no call reaches the deck's own server.  Otherwise that server serves all sessions until it
+    asks a question.  From then on it serves the session that it asked first, and each other session has its own server.
 
-    A server that speaks both eras is called in that of the client.  Its process speaks the era of the first client
-    that calls it; calls of the other era go to another process, and to another connection of a remote server.
+    A server that speaks both eras is called in the client's era.  Its process speaks the era of its first client.
+    Calls of the other era go to another process, or to another connection of a remote server.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SessionGate(GatedEndpoint):
         return super().queue_of(client)
 
     def start_on(self, endpoint: ServerEndpointImpl, call: GatedCall) -> PendingCall:
-        """Begin a call whose tool is one of the endpoint's, on the server that its session has for it."""
+        """Begin a call for one of the endpoint's tools, on its session's server for it."""
         if self._must_settle_era(endpoint, call):
             call.queue.wait_for_start(call)
             return WaitingCall(partial(self._with_era, endpoint, call), partial(self.start_on, call=call), call)
@@ -118,38 +118,38 @@ class SessionGate(GatedEndpoint):
             own.leave(client)
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
-        """See `GatedEndpoint`: the deck's server and every session's."""
+        """See `GatedEndpoint`; send it to the deck's server and every session's server."""
         if not self._is_scoped:
             super().tell(method, params)
         for endpoint in self._sessions.endpoints(self.config.id):
             endpoint.tell(method, params)
 
-    # Whose server
+    # Choice of the server
 
     @property
     def _known(self) -> CallQueue:
-        """What is known of the deck's own server, by all decks that share it."""
+        """The knowledge about the deck's own server, common to all decks that share it."""
         return self._fleet.queue(self.config.id)
 
     def _session_of(self, client: Client) -> str:
-        """Return what tells this client's server apart: its session, or its program if its token has no sessions."""
+        """Return the key of this client's server: its session, or its program if its token has no sessions."""
         return client.key if self._is_scoped or self._sessions.is_open(client.key) else client.address
 
     def _endpoint_of(self, client: Client) -> ServerEndpointImpl | None:
         return self._sessions.endpoint(self.config.id, self._session_of(client))
 
     def _has_own(self, client: Client) -> bool:
-        """Return whether calls of this client go to a server of its session."""
+        """Return whether this client's calls go to its session's own server."""
         if self._is_scoped:
             return True
         asked, session = self._known.asked, self._session_of(client)
         if asked is None or self._session_of(asked) == session:
             return False
-        # Those who get none share the deck's own, as all did before it asked.
+        # Clients that are refused their own server share the deck's, as all clients did before it asked.
         return self._sessions.has(self.config.id, session) or self._sessions.refusal(self.config, client) is None
 
     def _own_for(self, endpoint: ServerEndpointImpl, call: GatedCall) -> SessionServer | ProtocolFault | None:
-        """Return the server of its session that a call goes to, or why there is none; None for the deck's own."""
+        """Return the session's server for a call, or why there is none; None for the deck's own server."""
         client, is_subscription = call.caller, isinstance(call, GatedRequest) and call.is_subscription
         session = self._session_of(client)
         if not is_subscription and (other := self._in_other_era(endpoint, call, session)) is not None:
@@ -157,18 +157,18 @@ class SessionGate(GatedEndpoint):
         if not self._has_own(client):
             return None
         if is_subscription and not self._is_scoped and not self._sessions.has(self.config.id, session):
-            return None  # a stream of changes is no program: none would be started for its sake
+            return None  # a subscription alone starts no server
         return self._sessions.get(self.config, client, session)
 
-    # In which era
+    # Choice of the era
 
     def _may_choose(self, endpoint: ServerEndpointImpl) -> bool:
-        """Return whether the era of a server is ours to choose; tasks stay in the era in which they are begun."""
+        """Return whether we may choose a server's era; tasks stay in the era in which they began."""
         is_free = self.config.protocol is None and not self._is_scoped and not self.task_support().is_any
         return is_free and endpoint.card is not None
 
     def _must_settle_era(self, endpoint: ServerEndpointImpl, call: GatedCall) -> bool:
-        """Return whether a call has to wait until the process speaks the era of its client, if it can."""
+        """Return whether a call has to wait until the process speaks its client's era, if it can."""
         if not call.is_modern or not isinstance(self.config, StdioServerConfig) or not self._may_choose(endpoint):
             return False
         known = self._known
@@ -177,7 +177,7 @@ class SessionGate(GatedEndpoint):
         return known.speaks_newer is None or (known.speaks_newer and not known.is_used)
 
     async def _with_era(self, old: ServerEndpointImpl, call: GatedCall) -> ServerEndpointImpl | ProtocolFault:
-        """Find out whether a process speaks the newer era, and have it do so if no client has called it yet."""
+        """Find out whether a process speaks the modern era, and switch it if no client has called it yet."""
         known = self._known
         if known.speaks_newer is None:
             known.speaks_newer = await _speaks_newer(old)
@@ -190,7 +190,7 @@ class SessionGate(GatedEndpoint):
         return call.find() or self._not_ready()
 
     def _in_other_era(self, endpoint: ServerEndpointImpl, call: GatedCall, session: str) -> SessionServer | None:
-        """Return the server in the era of a call's client; None where the deck's own is, or bridges."""
+        """Return the server in the era of a call's client; None if the deck's own server speaks or bridges it."""
         if not self._may_choose(endpoint):
             return None
         is_newer, known = is_modern(_era(endpoint)), self._known
@@ -206,7 +206,7 @@ class SessionGate(GatedEndpoint):
         client = Client(NEWER, f"{NEWER} {self.config.id}")
         found = _usable(self._sessions.get(self.config, client, config=newer))
         if found is None:
-            # Tried once: a server that lacks it would be asked with each call.
+            # Tried once: otherwise each call would ask a server that lacks the era.
             self._lacks_newer = True
             self._sessions.ended(client.key)
             return None
@@ -214,7 +214,7 @@ class SessionGate(GatedEndpoint):
         return found
 
     def _take_lists_again(self) -> None:
-        """Take the lists of the deck's own server again: in another era the server says that they changed."""
+        """Take the lists of the deck's own server again after a server in another era announced a change."""
         if (endpoint := self._endpoint) is not None:
             for listing in LISTS:
                 endpoint.on_list_changed(listing)
@@ -280,7 +280,7 @@ _UNLISTED: Final = frozenset({Subject.RESOURCE, Subject.TEMPLATE})
 
 
 def _usable(own: SessionServer | ProtocolFault) -> SessionServer | None:
-    """Return a server that is ready or starting, else None."""
+    """Return a server that is ready or starting; None for any other."""
     if isinstance(own, ProtocolFault):
         return None
     is_ready = own.endpoint is not None and is_usable_phase(own.endpoint.phase)
@@ -292,7 +292,7 @@ def _era(endpoint: ServerEndpointImpl) -> str:
 
 
 async def _speaks_newer(endpoint: ServerEndpointImpl) -> bool:
-    """Return whether a legacy process says that it knows the newer era."""
+    """Return whether a legacy process reports that it knows the modern era."""
     ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
     endpoint.exchange.discover(lambda end: None if ended.done() else ended.set_result(end), DISCOVER_S)
     end = await ended

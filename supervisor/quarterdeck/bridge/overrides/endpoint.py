@@ -217,11 +217,11 @@ class OverriddenEndpoint(LiveEndpoint):
         return _refused(f"{self._id} is not known to have the resource {uri[:MAX_NAME_CHARS]!r}", "unknown_resource")
 
     def _hides_uri(self, uri: str, *, is_listed: bool = False) -> bool:
-        """Return whether a URI may be a hidden one, or one of a hidden template's and of none that is shown.
+        """Return whether a URI may be hidden, or fits a hidden template and no shown one.
 
         Args:
-            uri: as the client spells it.
-            is_listed: whether the server itself spells it so, though no list and no link has it.
+            uri: the URI as the client spells it.
+            is_listed: whether the server spells it so itself, though it is in no list and no link.
         """
         if not self.overrides.hide:
             return False

@@ -35,7 +35,7 @@ MAX_WAITS_EACH: Final = 16
 """Tasks of one client whose servers wait for its answers."""
 
 MAX_WAITS: Final = 256
-"""Of all clients, before shares count."""
+"""Tasks of all clients, before shares count."""
 
 
 class OlderTask:

@@ -27,7 +27,7 @@ _ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context
 """Where rows are in the files of clients that we do not know, tried in this order."""
 
 _IDENTITY: Final = ("command", "args", "url")
-"""Keys by which two rows start one server."""
+"""Keys that decide whether two rows start the same server."""
 
 
 class ImportFileError(Exception):
@@ -90,11 +90,11 @@ def locations_in_file(path: Path) -> list[ClientLocation]:
 
 
 def find_servers(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> FoundServers:
-    """The servers that `locations` hold, the first of each name: the client starts no other.
+    """Return the servers in `locations`; of each name the first one, as the client starts no other.
 
     Args:
         locations: in their precedence.
-        only: names or ids of those that are wanted; all of them when it is empty.
+        only: names or ids of the requested servers; empty for all.
 
     Raises:
         ImportFileError: a file cannot be read or parsed.
@@ -115,12 +115,12 @@ def find_servers(locations: Sequence[ClientLocation], *, only: Collection[str] =
 
 
 def name_apart(text: str, found: Iterable[FoundServer]) -> list[FoundServer]:
-    """Give each server whose id another server of our file has a second one: `fs-2` beside `fs`.
+    """Give a second id (`fs-2` for `fs`) to each server whose id another server of our file has.
 
-    One that our file starts already, under its own id or under a second one, keeps that id.
+    A server that our file starts already keeps its id there.
 
     Raises:
-        DocumentError: the text is no JSON object.
+        DocumentError: the text is not a JSON object.
     """
     rows = _rows_by_id(parse(text, has_comments=True))
     named: list[FoundServer] = []
@@ -161,7 +161,7 @@ def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[Foun
 
 
 def is_in(document: JsonObject, server: FoundServer) -> bool:
-    """Whether our file starts what a client's row starts, under the id that it would have there or a second one."""
+    """Return whether our file starts this client's server, under its own id or a second one."""
     rows = _rows_by_id(document)
     for each in _ids_for(server.id):
         if each not in rows:
@@ -172,7 +172,7 @@ def is_in(document: JsonObject, server: FoundServer) -> bool:
 
 
 def _ids_for(server_id: str) -> Iterator[str]:
-    """The id, then second ones without end, all of them legal."""
+    """Yield the id, then second ids without end, all of them legal."""
     yield server_id
     for number in count(2):
         suffix = f"-{number}"
@@ -184,7 +184,7 @@ def _is_same(ours: object, theirs: Mapping[str, object]) -> bool:
 
 
 def _differences(ours: object, theirs: Mapping[str, object], keys: Iterable[str]) -> str:
-    """The keys of two rows whose values differ, for people; empty for none."""
+    """Return the keys with different values in two rows, for people; empty if there are none."""
     if not isinstance(ours, Mapping):
         return "row"
     return ", ".join(key for key in keys if ours.get(key) != theirs.get(key))
@@ -242,7 +242,7 @@ def _id_of(name: str) -> str | None:
 
 
 def _rows_by_id(document: JsonObject) -> dict[str, object]:
-    """The rows of our file by the ids that they take, whether they are good or not."""
+    """Return the rows of our file by id, valid or not."""
     found: dict[str, object] = {}
     for section in SERVER_KEYS:
         rows = document.get(section)

@@ -98,7 +98,7 @@ def _take_variables(row: dict[str, object]) -> None:
     if isinstance(names := row.pop("env_http_headers", None), Mapping):
         headers = {**(headers if isinstance(headers, Mapping) else {}), **{key: f"${{{names[key]}}}" for key in names}}
     if isinstance(listed := row.pop("env_vars", None), list):
-        # Not as references in `env`, which have to be set: Codex passes what is set.
+        # Not as references in `env`: Codex passes variables that are set, and a reference requires its variable.
         row["inherit_env"] = [name for name in listed if isinstance(name, str)]
     if isinstance(listed := row.pop("env_keys", None), list):
         stored = {name: f"${{input:{name}}}" for name in listed if isinstance(name, str)}

@@ -93,9 +93,9 @@ def backups(path: Path) -> list[Path]:
 
 
 def is_open_to_others(file: UserFile) -> bool:
-    """Whether the modes of the file and of the folders above it let another user, or its group, read it.
+    """Return whether modes of the file and its parent folders let another user, or its group, read it.
 
-    A file that is not there yet is made private.
+    A file that does not exist yet is created private.
     """
     if file.status is None:
         return False
@@ -103,9 +103,9 @@ def is_open_to_others(file: UserFile) -> bool:
 
 
 def opens_to_others(file_mode: int, folder_modes: Iterable[int]) -> bool:
-    """Whether these modes let a user who is not the owner read a file that lies below these folders."""
+    """Return whether these modes let a user other than the owner read a file below these folders."""
     modes = [*folder_modes]
-    group = all(mode & (stat.S_IXGRP | stat.S_IXOTH) for mode in modes)  # which group a folder has is not asked
+    group = all(mode & (stat.S_IXGRP | stat.S_IXOTH) for mode in modes)  # whatever the folder's group
     others = all(mode & stat.S_IXOTH for mode in modes)
     return bool((group and file_mode & stat.S_IRGRP) or (others and file_mode & stat.S_IROTH))
 

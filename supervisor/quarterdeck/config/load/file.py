@@ -96,7 +96,7 @@ class LoadedConfig:
         allowed_env: the variables that projects' files may use.
         registry: where it says that servers are looked for, or what is wrong with that; None when it says nothing.
         top_problems: what is wrong with those three.
-        kept: rows that are broken now and were good before: `servers` has them as they were; see `merge.keep_good`.
+        kept: broken rows that were good before; `servers` has their earlier form, see `merge.keep_good`.
         origins: by the id of a server or a broken row.
         claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
         overrides: by the id of a server what of it is shown otherwise.
@@ -149,7 +149,7 @@ def load_config_file(
         path: as the user named it; messages repeat it.
         environ: what its variables are looked up in.
         workspace: `${workspaceFolder}`; by default the file's directory, or the one above a hidden one (`.vscode`).
-            It is unset where that is a home, a folder above one, or a place of ours.
+            It is unset if that is a home, a parent of one, or one of our directories.
         standing: whose word it is.
         bounds: how far it reaches, if it is a project's.
         keyring: finds `${keyring:NAME}`; by default the store of the state directory.
@@ -182,7 +182,7 @@ def load_config_file(
 
 
 def _project_at(folder: Path, environ: Mapping[str, str]) -> Path | None:
-    """Return the folder if it may be a project's: no home, no place of ours, and no folder above one."""
+    """Return the folder if it may be a project's: no home, none of our directories, and no parent of one."""
     configuration = (path.parent for path in mcp_config_paths(folder, environ)[1:])
     ours = (state_dir(), runtime_dir(), *configuration)
     if project_root(folder, (home_of(environ), *ours)) is None:

@@ -3,8 +3,8 @@
 Files that a user names count in the order of the command line.  Files that are found count in the order of their
 places, but a project's may not define what one of the user's defines.
 
-A start and a live reload read files here, by one rule: each row counts for itself.  A reload also passes the files as
-they were `before`: a row, or a whole file, that was good then and is broken now stays as it was.
+A start and a live reload read files here by one rule: each row counts separately.  A reload also passes the files as
+they were `before`: a row, or a whole file, that was good then and is broken now keeps its earlier form.
 """
 
 import os
@@ -27,12 +27,12 @@ from .trouble import Trouble
 
 
 class FileFound(msgspec.Struct, frozen=True):
-    """The content of the file at a place, or why nothing of it can be used; neither when there is no file.
+    """A configuration file's content, or the reason why it is unusable; neither if the file does not exist.
 
-    With both, it says what it said before it could no longer be used.
+    With both, the content is the last usable one.
 
     Attributes:
-        bounds: how far it reaches, if it is a project's.
+        bounds: the limits of its reach, if it is a project's.
     """
 
     candidate: Candidate
@@ -47,7 +47,7 @@ class FileFound(msgspec.Struct, frozen=True):
 
     @property
     def unread(self) -> ConfigFileError | None:
-        """Why nothing of it counts; None where something does, or where there is no file."""
+        """The reason why the whole file is unusable; None if a part is usable, or the file does not exist."""
         return self.error if self.loaded is None else None
 
 
@@ -58,7 +58,7 @@ class MergedConfig:
     Attributes:
         overrides: by the id of a server what of it is shown otherwise.
         groups: named parts of what is offered, of each name the earlier file's.
-        troubles: what cannot be used, in the order of the files.
+        troubles: the unusable parts, in the order of the files.
     """
 
     servers: tuple[ServerConfig, ...]
@@ -74,9 +74,9 @@ class MergedConfig:
 def load_named(
     paths: Iterable[Path], environ: Mapping[str, str], before: Iterable[FileFound] = ()
 ) -> tuple[FileFound, ...]:
-    """Load the files that a user named, each with what it says or why nothing of it can be used.
+    """Load the files that a user named, each with its content or the reason why it is unusable.
 
-    `before`: the files as they were when they were last applied; none at a start.
+    `before`: the files as they were last applied; empty at a start.
     """
     keyring, earlier = SecretStore().get, _by_path(before)
     found = [
@@ -86,9 +86,9 @@ def load_named(
 
 
 def load_found(cwd: Path, environ: Mapping[str, str], before: Iterable[FileFound] = ()) -> tuple[FileFound, ...]:
-    """Load every place that belongs to the working directory `cwd`, with what the file there says, if there is one.
+    """Load every configuration path of the working directory `cwd`, with the file's content if there is a file.
 
-    `before`: the files as they were when they were last applied; none at a start.
+    `before`: the files as they were last applied; empty at a start.
     """
     places = candidates(cwd, environ)
     keyring, earlier = SecretStore().get, _by_path(before)
@@ -102,9 +102,9 @@ def load_found(cwd: Path, environ: Mapping[str, str], before: Iterable[FileFound
 
 
 def keep_good(now: FileFound, before: FileFound | None) -> FileFound:
-    """Return the file with everything that is broken in it and was good `before` as it was then.
+    """Return the file with each part that is broken now and was good `before` in its earlier form.
 
-    A project's file keeps nothing once it may reach less far: the user took that away.
+    A project's file keeps nothing once the user has narrowed its reach.
     """
     if before is None or before.loaded is None or now.bounds != before.bounds:
         return now
@@ -216,7 +216,7 @@ def _of_file(found: FileFound) -> Iterator[Trouble]:
 
 
 def _of_rows(loaded: LoadedConfig, taken: Container[str]) -> Iterator[Trouble]:
-    """Yield the troubles of the rows that count; those in `taken` are another file's."""
+    """Yield the troubles of the rows that count; `taken` has the ids of another file's rows."""
     for row in loaded.kept:
         if row.id not in taken:
             yield Trouble(row.message, f"{row.id} runs as it was before", row.remedy, row.id)

@@ -38,7 +38,7 @@ _SECRETIVE: Final = frozenset({"arguments", "auth", "env", "headers"})
 """Fields of which not even a number is shown."""
 
 _BOOLEANS: Final = frozenset({"legacy_only", "internet_only"})
-"""Keys of rows that are true or false."""
+"""Row keys with a boolean value."""
 
 _OF_ANY_KIND: Final = frozenset({"arguments"})
 """Fields whose values are for a server to judge."""

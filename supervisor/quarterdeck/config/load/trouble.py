@@ -1,4 +1,4 @@
-"""A part of the configuration that cannot be used, as every view shows it.  Pure."""
+"""An unusable part of the configuration, as every view shows it.  Pure."""
 
 import msgspec
 
@@ -6,13 +6,13 @@ from quarterdeck_protocol.faults import REMEDIES
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """A part of the configuration that cannot be used.
+    """An unusable part of the configuration.
 
     Attributes:
-        message: file, place and reason, one line.
-        meanwhile: what runs in its place.
-        remedy: what a person can do.
-        server: the id of the row; empty for a whole file, or a key beside the rows.
+        message: file, position and reason, in one line.
+        meanwhile: the configuration that runs instead.
+        remedy: an action for a person.
+        server: the id of the row; empty for a whole file, or for a key outside the rows.
         is_listed: whether the row is shown among the servers, as one that cannot be started.
     """
 

@@ -4,7 +4,7 @@
     ${NAME:-text}                   the same, `text` when it is unset or empty
     ${file:PATH}                    the content of a file that only we may read, without its last newline
     ${keyring:NAME}                 a secret that `quarterdeck secret set` keeps
-    ${workspaceFolder}              the project's folder; unset where there is no project
+    ${workspaceFolder}              the project's folder; unset without a project
     ${workspaceFolder:-text}        the same, `text` when it is unset
     ${userHome}                     the user's home
     $${                             a plain `${`
@@ -50,7 +50,7 @@ class Variables:
     Attributes:
         environ: the environment that `${NAME}` is looked up in.
         base: the configuration file's directory; relative paths start there.
-        workspace: `${workspaceFolder}`; None where there is no project.
+        workspace: `${workspaceFolder}`; None without a project.
         home: `${userHome}`, and `~` in a path.
         bounds: what a project's file may not reach beyond; None for a file of the user's.
         keyring: finds `${keyring:NAME}`, or raises `SecretError`.
@@ -58,7 +58,7 @@ class Variables:
             as paths, words and numbers, which count when their name says that they are secret.
         files: gets every file that a reference names, whether it is there or not.
         taken: gets every file that values were taken from, by its path as it is written.
-        places: gets `workspaceFolder` once a reference names it.
+        places: receives `workspaceFolder` once a reference names it.
     """
 
     environ: Mapping[str, str]
@@ -83,7 +83,7 @@ class Variables:
     def locate(self, text: str) -> Path:
         """The path that `text` means: `~` is the user's home, a relative one starts at the file's directory."""
         found = self.home / text[2:] if text == "~" or text.startswith("~/") else self.base / text
-        # A sandbox shows what it is given by the names in it, and has no folder that only `..` leads out of.
+        # A sandbox contains only the paths that it is given, by name: `..` may lead through a folder that it lacks.
         return found.resolve() if ".." in found.parts else found
 
     def read_env_file(self, path: str, shown: str) -> dict[str, str]:

@@ -244,7 +244,7 @@ def workspace_paths(workspace: Path, state: Path | None = None) -> WorkspacePath
 
 
 def quarantine_dir() -> Path:
-    """Return the folder for files that servers and commands created for other programs to run."""
+    """Return the folder for quarantined files: servers and commands created them for other programs to run."""
     return state_dir() / "quarantine"
 
 

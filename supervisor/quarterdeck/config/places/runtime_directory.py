@@ -67,7 +67,7 @@ class Serving(msgspec.Struct, frozen=True):
         started_at: ISO 8601, UTC.
         native: which native tools it offers and where (`config.paths.native_fingerprint`); empty for none.
         command: the id of the one server of a `quarterdeck run`; empty for a configuration.
-        deck: the name of the daemon's deck; empty where it has none.
+        deck: the name of the daemon's deck; empty without one.
     """
 
     pid: int

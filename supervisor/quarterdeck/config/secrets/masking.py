@@ -33,7 +33,7 @@ _OURS: Final = "QUARTERDECK_"
 """Variables of ours name directories and levels."""
 
 _ROOTS: Final = ("/", "~/", "./", "../")
-"""How a value begins that is shown as a path: a relative one without a dot may be any word."""
+"""The beginning of a value that is shown as a path: a relative path without a dot may be any word."""
 
 _FLAG: Final = re.compile(r"--?[\w-]+")
 
@@ -59,7 +59,7 @@ def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = Non
 
 
 def mask_row(row: Mapping[str, object]) -> dict[str, object]:
-    """The row with the values in `env`, `headers` and `arguments` masked, except paths, and the secrets in all else."""
+    """Return the row with values in `env`, `headers` and `arguments` masked, except paths, and secrets elsewhere."""
     return {key: _mask_member(key, value) for key, value in row.items()}
 
 
@@ -71,11 +71,11 @@ def mask_value(value: object) -> object:
 
 
 def is_plain_path(name: str, value: object) -> bool:
-    """Whether the value of a variable is a path, and neither its name nor its looks says that it is a secret."""
+    """Return whether a variable's value is a path, and neither its name nor its form suggests a secret."""
     return (
         isinstance(value, str)
         and value.startswith(_ROOTS)
-        and "${" not in value  # whose default may be a secret
+        and "${" not in value  # the default may be a secret
         and is_path(value)
         and not (is_secret_name(name) or holds_secret(name, value))
     )

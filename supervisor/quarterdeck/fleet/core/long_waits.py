@@ -1,13 +1,13 @@
-"""Decide which calls of one server have waited so long that people are told, and word the reason.  Pure."""
+"""Decide which calls of one server have waited long enough to report to people, and word the reason.  Pure."""
 
 from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 TOLD_AFTER_S: Final = 5.0
-"""Seconds that a call waits before people are told: a person begins to wonder then."""
+"""Seconds that a call waits before people are told: by then a person begins to wonder."""
 
 T = TypeVar("T", bound=Hashable)
-"""A call, told apart by `==`."""
+"""A call, compared by `==`."""
 
 
 class _Wait(NamedTuple):
@@ -16,7 +16,7 @@ class _Wait(NamedTuple):
 
 
 class LongWaits(Generic[T]):
-    """The calls of one server that wait: for their turn, or for the server's start."""
+    """One server's waiting calls: for their turn, or for the server's start."""
 
     def __init__(self) -> None:
         self._waits: dict[T, _Wait] = {}
@@ -27,10 +27,10 @@ class LongWaits(Generic[T]):
         return bool(self._waits)
 
     def begin(self, call: T, now: float, *, is_start: bool = False) -> None:
-        """Count a call as waiting.  One that waits already keeps its beginning.
+        """Count a call as waiting.  A call that waits already keeps its start time.
 
         Args:
-            call: one that waits from now on.
+            call: the call that waits from now on.
             now: monotonic seconds.
             is_start: whether the server has to start first; else the call waits for its turn.
         """
@@ -38,22 +38,22 @@ class LongWaits(Generic[T]):
         self._waits[call] = _Wait(earlier.since if earlier is not None else now, is_start)
 
     def end(self, call: T) -> None:
-        """Count a call as waiting no longer; unknown ones are ignored."""
+        """Stop counting a call as waiting; ignore an unknown one."""
         self._waits.pop(call, None)
 
     def is_news(self, now: float) -> bool:
-        """Return whether calls wait too long of which people were not told; each episode is told once."""
+        """Return whether calls wait too long and people were not told yet; each episode is reported once."""
         has_long = bool(self._long(now))
         is_news, self._is_told = has_long and not self._is_told, has_long
         return is_news
 
     def words(self, server: str, now: float, working_on: int) -> str:
-        """Return who waits too long and why; empty if no call does.
+        """Return which clients wait too long and why; empty if no call does.
 
         Args:
             server: its id.
             now: monotonic seconds.
-            working_on: calls that the server has.
+            working_on: the number of calls that the server has.
         """
         waits = self._long(now)
         if not waits:

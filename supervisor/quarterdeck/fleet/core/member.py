@@ -3,10 +3,10 @@
 Pure: a member is a value, a move gives the next one; times and chance are arguments.  What concerns several servers at
 once is `supervision`'s.
 
-A death after ready is judged by `decide`.  So is a failure to connect of a server that has served before, that lost its
-worker to us, or that somebody killed; any other leaves the server faulted at once, for trying again would not mend it,
-and so does one that wants a login.  But one that was still being installed when its time ran out is tried once more,
-with more time.
+`decide` judges a death after ready.  It also judges a failed connect if the server has served before, lost its worker
+(our fault), or was killed from outside.  Any other failed connect faults the server at once, since a retry would not
+help.  A server that needs a login is also faulted at once.  A server that was still installing when its time ran out
+is retried once, with more time.
 
 Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
 """
@@ -75,10 +75,10 @@ OUR_LOSSES: Final = frozenset({"worker_lost"})
 
 
 HUNG: Final = "worker_unresponsive"
-"""The code of a worker that was killed for silence: of a first connect it says nothing against the server either."""
+"""The fault code of a worker killed for silence: on a first connect it does not count against the server either."""
 
 SIGKILL: Final = 9
-"""A server does not end itself by it: the kernel does, short of memory, or a person, and a second try may go well."""
+"""The signal that ends a server from outside: by the kernel, short of memory, or by a person.  A retry may succeed."""
 
 LOGIN_FAULTS: Final = frozenset({"auth_needed", "login_held", "scope_needed"})
 """Codes of ends that only a person mends: to start it again would ask the same of the same login."""
@@ -225,7 +225,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def _is_anothers_doing(fault: ProtocolFault) -> bool:
-    """Whether a failed connect says nothing against the server."""
+    """Return whether a failed connect does not count against the server."""
     if fault.code in OUR_LOSSES or fault.code == HUNG:
         return True
     dossier = fault.dossier

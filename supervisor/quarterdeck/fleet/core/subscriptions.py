@@ -13,7 +13,7 @@ from quarterdeck_protocol.offers import LEVELS
 from quarterdeck_protocol.tools import Client
 
 MAX_URIS: Final = 1_000
-"""Resources of one server that are subscribed at a time, before shares count."""
+"""Maximum subscribed resources of one server at a time, before shares count."""
 
 MAX_URIS_EACH: Final = 200
 """By one client, with all its parts."""

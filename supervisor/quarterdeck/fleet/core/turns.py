@@ -150,7 +150,7 @@ class Turns(Generic[T]):
         return len(self._places)
 
     def waiting_of(self, client: Hashable) -> int:
-        """Return how many calls of this client wait."""
+        """Return the number of this client's waiting calls."""
         return len(line.waiting) if (line := self._lines.get(client)) is not None else 0
 
     def ask(self, client: Hashable, call: T, size_bytes: int = 0, until: float = inf) -> Place:

@@ -76,7 +76,7 @@ class Exchange:
         self._tasks.follow(earlier._tasks)  # noqa: SLF001 - of its own kind
 
     def hear(self, tell_news: TakeNews, on_question: Callable[[Client], None]) -> None:
-        """Tell news, and each question of a legacy server with a client that has a request in progress there."""
+        """Report notifications, and a legacy server's questions with a client that has a request in progress there."""
         self.tell_news = tell_news
         self._questions.on_question = on_question
 
@@ -128,7 +128,7 @@ class Exchange:
         return driven.start(partial(self._begin_round, request))
 
     def discover(self, deliver: Deliver, timeout_s: float) -> PendingCall:
-        """Ask a legacy server for `server/discover` as a client of the newest revision does."""
+        """Send `server/discover` to a legacy server as a client of the newest revision does."""
         request = RawRequest("server/discover", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
         return begin_forward(self._greeted, self._config, request, None, deliver)
 

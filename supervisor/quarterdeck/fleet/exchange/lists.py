@@ -165,13 +165,13 @@ class ServerLists:
         on_change: Callable[[], None],
         on_same: Callable[[Listing], None] = lambda _: None,
     ) -> None:
-        """Nothing is listed yet.
+        """Begin without lists.
 
         Args:
             config: see `ServerList`.
-            is_wanted: likewise.
-            on_change: likewise.
-            on_same: called after a list that was taken because its server announced a change, and is the same.
+            is_wanted: see `ServerList`.
+            on_change: see `ServerList`.
+            on_same: called with a list that was taken after its server announced a change, and is unchanged.
         """
         self._config = config
         self._on_same = on_same
@@ -281,7 +281,7 @@ class ServerLists:
         each = self._tools if listing is Listing.TOOLS else self._others[listing]
         before = each.items
         await self._refresh(listing, handle)
-        # Templates are announced with resources, by one notification.
+        # One notification announces both templates and resources.
         if each.items is before and listing is not Listing.TEMPLATES and self._is_wanted():
             self._on_same(listing)
 

@@ -57,10 +57,10 @@ def can_be_asked(asker: Asker) -> frozenset[str]:
 
 
 class OpenQuestions:
-    """The open questions of one legacy server.
+    """One legacy server's open questions.
 
     Attributes:
-        any_asked: whether a question was put to a client.
+        any_asked: whether a client was asked any question.
         on_question: called with the client of the oldest request that a question may belong to.
     """
 

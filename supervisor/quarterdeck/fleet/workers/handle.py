@@ -72,7 +72,7 @@ class WorkerListener(Protocol):
         """The server refused the access token: see `Unauthorized`."""
 
     def on_quarantined(self, frame: frames.Quarantined) -> None:
-        """The server created a file that other programs run, and its worker took it away."""
+        """Report that the server created a file for other programs to run, and that its worker quarantined it."""
 
     def on_started(self, start: frames.ServerStart, receipt: Receipt) -> None:
         """The server's process was started, confined; not yet greeted."""

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from .seal import Seal
 
 MAX_PARKED_EACH: Final = 16
-"""Calls of one client, with all its sessions, that wait for its answers."""
+"""Maximum calls of one client, over all its sessions, that wait for its answers."""
 
 MAX_PARKED: Final = 256
-"""Of all clients, before shares count."""
+"""Maximum parked calls of all clients, before shares count."""
 
 ANSWER_S: Final = 300.0
 """How long a parked call waits for its client: a person has to answer, as long as the relay lets a server's question

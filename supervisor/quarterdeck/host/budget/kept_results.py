@@ -1,7 +1,7 @@
 """Keep what was cut of results, whole, for the clients whose they are, within bounds.  Pure.
 
-A result goes with its client's session, with its age, or when newer ones need its room: the oldest of
-whoever has most.
+A result is dropped with its client's session, at a maximum age, or when newer ones need its room.  Then the oldest
+result of the principal that has most is dropped.
 """
 
 from collections import Counter
@@ -72,7 +72,7 @@ class KeptResults:
         return True
 
     def _oldest_of_most(self) -> str:
-        """Return the oldest result of whoever has most, with all sessions: nobody pushes out what others have."""
+        """Return the oldest result of the principal with most bytes over all sessions, so that others keep theirs."""
         have: Counter[str] = Counter()
         for kept in self._kept.values():
             have[who_of(kept.client)] += len(kept.body)

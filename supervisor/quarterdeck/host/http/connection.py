@@ -22,8 +22,8 @@ from quarterdeck.host.wire_call import Part
 from .admission import Header
 
 ADMITTED: Final = "quarterdeck.admitted"
-"""In the state of a request's scope: called with who was let in, once the request is admitted; its connection may be
-one too many, and the return value says why."""
+"""Key in the state of a request's scope: a function that takes the principal of the request once it is admitted.
+Its connection may exceed a bound; the return value names that bound."""
 
 COMING: Final = "quarterdeck.coming"
 """In the state of a request's scope: called when its body, which was counted, has come, or will not."""
@@ -225,7 +225,7 @@ class Connection(HttpToolsProtocol):
         """See `httptools`; a trailer is none, since a request is judged by its head."""
         if self._is_in_head:
             self._count(name, value)
-            # The parser leaves white space at the end, which is no part of a value (RFC 9110, 5.5).
+            # The parser keeps trailing white space, which does not belong to the value (RFC 9110, 5.5).
             super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:

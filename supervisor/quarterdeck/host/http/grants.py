@@ -30,7 +30,7 @@ MAX_NAME_CHARS: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RATE: Final = re.compile(r"([1-9][0-9]{0,6})/([smh])")
 NEVER: Final = "never"
-"""Stands for a lifetime without an end."""
+"""The value of a lifetime without an end."""
 
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,9})([KMG]?)")
@@ -233,7 +233,7 @@ def parse_rate(text: str) -> Rate:
 
 
 def parse_span(text: str) -> float | None:
-    """The seconds of `30d`, `12h`, `90m`, `45s` or `2w`; None for `never`.
+    """Return the seconds of `30d`, `12h`, `90m`, `45s` or `2w`; None for `never`.
 
     Raises:
         ValueError: it is no span of time.

@@ -42,11 +42,11 @@ BATCH: Final = 16
 could be the oldest unproven one."""
 
 IDLE_S: Final = 1.0
-"""How long a client's open connection may stay without a request when another process takes over: each busy client has
-been told by then that its connection closes."""
+"""How long a client's connection may stay open without a request when another process takes over.  By then each busy
+client knows that its connection closes."""
 
 LOOK_S: Final = 0.02
-"""Between two looks at whether all connections are over."""
+"""Interval between checks whether all connections have ended."""
 
 PAUSE_S: Final = 0.1
 """Before the next try, where the machine lacks something that closing a connection does not bring back."""
@@ -71,7 +71,7 @@ class UnprovenConnection:
         self.accepted = accepted
         self.since = since
         self.who = ""
-        """Who was let in with its first request that was admitted."""
+        """The principal of its first admitted request."""
         self.is_closed = False
         self.transport: asyncio.Transport | None = None
 
@@ -110,13 +110,13 @@ class HttpListener(uvicorn.Server):
         self._reserve = -1
         self._repeats = RepeatedLog()
         self.is_handing_on = False
-        """Whether another process accepts connections from here on: each one closes with its next answer."""
+        """Whether another process accepts connections from now on: each open one closes with its next answer."""
 
     async def hand_on(self, within_s: float) -> None:
         """Leave new connections to another process, which has the listening socket, and let the open ones end.
 
-        Each is closed with its next answer, as that says, so that no request is lost on its way.  Return once all have
-        ended, or those that are left are idle for `IDLE_S`, or after `within_s`.
+        Each connection closes with its next answer, which announces that, so that no request is lost.  Return once all
+        have ended, once the remaining ones are idle for `IDLE_S`, or after `within_s`.
         """
         loop = asyncio.get_running_loop()
         self.is_handing_on = True
@@ -183,7 +183,7 @@ class HttpListener(uvicorn.Server):
             log.removeFilter(self._is_news)
 
     def admit_connection(self, connection: UnprovenConnection, who: str = "") -> str:
-        """Count a connection as proven, since a request of `who` on it was admitted; return which bound refuses it."""
+        """Count a connection as proven after a request of `who` was admitted; return which bound refuses it."""
         if connection not in self._unproven:
             return ""
         if self._admitted.is_too_much(who, 1):
@@ -306,7 +306,7 @@ class HttpListener(uvicorn.Server):
 
 
 def _is_busy(connection: object) -> bool:
-    """Whether a request's answer is to come; a stream on which a client only hears has no end of its own."""
+    """Return whether an answer is pending; streams that only deliver notifications do not count: they have no end."""
     cycle = getattr(connection, "cycle", None)
     return cycle is not None and not cycle.response_complete and cycle.scope["method"] != "GET"
 

@@ -120,7 +120,7 @@ def accepted_names(options: HttpOptions) -> list[Authority]:
 
 
 def listen(options: HttpOptions, offered: socket.socket | None = None) -> socket.socket:
-    """Return a listening socket where the options say: `offered` if that is one, else a new one.
+    """Return a listening socket for these options: `offered` if it is one for them, else a new one.
 
     Raises:
         ProtocolFault: `transport`; with the code `config_invalid` when a name or the address is wrong, or not loopback,

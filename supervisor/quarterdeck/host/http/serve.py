@@ -43,7 +43,7 @@ _HOST: Final = "quarterdeck.host"
 """In the state of a request's scope: the host whose short way may take it."""
 
 HAND_ON_S: Final = 10.0
-"""How long requests in progress may still take when another process goes on; it cannot begin before they have ended."""
+"""How long requests in progress may still take when another process takes over; it starts after they have ended."""
 
 STOP_S: Final = 2
 """How long connections that are left may take to close once serving ends, whole seconds."""
@@ -77,7 +77,7 @@ class HttpFace:
         held: what is kept for clients.
         uses: what they asked.
         clients: who they come from.
-        hands_on: whether another process goes on with the listening socket once this face is cancelled.
+        hands_on: whether another process takes over the listening socket once this face is cancelled.
     """
 
     def __init__(self, options: HttpOptions) -> None:
@@ -276,7 +276,7 @@ class AdmissionMiddleware:
 
 
 def _judged(admission: Admission, scope: Head, uses: ClientUses) -> HttpAnswer | Admitted:
-    """Return what becomes of a request, by its head and by what its client has open; it is counted."""
+    """Admit or refuse a request by its head and its client's open requests, and count it."""
     verdict = admission.judge(scope["method"], scope["path"], scope["headers"], scope["query_string"])
     limit = "rate"
     if isinstance(verdict, Admitted) and (refused := scope["state"][ADMITTED](who_of(verdict.client.key))):

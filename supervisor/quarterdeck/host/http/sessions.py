@@ -1,4 +1,4 @@
-"""Keep the legacy sessions of one HTTP server: whose a new one may be, and which one makes room for it."""
+"""Limit the legacy sessions of one HTTP server: decide who may open one, and which session makes room for it."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -17,10 +17,10 @@ from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 MAX_SESSIONS: Final = 256
-"""Legacy sessions open at once, before shares count; each holds a task."""
+"""Maximum open legacy sessions, before shares count; each holds a task."""
 
 RETRY_S: Final = 5
-"""Whole seconds until a client that was refused a session may try again: one has to end first."""
+"""Whole seconds until a client may retry a refused session: another session has to end first."""
 
 _GREETING_POSTS: Final = 1
 """Messages of a greeting that name its session: the one that says that it is complete."""
@@ -28,28 +28,29 @@ _GREETING_POSTS: Final = 1
 _SESSION_ID: Final = MCP_SESSION_ID_HEADER.encode("ascii")
 
 _asking: Final[ContextVar[str]] = ContextVar("asking", default="")
-"""Who was let in with the request that is handled."""
+"""The principal of the current request."""
 
 
 class TooManySessionsError(Exception):
-    """A client may open no more sessions; the text says which bound it met."""
+    """A client may open no further session; the text names the bound."""
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """The SDK's, but that sessions are shared out among tokens, and one that is missed least makes room for another.
+    """The SDK's manager, with shares of the sessions for each token, and room made by ending the least needed one.
 
     Many clients never end theirs.  One that was opened and then asked for nothing goes before all that were used, so
-    that nobody's session is lost to a flood of new ones; of the others the one idle longest.  What has a request or a
-    stream open is used, and never ended.  A client whose session ended is answered 404, and opens another.
+    that a flood of new ones costs no client its session.  Of the used ones, the one idle longest goes first.  A
+    session with an open request or stream is in use, and never ended.  A client whose session ended gets a 404, and
+    opens another.
 
-    A token that has its share of the places makes room in its own sessions, or is refused.  One that has less is let
-    in: whoever has most makes room, or else there are more sessions than places.
+    A token with its full share makes room among its own sessions, or is refused.  A token with less is let in: the
+    token that has most makes room, or the number of sessions exceeds the bound.
     """
 
     # Private names of the SDK, which has no way to choose a session, or to end one (mcp 2.3).
 
     def __init__(self, app: Any, *, refused: Callable[[Client], None], **options: Any) -> None:
-        """See `StreamableHTTPSessionManager`; `refused` is told of each client that is refused a session."""
+        """See `StreamableHTTPSessionManager`; `refused` is called with each client that is refused a session."""
         super().__init__(app, max_sessions=None, **options)
         self._posts: dict[str, int] = {}
         self._who: dict[str, str] = {}
@@ -94,7 +95,7 @@ class SessionManager(StreamableHTTPSessionManager):
                     "a request or a stream open: close those, or end a session (DELETE)"
                 )
         transport = super()._admit_session(requestor)
-        assert transport is not None  # the SDK has no bound
+        assert transport is not None  # the SDK sets no bound
         assert transport.mcp_session_id is not None
         self._who[transport.mcp_session_id] = who
         self._shares.add(who)
@@ -110,13 +111,13 @@ class SessionManager(StreamableHTTPSessionManager):
             self._shares.remove(who)
 
     def _make_room(self, who: str) -> bool:
-        """End the session of `who` that is missed least; return False where all of theirs are used."""
+        """End the least needed session of `who`. Return False if all of them are in use."""
         session = self._least_missed(session for session, whose in self._who.items() if whose == who)
         if not session:
             return False
         scope = self._server_instances.pop(session).idle_scope
-        assert scope is not None  # it has an end
-        scope.cancel()  # as if it had been idle for its whole time: its task discards the rest
+        assert scope is not None  # sessions have an idle limit
+        scope.cancel()  # as after its idle limit: its task discards the rest
         self._forget(session)
         return True
 
@@ -135,6 +136,6 @@ class SessionManager(StreamableHTTPSessionManager):
 
 
 def _refusal(why: str) -> JSONResponse:
-    """The answer to a client that is refused a session, with a body that its library takes for the answer."""
+    """Return the answer to a client that is refused a session, with a body that its library accepts as the answer."""
     error = {"code": INTERNAL_ERROR, "message": why}
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": str(RETRY_S)})

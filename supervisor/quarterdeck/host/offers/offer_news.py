@@ -1,8 +1,8 @@
 """What clients are told unasked of what servers have beside tools: lists that changed, resources, log lines.
 
-`OfferNews` tells one client of an older era over lines; of lists, only where they are other ones.  Clients of
-2026-07-28 hear of these on the streams that they opened (`session_news`), and of log lines with the requests that asked
-for them (`LogStreams`).
+`OfferNews` notifies one legacy client over lines; it announces only lists that have changed.  Clients of 2026-07-28
+receive these notifications on the streams that they opened (`session_news`).  They receive log lines with the
+requests that asked for them (`LogStreams`).
 """
 
 import asyncio

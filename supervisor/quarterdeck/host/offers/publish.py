@@ -215,7 +215,7 @@ def mirroring_names(descriptors: Sequence[ToolDescriptor]) -> frozenset[str]:
 
 def is_valid(tool: Shown, version: str) -> bool:
     """Whether a client of `version` accepts a list with this tool in it."""
-    methods = import_in_turn("mcp_types.methods")  # half a second of imports
+    methods = import_in_turn("mcp_types.methods")  # takes half a second
     from pydantic import ValidationError
 
     try:

@@ -58,8 +58,8 @@ END_OF_INPUT_S: Final = 0.5
 that waits for our exit (the SDK's for 2 s) does not notice."""
 
 HAND_ON_S: Final = 10.0
-"""How long calls in progress may still take when the session goes on in another process: meanwhile its client's further
-requests wait unread, so the longest ones are given up."""
+"""How long calls in progress may still take when the session moves to another process.  Meanwhile its client's
+further requests wait unread, so the longest calls are given up."""
 
 CLOSE_S: Final = 2.0
 """How long the session, and then what is left to write, may take once the client is gone."""
@@ -155,7 +155,7 @@ class _Connection:
         self._server_info = host.server_info
         self._gate: RawCallGate[WireCall] = RawCallGate(journal)
         self._call_lines: dict[Key, bytes] = {}
-        """Of the raw calls in progress, to be put back if the session is handed on before they are sent."""
+        """The lines of raw calls in progress, to put back if the session is handed on before they are sent."""
         self._over = asyncio.Event()
         self._progress = asyncio.Event()
         self._is_gone = False
@@ -259,7 +259,7 @@ class _Connection:
         await self._sink.close(CLOSE_S)
 
     async def _hand_on(self) -> None:
-        """Read no more, let what is in progress end, and put back the requests that no server was sent."""
+        """Stop reading, let pending requests end, and put back the requests that were not sent to a server."""
         self._is_handing_on = True
         self._balance()
         session = self._session
@@ -274,13 +274,13 @@ class _Connection:
                 back.append(line)
                 self._journal.ended(call.id_json)
         if back and not self._journal.put_back(b"".join(line + b"\n" for line in back)):
-            for line in back:  # there is no room for them
+            for line in back:  # the journal has no room
                 message = read_message(line)
                 if isinstance(message.id, int | str) and message.method is not UNSET:
                     self._refuse(message.id, LOST, f"{shut_down(Delivery.NOT_SENT).message}")
 
     def _withdraw(self, line: bytes) -> None:
-        """Forget a request that was not begun, and is put back."""
+        """Forget a request that has not begun and is put back."""
         message = read_message(line)
         if isinstance(message.id, int | str) and message.method is not UNSET:
             self._gate.answered(message.id, is_success=False)
@@ -305,7 +305,7 @@ class _Connection:
         self._over.set()
 
     def _answer_lost(self, interrupted: Interrupted, answers: tuple[bytes, ...]) -> None:
-        """Answer what the process that died left unanswered, and its door could not answer."""
+        """Answer the requests that the dead process left unanswered, and that its door could not answer."""
         if interrupted.is_half_written:
             self._sink.write(b"\n")
             self._sink.then(partial(self._journal.writing, is_half=False))
@@ -356,7 +356,7 @@ class _Connection:
         request = self._gate.admit(message) if not self._is_ending else None
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
             call = WireCall(request, self._outlet, self._server_info, partial(self._on_end, request.id_json))
-            # Before it begins, which may be its end.
+            # Before `begin`, which may end the call at once.
             self._call_lines[request.key] = line
             if call.begin(self._reach):
                 self._gate.began(request, call)
@@ -412,7 +412,7 @@ class _Connection:
 
 
 def answers_if_lost(server_info: bytes) -> tuple[bytes, ...]:
-    """Return how each kind of request is answered if its process dies: a line, with NUL in place of the id."""
+    """Return the answer to each kind of request if its process dies: a line, with NUL instead of the id."""
     fault = ProtocolFault(FaultKind.TOOL_ERROR, LOST_WORDS, code="daemon_lost", delivery=Delivery.UNKNOWN)
     error = b'"error":' + msgspec.json.encode({"code": LOST, "message": LOST_WORDS})
     said = {

@@ -182,7 +182,7 @@ class Session:
             self._on_answered(request_id, is_success=False)
             return
         if (me := asyncio.current_task()) is not None:
-            self._list_lines.pop(me, None)  # put back from here on, it would be answered twice
+            self._list_lines.pop(me, None)  # if put back after this, it would be answered twice
         self._answer(request_id, self._plain.answer_list(request, shown))
         await self._sink.room()
 
@@ -250,9 +250,9 @@ class Session:
     # The end
 
     def hand_on(self) -> list[bytes]:
-        """Answer no list any more, and take up nothing that waits: return these lines, for the next process to read.
+        """Stop answering lists and starting waiting requests; return their lines for the next process to read.
 
-        Nothing is taken from now on; what the SDK's session has taken up goes on.
+        The session takes no line from now on; requests that the SDK's session has taken continue.
         """
         for listing in self._lists.values():
             listing.cancel()

@@ -88,12 +88,12 @@ class ClientInput(_Managed):
         return len(self._waiting) >= MAX_WAITING
 
     def put(self, message: SessionMessage, line: bytes = b"") -> None:
-        """Give the session one message, which came as this line."""
+        """Give the session one message, received as this line."""
         self._waiting.append((message, line))
         self._news.set()
 
     def give_back(self) -> list[bytes]:
-        """Return the lines that the session has not taken, which it is not given any more."""
+        """Return the lines that the session has not taken; it no longer receives them."""
         lines = [line for _, line in self._waiting]
         self._waiting.clear()
         return lines

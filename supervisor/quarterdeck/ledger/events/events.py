@@ -121,10 +121,10 @@ class Gone(Event, frozen=True, tag="gone"):
 
 
 class Approved(Event, frozen=True, tag="approve"):
-    """This form, and no other, may be used; ends a block.
+    """Approval of exactly this form; it ends a block.
 
     Attributes:
-        unordered: the hash of its canonical form, if a person has approved all forms that have the same; empty if not.
+        unordered: the hash of its canonical form if a person approved all forms with that hash; else empty.
     """
 
     subject: Subject

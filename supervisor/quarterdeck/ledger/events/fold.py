@@ -38,7 +38,7 @@ class Item(msgspec.Struct):
         approved: the hash of the form that was approved last; empty for none.
         by: who approved it.
         at: when that was, or when it was blocked.
-        unordered: the hash of the canonical form that was approved; empty where only one form was.
+        unordered: the hash of the approved canonical form; empty if only one form was approved.
     """
 
     seen: str = ""

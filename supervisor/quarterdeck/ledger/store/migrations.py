@@ -83,7 +83,7 @@ def add_offers(connection: sqlite3.Connection) -> None:
 
 
 def add_programs(connection: sqlite3.Connection) -> None:
-    """Version 3 to 4: calls have the name by which their client introduced itself."""
+    """Migrate version 3 to 4: add to calls the name by which their client introduced itself."""
     _run(connection, "ALTER TABLE calls ADD COLUMN program TEXT NOT NULL DEFAULT ''")
 
 

@@ -235,7 +235,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
         outcome: how; `code` says why when it failed.
         bytes: of its answer.
         client: the name of who asked; empty where there was one client alone.
-        program: the name by which that client introduced itself, which nobody has checked; empty before it did.
+        program: the unchecked name by which that client introduced itself; empty before it did.
     """
 
     at: str
@@ -270,9 +270,9 @@ def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: 
 def select_calls(
     connection: sqlite3.Connection, texts: Mapping[str, str | None], since: str | None
 ) -> Iterator[CallRow]:
-    """The calls with these texts in their columns, and not before `since`, the last one first; None asks for any.
+    """Return the calls with these column values, not before `since`, the latest first; None matches any.
 
-    A client is found by its name, and by the name by which it introduced itself.
+    A client is matched by its name, and by the name by which it introduced itself.
     """
     wanted = {name: column(text) for name, text in texts.items() if text is not None}
     clients = " AND ? IN (client, nullif(program, ''))"

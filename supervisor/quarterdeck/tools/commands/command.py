@@ -41,7 +41,7 @@ PAUSE_S: Final = 0.002
 """Leaves each stream some 150 MiB/s, and the event loop most of its time when one floods."""
 
 LOOK_S: Final = 2.0
-"""Between two looks for files that it may not create, while it runs."""
+"""Seconds between checks for forbidden new files while the command runs."""
 
 _log = logging.getLogger("quarterdeck.tools")
 
@@ -171,7 +171,7 @@ class SandboxedCommand:
         )
 
     async def _look_for_hooks(self) -> None:
-        """Look now and then: a command may run for as long as its session."""
+        """Check regularly: a command may run as long as its session."""
         while True:
             await anyio.sleep(LOOK_S)
             await self._take_hooks_away()

@@ -1,15 +1,15 @@
 """Compare definitions without order, once a person has approved that.  Pure.
 
-Some servers write sets into their schemas, or the folder that they run in, so that a definition is another one at each
-start.  In the canonical form two things are gone, and everything else counts exactly:
+Some servers write sets, or the path of their directory, into their schemas, so their definitions differ at each start.
+The canonical form ignores two things, and everything else counts exactly:
 
 - the order of scalars in `enum`, `required`, `type`, `examples`, `dependentRequired` and `default`, and of the words
-  between the commas of a text in `default`; only within schemas, and never of arrays that hold objects or arrays, as
-  `prefixItems` and `anyOf` do: there order means something;
+  between the commas of a text in `default`.  This applies only within schemas, and never to arrays that hold objects
+  or arrays, as `prefixItems` and `anyOf` do: their order has a meaning;
 - paths within the server's private home and temporary folder, up to that folder.
 
-All such arrays are sorted, and not only those that were seen to vary: of two members half of all starts have the same
-order, so that a person would be asked again and again.  No value and no word can come or go unseen.
+All such arrays are sorted, even if they were never seen to vary.  An array of two members has the same order at half
+of all starts, so a person would be asked again and again.  Every added or removed value or word stays visible.
 """
 
 import re
@@ -20,20 +20,20 @@ import msgspec
 from quarterdeck.ledger.events.events import hash_of
 
 SETS: Final = frozenset({"enum", "required", "type", "examples", "default"})
-"""Members of a schema with scalars that are a set, or may be one for a person who approves that."""
+"""Schema members with scalars that are a set, or that a person may approve as one."""
 
 _SCHEMAS: Final = frozenset({"inputSchema", "outputSchema"})
 
 _LISTED: Final = re.compile(r"[\w.*:-]{1,128}(?:\s?,\s?[\w.*:-]{1,128})+")
-"""Words with commas between them."""
+"""Words separated by commas."""
 
 
 def canonical_hash(body: bytes, home: str) -> str:
-    """Return the hash of a document's canonical form; of one that cannot be read, that of the document.
+    """Return the hash of a document's canonical form, or the document's own hash if it cannot be read.
 
     Args:
         body: the document.
-        home: the private home of its server, beside which its temporary folder lies; empty for none.
+        home: the private home of its server, next to its temporary folder; empty if unknown.
     """
     try:
         value = _with_own_paths(msgspec.json.decode(body), home)
@@ -77,7 +77,7 @@ def _sorted(name: str, member: object) -> object:
 
 
 def _with_own_paths(value: object, home: str) -> object:
-    """Return the value with the server's own places called alike, wherever they are."""
+    """Return the value with one common name for each of the server's own paths, wherever they occur."""
     if not home:
         return value
     base = home.rpartition("/")[0]

@@ -21,12 +21,12 @@ from .canonical_forms import canonical_hash
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One thing that can be approved, in one form.
+    """One form of one approvable thing.
 
     Attributes:
-        hash: of the form, 64 hex digits.
+        hash: the hash of the form, 64 hex digits.
         body: the form as JSON.
-        home: the private home of its server, which a text of it may name; empty where that is not known.
+        home: the private home of its server, which a text in it may name; empty if unknown.
     """
 
     key: ItemKey
@@ -178,7 +178,7 @@ class ServerLists(msgspec.Struct, frozen=True):
 
 
 def documents_of(lists: ServerLists, home: str = "") -> tuple[Document, ...]:
-    """Return what of it can be approved, hashed; capabilities once all has come that they promise.
+    """Return the approvable documents of the lists, hashed; capabilities once all that they promise has come.
 
     `home` is the private home of the server.
     """
@@ -204,8 +204,8 @@ def listed_documents(
 ) -> tuple[Document, ...]:
     """What a server lists, as documents; a definition without a name, or a URI, is left out.
 
-    `definitions` are of its tools, `others` of the rest; None for capabilities that it did not say; `home` is its
-    private home.
+    `definitions` has its tools, and `others` its other offers; None for capabilities that it did not send.  `home` is
+    its private home.
     """
     items = [] if capabilities is None else [capabilities_document(capabilities)]
     for listing, bodies in {Listing.TOOLS: definitions, **others}.items():

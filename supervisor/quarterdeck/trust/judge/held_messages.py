@@ -20,7 +20,7 @@ MAX_SERVERS: Final = 8
 """Named one by one: the text goes into a model's context."""
 
 MAX_FIX_CHARS: Final = 400
-"""Of one server's fix, which names its file."""
+"""Maximum length of one server's fix, which names its file."""
 
 HELD_CODES: Final = {
     Subject.TOOL: ("tool_held", "tool_blocked"),
@@ -121,16 +121,16 @@ def notice(
     logged_out: Sequence[str] = (),
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return which tools and servers a client cannot use, and why; empty when all is well.
+    """Return which tools and servers a client cannot use, and why; empty if it can use all of them.
 
-    Nothing in it is a server's own text.
+    The text contains no server's own text.
 
     Args:
         held: counts by server.
         launches: the servers whose launch is held.
         starting: those whose tools are not known yet.
         logged_out: those that want a login.
-        failed: by its id the fix of each other server that has failed, as `ps` shows it.
+        failed: the fix of each other failed server by id, as `ps` shows it.
     """
     totals = {server: sum(counts.values()) for server, counts in held.items() if any(counts.values())}
     parts = []

@@ -59,7 +59,7 @@ class Matter:
         findings: rule and place of what the scan found in what is offered.
         body: of a launch that no process has recorded yet, the document.
         start: of the launch of a configured server, how it is shown.
-        unordered: the hash of the canonical form that is approved; empty where only one form is.
+        unordered: the hash of the approved canonical form; empty if only one form is approved.
     """
 
     key: ItemKey
@@ -74,11 +74,11 @@ class Matter:
     unordered: str = ""
 
     def differs_in_order(self, read: Read, home: str) -> bool:
-        """Return whether nothing but order, or the server's own paths, differs from the approved form.
+        """Return whether only order, or the server's own paths, differ from the approved form.
 
         Args:
             read: finds documents.
-            home: the private home of the server; empty where that is not known.
+            home: the private home of the server; empty if unknown.
         """
         if self.state is not State.CHANGED or self.start is not None:
             return False

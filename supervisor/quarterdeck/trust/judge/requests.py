@@ -111,7 +111,7 @@ _OTHER: Final = {Subject.RESOURCE: Subject.TEMPLATE, Subject.TEMPLATE: Subject.R
 
 
 def _covers(key: ItemKey, uri: str) -> bool:
-    """Return whether a URI may mean this resource, or one of this template, however it is spelled."""
+    """Return whether a URI may mean this resource, or one of this template, in any spelling."""
     pattern = escaped(key.name) if key.subject is Subject.RESOURCE else as_glob(key.name)
     return key.name == uri or may_fit(uri, (pattern,))
 

@@ -156,7 +156,7 @@ _SEEN_WITH_SAID: Final = frozenset({Subject.CAPABILITIES, Subject.PROMPT, Subjec
 
 
 def _is_as_good(document: Document, item: Item, said: object) -> bool:
-    """Return whether an approval of another form holds for this one: the canonical form, or one that says more."""
+    """Return whether another form's approval covers this form, by the canonical form or as one that says more."""
     if item.unordered and document.unordered == item.unordered:
         return True
     return document.key == CAPABILITIES and item.by is not None and is_within(value_of(document.body), said)
@@ -265,7 +265,7 @@ class Decision(msgspec.Struct, frozen=True):
     Attributes:
         hash: of the form that is approved; empty to block every form.
         body: the document, of a form that is not recorded yet: a launch that nothing started, or what a trial showed.
-        unordered: of a form that is approved with all that differ from it in order alone, the canonical form's hash.
+        unordered: the hash of the canonical form, if every form that differs only in order is approved too; else empty.
     """
 
     scope: str

@@ -49,7 +49,7 @@ def draft_lock(
         read: finds documents.
         empty: the new lock, with its head and ignores, and nothing in it.
         old: what there was.
-        home_of: the private home of a server.
+        home_of: returns the private home of a server.
 
     Raises:
         MissingDocumentError: a document is not to be found.

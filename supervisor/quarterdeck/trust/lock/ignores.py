@@ -36,7 +36,7 @@ IGNORED: Final = "ignored"
 """Stands for the hash of what is ignored whole."""
 
 UNORDERED: Final = "unordered:"
-"""Stands before the hash of a canonical form."""
+"""The prefix of a canonical form's hash."""
 
 ANY: Final = "*"
 """The step to every member or element."""
@@ -101,9 +101,9 @@ class Ignores:
         return type(self)(tuple(line for line in self.lines if fnmatchcase(server, line.server)))
 
     def form_of(self, server: str, document: Document, *, unordered: bool = False) -> str:
-        """Return what stands for a document in a lock: its hash without what is ignored.
+        """Return a document's hash in a lock, without the ignored parts.
 
-        With `unordered`, that of its canonical form.
+        With `unordered`, return the hash of its canonical form.
         """
         covering = [line for line in self.lines if line.covers(server, document)]
         if any(not line.place for line in covering):

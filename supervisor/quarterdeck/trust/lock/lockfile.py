@@ -14,7 +14,7 @@
 How servers are launched is not in it, since paths differ between machines.  `package` tells people what was looked at,
 and `ledger` which state of the ledger it was made from; neither is judged.
 
-`unordered:…` is the hash of a canonical form: a person has approved every order of that thing.
+`unordered:…` is the hash of a canonical form: a person has approved every order of that item.
 
 Version 1 knew instructions and tools alone.  A server without `capabilities` is from there: its prompts and resources
 are not offered by that lock, and are no drift.
@@ -154,9 +154,9 @@ def lock_of(
     packages: Mapping[str, str] = MappingProxyType({}),
     unordered: Mapping[str, Collection[ItemKey]] = MappingProxyType({}),
 ) -> DeckLock:
-    """The lock of these documents, by server; launches among them are left out.
+    """Return the lock of these documents, by server, without the launches among them.
 
-    `unordered` are those that are locked in their canonical form.
+    `unordered` has the documents that are locked in their canonical form.
     """
     servers: dict[str, LockedServer] = {}
     for server in sorted(documents):

@@ -1,7 +1,7 @@
 """The phrases by which a definition tries to rule the model, and the search for them in a text.  Pure.
 
-`phrases.toml`, beside this, holds the English ones, and each file of `languages` those of one more language.  A phrase
-is written as its words, with gaps:
+`phrases.toml`, in this directory, has the English phrases, and each file in `languages` those of one other language.
+A phrase is written as its words, with gaps:
 
     ignore|disregard .. previous|prior .. instruction*|rules
 
@@ -63,14 +63,14 @@ _END: Final = ""
 
 
 LANGUAGES: Final = ("de", "es", "fr", "it", "ja", "ko", "pt", "ru", "zh")
-"""The languages beside English whose phrases are known, by their codes (ISO 639)."""
+"""Codes (ISO 639) of the languages, other than English, with known phrases."""
 
 _STEM: Final = 3
-"""Letters that a choice with any end has at least, and by which it is found."""
+"""Minimum letters of a choice with a free ending; the search finds it by them."""
 
 
 class Word(NamedTuple):
-    """One word of a text: folded, empty for the end of a sentence; and where it stands."""
+    """One word of a text and its position; the word is folded, and empty for the end of a sentence."""
 
     text: str
     start: int
@@ -78,13 +78,13 @@ class Word(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """The words that fit one place of a phrase: whole ones, and beginnings of words."""
+    """The words that fit one position of a phrase: whole words, and beginnings of words."""
 
     whole: frozenset[str]
     stems: tuple[str, ...] = ()
 
     def fit(self, word: str) -> bool:
-        """Return whether a folded word is one of them."""
+        """Return whether a folded word fits."""
         return word in self.whole or (bool(self.stems) and word.startswith(self.stems))
 
 
@@ -154,7 +154,7 @@ def folded(word: str) -> str:
 
 
 def _choices(text: str) -> Choices:
-    # A capital `Не` looks like `He`, and is read as that in texts.
+    # A capital `Не` looks like `He`, and the search reads it as `He` in texts.
     spellings = (spell for word in text.split("|") for spell in (word, word.title(), word.upper()))
     words = list(
         dict.fromkeys(folded(unmasked(spell.removesuffix("*"))) + "*" * spell.endswith("*") for spell in spellings)
@@ -188,9 +188,9 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         words: choices that phrases name.
-        phrases: of a language that parts its words.
-        asking: of the description of a parameter, which asks without a word of asking.
-        unparted: regular expressions, of a language that does not part its words.
+        phrases: the phrases of a language that separates its words.
+        asking: the phrases of a parameter's description, which requests without a verb of request.
+        unparted: regular expressions for a language that does not separate its words.
     """
 
     words: dict[str, str]
@@ -203,7 +203,7 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ((rule, phrase(self._with_words(text))) for rule, texts in table.items() for text in texts)
 
     def patterns(self) -> Iterator[tuple[str, re.Pattern[str]]]:
-        """Return an expression for each rule that has some."""
+        """Return one expression for each rule that has any."""
         for rule, texts in self.unparted.items():
             yield rule, re.compile(self._with_words("|".join(texts)), re.IGNORECASE)
 
@@ -221,7 +221,7 @@ class Books(NamedTuple):
 
 @cache
 def catalogue(language: str = "en") -> Catalogue:
-    """Return the phrases of a language, read once, and not before something is scanned."""
+    """Return the phrases of a language, read once, at the first scan."""
     name = "phrases.toml" if language == "en" else f"languages/{language}.toml"
     return msgspec.toml.decode(pkgutil.get_data(__package__, name) or b"", type=Catalogue)
 

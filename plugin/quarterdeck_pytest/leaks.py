@@ -222,7 +222,7 @@ def _address_of(found: socket.socket) -> str:
 
 
 def _shown(line: str) -> str:
-    """Return a line with everything escaped that begins another one: a server chooses the names of its files."""
+    """Escape all characters that are not printable, line ends too: a server chooses the names of its files."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 

@@ -33,7 +33,7 @@ class Wish(Struct, frozen=True):
         env: variables beside those of the row, by name.
         policy: keys of the row's `sandbox` in place of what is there, as a JSON object; empty for none.
         network: what is reached where neither `policy` says it, nor the servers are trusted.
-        era: the revision of MCP; empty for 2025-11-25 where the server speaks it.
+        era: the revision of MCP; empty for 2025-11-25 if the server speaks it.
         timeout_s: of a start, and of each call; None for what the rows say.
     """
 

@@ -47,7 +47,7 @@ class Options:
         config: the configuration file; None where none is named and none is found.
         network: what servers reach; empty for what their rows say.
         network_reason: why it is restricted though nobody asked for that; empty if somebody did.
-        era: of `ERAS`, `both`, or empty for 2025-11-25 where the server speaks it.
+        era: one of `ERAS`, `both`, or empty for 2025-11-25 if the server speaks it.
         timeout_s: of a server's start, and of each call.
         keep: whether the servers' state is kept after the run.
         leaks: what becomes of what a test leaves behind, of `GATES`.

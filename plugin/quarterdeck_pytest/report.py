@@ -91,7 +91,7 @@ def render(story: "Story", told: BaseException | None = None) -> str:
 
 
 def _text(lines: Iterable[str]) -> str:
-    """Join the lines; none of them gives a server a line of its own."""
+    """Join the lines. A server's text cannot begin a line of its own."""
     from quarterdeck.common.words import printable
 
     return "\n".join(printable(line).replace("\n", "\\n") for line in lines)

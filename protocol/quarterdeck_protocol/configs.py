@@ -160,7 +160,7 @@ class _ServerConfig(FrozenModel):
     """What every kind of server has.
 
     Attributes:
-        protocol: the one revision that is spoken with it; None for the legacy one, if the server speaks it.
+        protocol: the only revision to speak with it; None for the legacy one, if the server speaks it.
         scope: who has one process of it together.
         ask: what becomes of what it asks its callers.
     """
@@ -278,7 +278,7 @@ class _RemoteConfig(_ServerConfig):
         ca_file: the authorities whose certificates are accepted, in place of the system's.
         client_cert: the certificate that we show.
         client_key: its key, where that is in another file.
-        internet_only: whether only addresses of the internet are connected to, as for a URL that a registry gave.
+        internet_only: whether connections go only to addresses of the internet, as for a URL from a registry.
     """
 
     url: _Url

@@ -133,7 +133,7 @@ class SandboxStatus:
         tier: how, by its policy's name.
         network: what it can reach, in words for people.
         gaps: one line for each way in which this is weaker than wanted.
-        caught: one line for each file that it created and that was taken away from other programs.
+        caught: one line for each file that it created and that the quarantine took away from other programs.
     """
 
     tier: str

@@ -124,19 +124,19 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 NOTHING_TO_ADD: Final = "nothing can be added for it"
-"""In the message of a hidden path that `allow` refuses, too: the message itself says what helps."""
+"""Marks a hidden path that `allow` refuses, too: the message itself contains the remedy."""
 
 _ADDED_BY_ALLOW: Final = re.compile(r'is hidden: add "(?:read|write)": \[(?!.*"grants")')
-"""In the message of a hidden path that `allow` gives."""
+"""Matches the message of a hidden path that `allow` can add."""
 
 _ADDED_BY_HINT: Final = re.compile(r'add "(?:read|write)": \[')
-"""In a hint whose path `allow` gives."""
+"""Matches a hint with a path that `allow` can add."""
 
 
 def find_remedy(code: str | None, message: str = "", hints: Iterable[str] = ()) -> str | None:
-    """Return the remedy of a code, for any server; None for a code without one.
+    """Return the remedy of a code, for any server, or None if it has none.
 
-    Every view of a fault takes it from here, so that people and clients read the same fix.
+    Every view of a fault calls this, so that people and clients read the same fix.
     """
     if code == "sandbox_refused" and _ADDED_BY_ALLOW.search(message):
         return "quarterdeck allow SERVER gives it what its row names; or change the row's sandbox"
@@ -302,9 +302,9 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         return self.remedy_for(self.server)
 
     def remedy_for(self, server: str | None) -> str | None:
-        """Return the remedy for this server, see `fill_remedy`; for any when None.
+        """Return the remedy for this server, see `fill_remedy`; None stands for any server.
 
-        A request of a server that has failed has the remedy of that failure, word for word as `ps` shows it.
+        A request to a failed server gets the remedy of that failure, word for word as `ps` shows it.
         """
         if self._remedy is None and self.code == "not_connected" and isinstance(self.cause, ProtocolFault):
             return self.cause.remedy_for(server)

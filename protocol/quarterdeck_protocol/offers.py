@@ -125,9 +125,10 @@ class ResourceUpdated(Struct, frozen=True):
 
 
 class ListAnnounced(Struct, frozen=True):
-    """A server announced a change of a list that, listed again, is the same; `clients` are keys, none for everybody.
+    """A server's announcement of a change of a list that is unchanged when listed again.
 
-    A list that is another one is told of by whoever offers it, once it may be shown.
+    `clients` are keys of clients; empty for all clients.  The offerer announces a list that did change, once it may be
+    shown.
     """
 
     server: str
@@ -136,12 +137,12 @@ class ListAnnounced(Struct, frozen=True):
 
     @property
     def method(self) -> str:
-        """The notification for it."""
+        """The method of its notification."""
         return f"notifications/{self.listing.method.partition('/')[0]}/list_changed"
 
 
 News = LogLine | ServerNote | ResourceUpdated | ListAnnounced
-"""What servers say unasked to clients, but for lists that are other ones; `clients` says to which."""
+"""Unrequested messages of servers to the clients in `clients`, except changes of lists."""
 
 
 class OfferSource(Protocol):

@@ -18,7 +18,7 @@ enum {
     MAX_PATH_BYTES = 4096,
     MAX_LINK_BYTES = 64,
     MAX_STEP_BYTES = 64,
-    PIECE_BYTES = 4096, /* no piece of memory crosses into a page that may be missing */
+    PIECE_BYTES = 4096, /* a piece of memory stays within one page: the next page may be missing */
     NS_PER_US = 1000,
     US_PER_S = 1000 * 1000,
     NOT_POLLED = -1,
@@ -48,7 +48,8 @@ enum change { CHANGE_NOTHING, CHANGE_MODE, CHANGE_OWNER, CHANGE_TIMES };
 /* How the caller's memory holds times: seconds, or seconds and a fraction. */
 enum unit { SECONDS, MICROSECONDS, NANOSECONDS };
 
-/* What a call asks for; `path` and `times` are addresses of the caller's.  Without a path the descriptor is meant. */
+/* The change that a call requests; `path` and `times` are addresses in the caller's memory.  Without a path, the call
+   changes the file of the descriptor. */
 struct wish {
     enum change change;
     bool has_path;
@@ -139,7 +140,7 @@ static long read_memory(uint32_t pid, uint64_t address, void *place, size_t size
     return CALL(SYS_process_vm_readv, pid, &ours, 1, &theirs, 1, 0);
 }
 
-/* Copy a text of the caller's with its closing zero. */
+/* Copy a text from the caller's memory with its closing zero. */
 static long read_text(uint32_t pid, uint64_t address, char *place, size_t size)
 {
     for (size_t used = 0; used < size;) {
@@ -154,7 +155,7 @@ static long read_text(uint32_t pid, uint64_t address, char *place, size_t size)
     return -ENAMETOOLONG;
 }
 
-/* Copy the times that a call names, of access and of change, in the kernel's own unit. */
+/* Copy a call's times of access and of change, in the kernel's own unit. */
 static long read_times(uint32_t pid, const struct wish *wish, struct time times[2])
 {
     int64_t seconds[2];
@@ -206,7 +207,7 @@ static long open_absolute(uint32_t pid, const char *path, long flags)
     return open_path(AT_FDCWD, path, flags);
 }
 
-/* Open the folder that a relative path of the caller's begins in, or the file of a descriptor. */
+/* Open the folder in which the caller's relative path begins, or the file of a descriptor. */
 static long open_start(uint32_t pid, int32_t folder)
 {
     char bytes[MAX_LINK_BYTES];
@@ -224,7 +225,7 @@ static long open_start(uint32_t pid, int32_t folder)
     return fd == -ENOENT ? -EBADF : fd;
 }
 
-/* Open the file that a wish means, in a way that needs no right on it. */
+/* Open the file of a request in a way that needs no right on it. */
 static long open_file(uint32_t pid, const struct wish *wish)
 {
     char path[MAX_PATH_BYTES];
@@ -254,7 +255,7 @@ static bool is_within(const char *path, const char *folder)
     return begins_with(path, folder) && (!path[size] || path[size] == '/');
 }
 
-/* Whether a file lies where the program may write.  Of a file without a name any more its last one counts. */
+/* Return whether a file lies where the program may write.  A file that has lost its name is judged by its last one. */
 static bool is_own(const struct order *order, const char *link)
 {
     char path[MAX_PATH_BYTES];
@@ -269,7 +270,7 @@ static bool is_own(const struct order *order, const char *link)
     return false;
 }
 
-/* Change the file that `link` leads to.  The descriptor's entry in /proc names it on every kernel, links included. */
+/* Change the file behind `link`.  The descriptor's entry in /proc names it on every kernel, links included. */
 static long change(const struct wish *wish, const struct time times[2], const char *link)
 {
     switch (wish->change) {
@@ -303,7 +304,7 @@ static long fulfil(const struct order *order, long listener, const struct notifi
     add(&link, "/proc/self/fd/");
     add_number(&link, file);
     long result = -EPERM;
-    /* Still the caller's: what was read by its number was its own. */
+    /* The call is still pending, so the data read by the caller's number was the caller's own. */
     if (CALL(SYS_ioctl, listener, NOTIFICATION_IS_VALID, &asked->id) >= 0 && is_own(order, bytes))
         result = change(&wish, times, bytes);
     CALL(SYS_close, file);
@@ -320,7 +321,7 @@ static void answer_one(const struct order *order, long listener)
     CALL(SYS_ioctl, listener, NOTIFICATION_ANSWER, &answer);
 }
 
-/* Take the listener, or say that none will come. */
+/* Take the listener, or report that none will come. */
 static int32_t receive_listener(long channel)
 {
     char byte;
@@ -331,7 +332,7 @@ static int32_t receive_listener(long channel)
     return got > 0 && number ? listener : NOT_POLLED;
 }
 
-/* Answer until the program has ended; end as it did. */
+/* Answer until the program has ended, then end as it did. */
 _Noreturn static void serve(const struct order *order, long program, long channel)
 {
     int status = STATUS_UNKNOWN;
@@ -351,7 +352,7 @@ _Noreturn static void serve(const struct order *order, long program, long channe
         else if (both[1].returned & POLLIN)
             answer_one(order, both[1].fd);
         else
-            both[1].fd = NOT_POLLED; /* no process has the filter any more */
+            both[1].fd = NOT_POLLED; /* no process has the filter now */
         has_listener = true;
     }
     leave(exit_status(status));
@@ -366,7 +367,7 @@ _Noreturn static void become_broker(const struct order *order, long program, lon
         CALL(SYS_close, fd);
     close_others(channel);
     ignore_signal(SIGTERM);
-    /* A parent of all that the program leaves behind: Yama lets only ancestors read the memory of others. */
+    /* Become the parent of all processes that the program leaves behind: under Yama, only ancestors read memory. */
     if (change_user(order, &step) < 0 || control_process(PR_SET_CHILD_SUBREAPER, 1) < 0)
         leave(EXIT_REFUSED);
     if (tell_end_of_parent(SIGKILL) < 0 || CALL(SYS_getppid) != parent)
@@ -378,7 +379,7 @@ long start_broker(const struct order *order)
 {
     int32_t ends[2];
     const long broker = CALL(SYS_getpid);
-    /* A domain of both, in which the broker may read the program's memory and, of all other processes, nothing. */
+    /* Begin a domain of both: here the broker can read the program's memory, and no other process's. */
     if (forbid_new_privileges() < 0 || set_apart(true) < 0)
         leave(EXIT_REFUSED);
     if (CALL(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -389,7 +390,7 @@ long start_broker(const struct order *order)
     if (program)
         become_broker(order, program, ends[0]);
     CALL(SYS_close, ends[0]);
-    /* A group of its own, which a signal to it does not leave. */
+    /* Give the program its own group: a signal to that group stays in it. */
     if (CALL(SYS_setsid) < 0 || tell_end_of_parent(SIGKILL) < 0 || CALL(SYS_getppid) != broker)
         leave(EXIT_REFUSED);
     return ends[1];

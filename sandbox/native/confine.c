@@ -109,7 +109,7 @@ long load_asking_seccomp(const struct record *program)
     const long listener = CALL(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter);
     if (listener != -EINVAL)
         return listener;
-    /* Before Linux 5.19: a call that a signal interrupts asks once more. */
+    /* Before Linux 5.19, a call that a signal interrupts asks again. */
     return CALL(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_NEW_LISTENER, &filter);
 }
 

@@ -22,7 +22,7 @@ long lock_securebits(void);
 long clear_capabilities(void);
 long load_seccomp(const struct record *program);
 
-/* Load a filter that asks before some calls; return the descriptor at which it does. */
+/* Load a filter that asks before some calls; return the descriptor that receives its questions. */
 long load_asking_seccomp(const struct record *program);
 
 /* The kernel's version of Landlock, below zero where there is none. */

@@ -88,7 +88,7 @@ enum {
 };
 
 #if defined(__x86_64__)
-/* Older spellings, which aarch64 lacks. */
+/* Older calls, which aarch64 lacks. */
 enum { SYS_chmod = 90, SYS_chown = 92, SYS_futimesat = 261, SYS_lchown = 94, SYS_utime = 132, SYS_utimes = 235 };
 #endif
 

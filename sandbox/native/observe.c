@@ -140,7 +140,7 @@ static void observe_processes(int64_t owner, struct text *report)
     add_number_fact(report, "sees_owner", CALL(SYS_newfstatat, AT_FDCWD, path_bytes, unused, 0) >= 0);
 }
 
-/* Ask for no change of a file outside: the kernel grants that to anybody, unless a filter stands before it. */
+/* Set no times of a file outside, without a change: the kernel permits this to every user, unless a filter refuses. */
 static void observe_metadata(struct text *report)
 {
     const int64_t unchanged[4] = {0, UTIME_OMIT, 0, UTIME_OMIT};

@@ -8,11 +8,11 @@
 
 /* Limits, listeners, user, directory, Landlock and filter, as the order has them.
 
-   `channel`: where the broker takes the filter's listener; below zero where there is none.  Returns 0, or an errno below
-   zero; then `step` says at what. */
+   `channel`: the socket on which the broker takes the filter's listener; negative without a broker.  Returns 0, or a
+   negative errno; then `step` names the failed step. */
 long prepare(const struct order *order, long control, long channel, struct text *step);
 
-/* Become the user that the order names, without capabilities. */
+/* Become the order's user, without capabilities. */
 long change_user(const struct order *order, struct text *step);
 
 #endif

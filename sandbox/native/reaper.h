@@ -13,14 +13,14 @@ struct polled {
     short events, returned;
 };
 
-/* Take every child that has ended, note the program's status; whether any is left. */
+/* Reap every child that has ended, and note the program's status.  Return whether any child is left. */
 bool reap(long program, int *status);
 
-/* Return a descriptor that can be read when a child has ended, below zero where there is none; read it empty. */
+/* Return a descriptor that is readable when a child has ended, or a negative number.  The caller reads it empty. */
 int open_child_signals(void);
 void take_child_signal(int fd);
 
-/* Return the status that a shell would end with for one that `reap` noted. */
+/* Return the exit status of a shell for a status that `reap` noted. */
 int exit_status(int status);
 
 /* Run a gate below us, adopt every orphan of its tree, and kill all that is left when the program ends or the leash is

@@ -229,7 +229,7 @@ def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
     `tempfile` does not do: before Python 3.11.8 it opens up what it may not remove through symbolic links
     (CVE-2023-6597), it raises on folders that are too deep, and a signal that ends us leaves its folders behind.
     """
-    import tempfile  # `ps` makes no folder
+    import tempfile  # imported only here: `ps` needs no temporary folder
 
     folder = os.path.join(os.path.realpath(place or tempfile.gettempdir()), prefix + secrets.token_hex(8))
     with _removed_if_killed(folder):

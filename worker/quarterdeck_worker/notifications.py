@@ -122,7 +122,7 @@ class Notifier:
         return not self._asks.take(1, self._clock()) and self._post(Asked(ask_id, method), params)
 
     def quarantined(self, caught: Caught) -> None:
-        """Report a file that was taken away: to the supervisor, and as a log line to clients."""
+        """Report a quarantined file to the supervisor, and to clients as a log line."""
         self._post(Quarantined(caught.path, caught.kept, caught.why))
         self.log("warning", "quarterdeck", msgspec.json.encode(caught.told))
 

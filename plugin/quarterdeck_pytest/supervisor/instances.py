@@ -82,7 +82,7 @@ class Instance:
         await self._fleet.start(BridgeConfig(servers=tuple(self._servers.values())))
 
     async def close(self) -> list[str]:
-        """Stop the servers; the processes that outlived one or its sandbox, one line each."""
+        """Stop the servers. Return one line for each process that outlived its server or sandbox."""
         processes = processes_of(self._fleet.status().values())
         watches = watch_ends(self._fleet.status().values())
         outliving = asyncio.gather(*(watch.outlived() for watch in watches))

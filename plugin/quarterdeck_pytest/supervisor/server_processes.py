@@ -1,8 +1,8 @@
-"""Find the processes that outlive a server which is stopped, and those that outlive its sandbox.
+"""Find the processes that outlive a stopped server, and those that outlive its sandbox.
 
-A sandbox ends all that its server has started, at the moment in which the server ends: nobody would see that a server
-leaves processes behind, which it does where nothing confines it.  So what keeps the tree (the first process of the PID
-namespace, or the reaper) is stopped while the server ends, and what still runs then is named.
+When a server ends, its sandbox ends all processes that the server started.  This hides a server that leaves processes
+behind when it runs unconfined.  So the keeper of the tree (the first process of the PID namespace, or the reaper) is
+suspended while the server ends.  The processes that still run then are reported.
 """
 
 import os
@@ -19,21 +19,21 @@ from quarterdeck.common.words import flat
 from quarterdeck_protocol.contract import EndpointStatus
 
 GONE_S: Final = 20.0
-"""How long a process of a stopped server may still be on its way out, on a busy machine, before it counts as left."""
+"""Seconds that a process of a stopped server may take to exit on a busy machine before it counts as left."""
 
 ENDING_S: Final = 1.4
-"""How long a server may take to end once its stdin is closed: one that is slower is not judged.
+"""Seconds that a server may take to end once its stdin is closed; a slower server is not judged.
 
-With `OUTLIVING_S` less than the two seconds after which its worker sends SIGTERM to all of its group.
+The sum with `OUTLIVING_S` stays below two seconds: then the worker sends SIGTERM to the server's whole group.
 """
 
 OUTLIVING_S: Final = 0.5
-"""How long after its server a process may still be on its way out: a browser closes when its pipe does."""
+"""Seconds that a process may take to exit after its server: a browser closes when its pipe does."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndWatch:
-    """The end of one server, whose tree is kept until `outlived` was awaited.
+    """The end of one server; its process tree is kept until `outlived` was awaited.
 
     Attributes:
         program: the server's first process.
@@ -45,7 +45,7 @@ class EndWatch:
     keeper: psutil.Process
 
     async def outlived(self) -> list[str]:
-        """Wait until the server has ended, `ENDING_S` at most; the processes that outlive it, one line each."""
+        """Wait at most `ENDING_S` for the server to end. Return one line for each process that outlives it."""
         try:
             with anyio.move_on_after(ENDING_S) as waiting:
                 await _ended(self.program.pid)
@@ -64,7 +64,7 @@ class EndWatch:
                 self.keeper.resume()
 
     def _others(self) -> list[psutil.Process]:
-        """The processes of the tree that run, except the server's first one."""
+        """Return the running processes of the tree, except the server's first one."""
         found = []
         with suppress(psutil.Error):
             found = self.keeper.children(recursive=True)
@@ -72,9 +72,9 @@ class EndWatch:
 
 
 def watch_ends(servers: Iterable[EndpointStatus]) -> list[EndWatch]:
-    """Keep the trees of the servers that run, each until its watch was awaited; to be called before they are stopped.
+    """Keep the process tree of each running server until its watch was awaited. Call this before stopping the servers.
 
-    Empty where the system tells no end of a process that is another's child.
+    Return no watches if the system does not report the end of another process's child.
     """
     watches: list[EndWatch] = []
     for status in servers if hasattr(os, "pidfd_open") else ():
@@ -89,7 +89,7 @@ def watch_ends(servers: Iterable[EndpointStatus]) -> list[EndWatch]:
 
 
 def processes_of(servers: Iterable[EndpointStatus]) -> list[psutil.Process]:
-    """All processes of the servers and their workers."""
+    """Return all processes of the servers and their workers."""
     found: dict[int, psutil.Process] = {}
     for status in servers:
         if status.worker_pid is not None:
@@ -102,9 +102,9 @@ def processes_of(servers: Iterable[EndpointStatus]) -> list[psutil.Process]:
 
 
 def processes_left(known: Iterable[psutil.Process], homes: Path) -> list[psutil.Process]:
-    """Of the processes that were known, and of those whose home is below `homes`, those that do not end.  Blocking.
+    """Return the processes that do not end, among `known` and those with a home below `homes`.  Blocking.
 
-    A server that did not start, or what has forked away from one, is known by its home alone.
+    Only the home identifies a server that did not start, or a process that has forked away from its server.
     """
     processes = {process.pid: process for process in (*known, *_living_below(homes))}
     left: list[psutil.Process] = psutil.wait_procs([*processes.values()], GONE_S if processes else 0)[1]
@@ -112,7 +112,7 @@ def processes_left(known: Iterable[psutil.Process], homes: Path) -> list[psutil.
 
 
 def describe_process(process: psutil.Process) -> str:
-    """The process by its id and its command line."""
+    """Describe the process by its id and its command line."""
     try:
         name = " ".join(process.cmdline())[:200] or process.name()
     except psutil.Error:
@@ -140,7 +140,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _living_below(folder: Path) -> list[psutil.Process]:
-    """The processes whose home is below this folder."""
+    """Return the processes with a home below this folder."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

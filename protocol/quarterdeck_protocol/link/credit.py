@@ -35,7 +35,7 @@ BEATS_AHEAD: Final = 16
 
 ALWAYS_TOLD: Final = (Lost, Started, Condemn, AskAnswer, AskEnded, Listen, Authorize, Unauthorized, Quarantined)
 """What they say must not be missed, and they are few: the first come once in a server's life, the next once for each of
-the server's questions, the others at most once in a while: for an access token, for a file."""
+the server's questions.  The others are rare: one for an access token or for a file."""
 
 
 def units(body_bytes: int) -> int:

@@ -257,12 +257,12 @@ class Unauthorized(_Frame, frozen=True, tag=33):
 
 
 class Quarantined(_Frame, frozen=True, tag=34):
-    """The server created a file that other programs run or obey; the worker took it away.
+    """A file that the server created for other programs to run or obey, and that the worker took away.
 
     Attributes:
-        path: where it appeared.
-        kept: where it is now; empty where it could not be moved.
-        why: why it is not in the quarantine; empty where it is.
+        path: the path at which the file appeared.
+        kept: its present path; empty if the worker could not move it.
+        why: the reason why it is not in the quarantine; empty if it is.
     """
 
     path: str
@@ -314,7 +314,7 @@ class RemoteServer(msgspec.Struct, frozen=True, tag="remote"):
         ca_file: the authorities whose certificates are accepted; empty for the system's.
         client_cert: the certificate that we show; empty for none.
         client_key: its key, where that is in another file.
-        internet_only: whether only addresses of the internet are connected to.
+        internet_only: whether connections go only to addresses of the internet.
     """
 
     url: str
@@ -333,7 +333,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
 
     Attributes:
         server: what is started, or connected to; of a session that others made, nothing.
-        protocol: the one protocol revision that is spoken; None for the legacy one, if the server speaks it.
+        protocol: the only protocol revision to speak; None for the legacy one, if the server speaks it.
         max_result_bytes: the largest result that is taken.
         env: the whole environment of a stdio server, ready to use.
         home: its private home, which exists; also where it runs when `cwd` is absent.
@@ -348,11 +348,11 @@ class OpenOrder(msgspec.Struct, frozen=True):
             it is not known yet, None for no such.
         secrets: what no fault, log or record may repeat of what the server was given.
         prepared: what confines it, the sandbox's `Prepared` as JSON; empty where its worker must lay that out.
-        server_id: its id, for what is kept of it.
-        quarantine: the folder for files that it must not create; empty for none, and nothing is looked for.
+        server_id: its id, recorded with its quarantined files.
+        quarantine: the folder for files that it must not create; empty to look for none.
         capabilities: what a server is told that its callers can be asked, one JSON object, where it is told that once;
             one of 2026-07-28 is told so for its lists, and with each request what its very caller can.
-        newer_first: whether the newer era of a process that speaks both is chosen.
+        newer_first: whether to choose the modern era if the process speaks both.
     """
 
     server: StdioServer | RemoteServer = StdioServer()

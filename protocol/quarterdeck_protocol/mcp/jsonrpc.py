@@ -100,7 +100,7 @@ class SplitResult(msgspec.Struct, frozen=True):
 
 
 def with_notice(result: SplitResult, text: str) -> SplitResult:
-    """Put a text before the content of a tool's result; another result is returned as it is."""
+    """Put a text before the content of a tool's result; return any other result unchanged."""
     try:
         body = msgspec.json.decode(result.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -55,7 +55,7 @@ _NO_SECRET_BEFORE_KEY: Final = frozenset(
 )
 
 WORKING_DIRECTORY: Final = "PWD"
-"""A shell's variable for its directory, under which other programs are given a password."""
+"""A shell's variable for its directory; some programs take a password under the same name."""
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINT: Final = re.compile(r"[^A-Za-z0-9]+")
@@ -161,7 +161,7 @@ def is_path(value: str) -> bool:
 
 
 def is_absolute_path(value: str) -> bool:
-    """Return whether `value` is a path from a root, as a shell has it in `PWD`."""
+    """Return whether `value` is an absolute path, as in a shell's `PWD`."""
     return is_path(value) and (value.startswith("/") or value[1:2] == ":")
 
 

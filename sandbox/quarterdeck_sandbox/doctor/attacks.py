@@ -39,7 +39,7 @@ def write_outside(task: dict[str, Any]) -> None:
 
 
 def change_metadata(task: dict[str, Any]) -> None:
-    """The mode, times, group and attributes of a file outside, which may be its own user's."""
+    """Change the mode, times, group and attributes of a file outside, which may belong to the attacker's user."""
     path, name, number = task["secret"], os.fsencode(task["secret"]), 0
     ways: tuple[Callable[[], object], ...] = (
         lambda: os.chmod(path, 0o644),

@@ -245,12 +245,12 @@ def covers_range(text: str) -> bool:
 
 
 def try_kernel(architecture: str) -> tuple[int, bool, bool]:
-    """The version of Landlock that closed a directory, 0 if none did; whether our filter refused a socket, and can ask.
+    """Return the version of Landlock that closed a directory (0: none), and whether our filter refuses, and can ask.
 
     Tried on a thread of ours, in about a millisecond; no other thread is confined.
     """
     with ThreadPoolExecutor(1, "quarterdeck-trial") as pool:
-        # Each is confined by what was tried before; the last filter refuses what the second trial needs.
+        # Each trial runs confined by the trials before; the last filter refuses calls that the second trial needs.
         landlock_abi, asks, filters = pool.submit(
             lambda: (_landlock(), _asks(architecture), _seccomp(architecture))
         ).result()

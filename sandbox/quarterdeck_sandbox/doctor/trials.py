@@ -106,7 +106,7 @@ def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Trial
 def try_bubblewrap(uid: int, architecture: str, path: str, packaged: PackagedBwrap = NOT_PACKAGED) -> Bubblewrap:
     """Try the `bwrap` on `path` (directories, as PATH has them), else the `packaged` one, as `uid`.
 
-    A few runs of about 5 ms each.
+    It takes a few runs of about 5 ms each.
     """
     program = shutil.which("bwrap", path=path or DEFAULT_PATH)
     if program is not None:

@@ -197,7 +197,7 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> "Iterator[st
             yield "Landlock"
             kernel.restrict(**order["confine"]["landlock"])
         if order["confine"]["own"]:
-            yield "start a broker"  # which only the compiled gate has
+            yield "start a broker"  # only the compiled gate has a broker
             raise OSError(ENOSYS, "")
         if order["confine"]["seccomp"]:
             yield "seccomp"
@@ -309,7 +309,7 @@ def _may_signal(pid: int) -> bool:
 
 
 def _changes_metadata() -> bool:
-    """Ask for no change of a file outside: the kernel grants that to anybody, unless a filter stands before it."""
+    """Return whether setting the times of a file outside, without a change, succeeds: only a filter refuses that."""
     import kernel
 
     try:

@@ -13,9 +13,9 @@ import gate
 
 
 def main(leash: str, oom_score: str, *argv: str) -> None:
-    """Leave a guard at the descriptor `leash`, and execute `argv`, its program by a path, in our place.
+    """Leave a guard at the descriptor `leash`, and replace this process by `argv`, with its program as a path.
 
-    Both get the score `oom_score`, unless it is empty: inside of a bubblewrap no score can be written.
+    Both get the score `oom_score`, unless it is empty: inside bubblewrap scores are read-only.
     """
     leash_fd = int(leash)
     gate.raise_oom_score(oom_score or None)

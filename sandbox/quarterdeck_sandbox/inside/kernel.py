@@ -268,7 +268,7 @@ def call(number: int, *arguments: int | bytes | None, what: str = "") -> int:
 
 
 def listen_seccomp(program: bytes, number: int) -> int:
-    """Load a filter that asks before some calls, by the system call `number`; the descriptor at which it does."""
+    """Load a filter that asks before some calls, by the system call `number`. Return the filter's listener."""
     import ctypes
 
     array = ctypes.create_string_buffer(program, len(program))
@@ -286,7 +286,7 @@ def read_own_memory(number: int) -> None:
 
 
 def leave_times(path: str) -> None:
-    """Ask for the times of a file to be set, to those that it has."""
+    """Set the times of a file to their present values."""
     unchanged = struct.pack("@4l", 0, UTIME_OMIT, 0, UTIME_OMIT)
     check(library().utimensat(AT_FDCWD, os.fsencode(path), unchanged, 0), "utimensat: ")
 

@@ -12,7 +12,7 @@ An order for a gate is a dictionary:
     identity                   (uid, gid) that it becomes, or None
     listen                     pairs (address, port) where it will dial
     confine                    None, or `landlock` (None, or the arguments of `kernel.restrict`), `seccomp`, and `own`:
-                               folders in which a broker changes mode, owner and times of files; none starts no broker
+                               folders in which a broker changes mode, owner and times of files; empty: no broker
     set_apart, oom_score       see `kernel.set_apart` and `gate.raise_oom_score`
     probes                     what `gate.observe` is told
 

@@ -203,7 +203,7 @@ def _get_network(machine: Machine) -> str:
 
 def _get_internet(machine: Machine) -> str:
     if not (machine.bubblewrap.path or machine.bubblewrap.why or machine.pasta or machine.slirp4netns):
-        return "install bubblewrap and slirp4netns (apt install bubblewrap slirp4netns)"  # at once, as doctor says
+        return "install bubblewrap and slirp4netns (apt install bubblewrap slirp4netns)"  # at once, as in doctor
     if not (machine.bubblewrap.works and machine.bubblewrap.makes_network):
         return _get_network(machine)
     if not (machine.pasta or machine.slirp4netns):

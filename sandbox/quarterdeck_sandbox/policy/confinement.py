@@ -61,7 +61,7 @@ class Confinement(msgspec.Struct, frozen=True):
         routes: the hosts that it may reach by a relay.
         secrets: paths outside that must not be open to it: the probes try them.
         user_home: the home of the user who runs us, for hints.
-        policy: what it was compiled from, for hints.
+        policy: the policy that it was compiled from, for hints.
         private: our own directories, for hints.
         configuration: the folders of our configuration, for hints.
         counts_alone: whether its processes are counted apart from all others.

@@ -200,7 +200,7 @@ def _landlock(machine: Machine) -> DiagnosisLine:
 
 
 def _gate(machine: Machine) -> DiagnosisLine:
-    """Which of two kinds starts programs.  What the interpreter lacks under Landlock is told there."""
+    """Describe which of two gates starts programs.  The Landlock line reports what the interpreter's gate lacks."""
     if machine.gate:
         return DiagnosisLine("gate", LineState.OK, "compiled")
     what = f"interpreter, and `ip` for networks, about 15 ms slower a start: {machine.gate_why}"

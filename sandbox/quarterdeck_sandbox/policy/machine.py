@@ -18,19 +18,19 @@ CONTROLLERS: Final[Mapping[str, Property]] = {
 CONTROLLER_OF: Final[Mapping[Property, str]] = {kept: name for name, kept in CONTROLLERS.items()}
 
 APART_ABI: Final = 2
-"""The version of Landlock by which processes can be set apart without giving up files (Linux 5.19)."""
+"""The version of Landlock that can set processes apart without closing files to them (Linux 5.19)."""
 
 YAMA: Final = "kernel.yama.ptrace_scope"
 
 YAMA_OF_ANCESTORS: Final = "1"
-"""The strictest of its settings at which a process may still read the memory of those below it."""
+"""The strictest Yama setting at which a process may still read its descendants' memory."""
 
 NOT_USED: Final = "not used: a weaker tier was asked for"
 """Why a machine that is `capped` has no bubblewrap."""
 
 
 class Bubblewrap(msgspec.Struct, frozen=True):
-    """The findings of a trial of `bwrap`: the system's, or where it has none, the one of a wheel.
+    """The findings of a trial of `bwrap`: the system's, or the wheel's if the system has none.
 
     Attributes:
         path: empty when there is none.
@@ -38,7 +38,7 @@ class Bubblewrap(msgspec.Struct, frozen=True):
         makes_network: it can make a network namespace (Ubuntu's AppArmor stops exactly that).
         hides_users: `--disable-userns` is understood and works.
         nests_safely: a mount point below a writable bind is safe (CVE-2026-87766).
-        why: what it said when it failed, or, working, when it was to make a network, or why it was not tried; else
+        why: its message when it failed, or failed to make a network, or the reason why it was not tried; else
             empty.
         wheel: the name and version of the wheel that installed it; empty for the system's.
     """
@@ -54,7 +54,7 @@ class Bubblewrap(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its version and origin, in words for people."""
+        """Its version and origin, for people."""
         return f"bubblewrap {self.version}{f' from the wheel {self.wheel}' if self.wheel else ''}"
 
 
@@ -86,8 +86,8 @@ class Machine(msgspec.Struct, frozen=True):
         other_users: whether root may become other users here, give them files and end them; a container may forbid it.
         landlock_abi: 0 when the kernel has none or it is switched off.
         seccomp: filters can be loaded, and there is one for this architecture.
-        asks: a filter can ask before a call, and the program that is asked can read memory; not where a container
-            forbids that, or below another program that is asked, as some container engines are.
+        asks: a filter can ask a broker before a call, and a broker can read memory. False if a container forbids it,
+            or if an outer program is already asked, as in some container engines.
         gate: path of the compiled gate and reaper that was seen to work (`inside/compiled`); empty where an interpreter
             takes their place, and `gate_why` says why.
         closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
@@ -132,7 +132,7 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def why_no_broker(self) -> str:
-        """Why no broker can decide about changes of metadata here; empty when one can."""
+        """The reason why no broker can judge changes of metadata here; empty if one can."""
         if not self.gate:
             return "the gate is an interpreter"
         if not self.asks:
@@ -151,7 +151,7 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def lacks_for_internet(self) -> str:
-        """The part that is missing for the network mode `internet`; empty where it can be had."""
+        """The part that is missing for the network mode `internet`; empty if the mode is available."""
         if not (self.bubblewrap.works and self.bubblewrap.makes_network):
             return "needs bubblewrap with a network namespace"
         if not (self.pasta or self.slirp4netns):

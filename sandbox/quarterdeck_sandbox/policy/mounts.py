@@ -68,9 +68,9 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class AbsentHook(msgspec.Struct, frozen=True):
-    """A path that other programs would run or obey, and that does not exist: `name` is relative to `folder`.
+    """A path that does not exist, and that other programs would run or obey: `name` is relative to `folder`.
 
-    The folder, absolute and without links, may be written by the process.
+    The process may write the folder, which is absolute and without links.
     """
 
     folder: str
@@ -81,10 +81,10 @@ class Repository(msgspec.Struct, frozen=True):
     """A git repository in a folder that a process may write.
 
     Attributes:
-        folder: that folder.
+        folder: the writable folder.
         name: its work tree, relative to the folder; empty for the folder itself.
-        git_dir: the folder with its index; empty where that is out of the process's reach.
-        known: its submodules whose `.git` existed before the process, relative to the work tree.
+        git_dir: the folder with its index; empty if that is out of the process's reach.
+        known: its submodules with a `.git` older than the process, relative to the work tree.
     """
 
     folder: str
@@ -101,8 +101,8 @@ class View(msgspec.Struct, frozen=True):
         env: variables that the view needs set.
         shown: the receipt's lines.
         closed: what is read-only although a mount shows it writable; parents first, none within another.
-        absent: what could appear there and is then moved into quarantine.
-        repositories: those to which submodules could be added, whose `.git` is then moved there too.
+        absent: paths that could appear there; they are then moved into quarantine.
+        repositories: repositories to which submodules could be added; a new `.git` is moved into quarantine, too.
     """
 
     mounts: tuple[Mount, ...] = ()

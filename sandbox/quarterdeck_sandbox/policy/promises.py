@@ -47,7 +47,7 @@ class Receipt(msgspec.Struct, frozen=True):
         shown: one line for each path, grant or prefix that the policy or the program's own needs opened.
         gaps: one line for each way in which this is weaker than wanted.
         gate: what prepared it and let it go: `compiled`, or `interpreter`.
-        bubblewrap: its version and, where a wheel installed it, which; empty in another tier.
+        bubblewrap: its version and, if a wheel installed it, the wheel; empty in another tier.
     """
 
     tier: Tier

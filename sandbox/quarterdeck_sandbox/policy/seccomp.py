@@ -3,13 +3,13 @@
 A deny-list: what is not named here is allowed.  The denied are interfaces that no server needs and that have led out
 of sandboxes: mounts and namespaces, tracing, other processes' memory and scheduling, kernel modules, keys, bpf,
 io_uring, performance counters, clocks, NUMA placement, and every family of sockets but those that the network mode
-allows.  Some calls are judged by their arguments.  Under Landlock, changes of a file's mode, owner and times are asked
-of a broker (`native/broker.h`), or refused.
+allows.  Some calls are judged by their arguments.  Under Landlock, a broker (`native/broker.h`) judges changes of a
+file's mode, owner and times, or the filter refuses them.
 
 The program, in order: a foreign architecture (a 32-bit call, x32) kills; `clone3` does not exist, because its flags
-lie in memory where no filter sees them, and every libc falls back to `clone`; denied calls fail with EPERM; those
-that set attributes, where they are closed, with EOPNOTSUPP, as on a filesystem without any; calls that are judged by
-their arguments each have a block of their own; the rest is allowed.  On kernels since 5.11 an always
+lie in memory where no filter sees them, and every libc falls back to `clone`; denied calls fail with EPERM; calls that
+set attributes fail with EOPNOTSUPP where attributes are closed, as on a filesystem without any; calls that are judged
+by their arguments each have a block of their own; the rest is allowed.  On kernels since 5.11 an always
 allowed call costs nothing: the verdict is kept in a bitmap.
 
 Sources: `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h` of Linux; a test compares them
@@ -32,10 +32,10 @@ class Metadata(StrEnum):
     """As far as the kernel allows them."""
 
     ASKED = "asked"
-    """The broker decides; attributes of files are closed."""
+    """The broker judges each change; attributes of files are closed."""
 
     CLOSED = "closed"
-    """Refused for every file, and attributes too."""
+    """Refused for every file, as are changes of attributes."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ CHANGES_METADATA: Final[dict[str, tuple[int, int | None]]] = {
     "fchown": (93, 55), "fchownat": (260, 54), "futimesat": (261, None), "lchown": (94, None), "utime": (132, None),
     "utimensat": (280, 88), "utimes": (235, None),
 }  # fmt: skip
-"""Calls that change a file's mode, owner or times; numbers likewise.  The broker knows the same ones."""
+"""Calls that change a file's mode, owner or times; numbers likewise.  The broker has the same list."""
 
 SETS_ATTRIBUTES: Final[dict[str, tuple[int, int | None]]] = {
     "file_setattr": (469, 469), "fremovexattr": (199, 16), "fsetxattr": (190, 7), "lremovexattr": (198, 15),
@@ -160,8 +160,8 @@ CHANGES_OF_INODES: Final = (
     0x401C_5820, 0x4008_7602, 0x4004_7602, 0x4004_7211,  # FS_IOC_FSSETXATTR, FS_IOC_SETVERSION (and 32 bits), FAT's
     0x5000_9401, 0x5000_940E, 0x5000_940F, 0x5000_9417, 0x5000_9418, 0x5000_943F, 0x4008_941A, 0xC0C8_9425, 0xC0C0_9425,
 )  # fmt: skip
-"""Requests to a descriptor that is open for reading alone; the last nine make, remove and mark subvolumes of btrfs, of
-which Landlock is not told."""
+"""Requests to a descriptor that is open only for reading.  The last nine make, remove and mark subvolumes of btrfs,
+which Landlock does not see."""
 
 OF_FILESYSTEMS: Final = 0x6600
 """The type `f` of requests: flags and versions of inodes, encryption, verity (Documentation/userspace-api/ioctl)."""
@@ -278,7 +278,7 @@ ARCHITECTURES: Final = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 """What can be compiled for, as `uname -m` says it, and as `seccomp_data.arch` does."""
 
 SECCOMP: Final = {"x86_64": 317, "aarch64": 277}
-"""The call that loads a filter which asks."""
+"""The number of the call `seccomp`, which loads a filter that asks."""
 
 X32_BIT: Final = 0x4000_0000
 NO_CALL: Final = 0xFFFF_FFFF
@@ -330,7 +330,7 @@ def compile_filter(filter: Filter, architecture: str) -> bytes:  # noqa: A002 - 
     for number in refused:
         verdict = "unsupported" if number in unsupported else "deny"
         program.jump(JUMP_EQUAL, number, then=verdict, otherwise="judge" if number == refused[-1] else _NEXT)
-    # In the middle: a jump reaches 255 instructions far.
+    # In the middle: a jump reaches at most 255 instructions.
     for label, returned in (
         ("allow", RET_ALLOW),
         ("deny", RET_ERRNO | EPERM),

@@ -7,15 +7,15 @@ What is not obvious of bubblewrap, each with its regression test:
   the root as the very last step;
 - a directory that bwrap makes for a mount to stand on is its maker's alone, who for root is not the program;
 - no `--new-session`: the gate begins one, and the first process of the sandbox stays in the group that the guard kills;
-- /proc is read-only: a program could else lower its score, and that of the sandbox's first process, for the kernel's
-  killer (`oom_score_adj`); the guard has raised both before;
+- /proc is read-only: otherwise a program could lower its own `oom_score_adj`, and the first process's score, both of
+  which the guard has raised;
 - root gets no user namespace: root makes the mounts, so that a private home can be shown, and the gate then becomes
   another user, whom pid 1 of the sandbox does not fear;
 - `--disable-userns` needs the explicit `--unshare-user`.
 
 Landlock alone is no sandbox: sockets other than TCP, knobs on other processes and changes of a file's metadata pass it
-by.  The filter closes what it can, and asks a broker (`native/broker.h`) about changes of mode, owner and times; what
-stays open is in the receipt.
+by.  The filter closes what it can, and asks a broker (`native/broker.h`) about changes of mode, owner and times; the
+receipt names the remaining gaps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

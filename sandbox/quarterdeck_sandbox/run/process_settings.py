@@ -63,7 +63,7 @@ def raise_oom_score(points: int) -> None:
 
     Servers go first, then workers, then the zygote, and the supervisor last. A process without rights may only raise
     its score, so each is raised from its parent's. What is confined raises its own before its program begins
-    (`inside/gate.py`, or what is started before it). Under limits alone the program may lower it again, to ours; a
+    (`inside/gate.py`, or what is started before it). With limits alone, the program may lower it again, to ours; a
     read-only /proc in bubblewrap, and Landlock, forbid that.
     """
     global _raised

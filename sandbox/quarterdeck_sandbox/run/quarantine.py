@@ -1,16 +1,16 @@
-"""Move what a confined process must not create out of the way of the programs that would run it, and give it back.
+"""Quarantine files that a confined process must not create, away from the programs that would run them; restore them.
 
-Of the paths in `View.absent` no mount can keep a process: one over a path that does not exist would make a file in the
-user's folder.  `HookGuard.look` is therefore called before an answer of the process goes out, and now and then.  It
-costs a system call for each folder in which one of them could appear: a folder's change time, which no program can set,
-says whether anything was made there.
+A mount cannot close the paths in `View.absent` to a process: a mount over a missing path would make a file in the
+user's folder.  So `HookGuard.look` runs before each answer of the process goes out, and at intervals.  It costs one
+system call for each folder in which such a path could appear.  Programs cannot set a folder's change time, so this time
+shows whether a file was made there.
 
-    quarantine/<time>-<id>/entry.json   what it was, and whose
+    quarantine/<time>-<id>/entry.json   its path and owner
     quarantine/<time>-<id>/content      the file, folder or link itself
 
-The process still runs, and may swap what we look at: every step is taken from a folder's descriptor, no link is
-followed, and what is moved is moved whole by its name.  Where the quarantine is on another filesystem, or full, the
-file is first renamed where it lies, to a name that no program reads.
+The process still runs, and may swap a file during the check.  So every step starts from a folder's descriptor, follows
+no link, and moves a whole file or folder by its name.  If the quarantine is on another filesystem, or full, the file is
+first renamed in its folder, to a name that programs do not read.
 """
 
 import errno
@@ -32,18 +32,18 @@ ENTRY: Final = "entry.json"
 CONTENT: Final = "content"
 
 ASIDE: Final = ".quarterdeck-quarantined-"
-"""The beginning of the name that a file gets where it lies, if it cannot be moved."""
+"""The prefix of a file's new name in its folder if it cannot be moved."""
 
 SETTLED_NS: Final = 50_000_000
-"""A younger change time may also belong to another change: kernels count it in steps of some ms."""
+"""Nanoseconds; a younger change time may cover a second change: kernels count it in steps of some ms."""
 
 MAX_COPIED_BYTES: Final = 64 << 20
 MAX_COPIED_FILES: Final = 10_000
 MAX_COPIED_DEPTH: Final = 64
-"""Of what is copied to another filesystem; what is more stays where it is, under a name that no program reads."""
+"""Limits of a copy to another filesystem; a larger one stays there, under a name that programs do not read."""
 
 MAX_ENTRIES: Final = 1_000
-"""In the quarantine; what is more is renamed where it lies."""
+"""The most entries in the quarantine; further files are renamed in their folders."""
 
 MAX_ENTRY_BYTES: Final = 64 << 10
 
@@ -52,14 +52,14 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 
 
 class QuarantineEntry(msgspec.Struct, frozen=True):
-    """A file, folder or link that was taken away.
+    """A quarantined file, folder or link.
 
     Attributes:
         folder: the folder that its maker may write; `name` is its path from there.
         owner: the server, or `a command`.
-        at_s: when, in seconds since 1970.
-        aside: its new path next to the old one, where it could not be moved here; else empty.
-        restored: device and inode of what was given back, which is left alone; empty before.
+        at_s: the time of the move, in seconds since 1970.
+        aside: its new path next to the old one, if it could not be moved here; else empty.
+        restored: device and inode of the restored file, which is then left alone; empty before.
     """
 
     folder: str
@@ -76,7 +76,7 @@ class QuarantineEntry(msgspec.Struct, frozen=True):
 
 
 class Caught(msgspec.Struct, frozen=True):
-    """Something that appeared: where, where it is now (empty: still there), and why it is not in the quarantine."""
+    """A file that appeared: its path, its present path (empty: unmoved), and why it is not in the quarantine."""
 
     path: str
     kept: str
@@ -84,7 +84,7 @@ class Caught(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """A sentence for the log and for clients: what happened and what to do."""
+        """A sentence for the log and for clients, with the event and the remedy."""
         what = f"{self.path} was created, which other programs run or obey"
         if not self.kept:
             return f"{what}, and could not be moved away ({self.why}): remove it before you use git or an editor there"
@@ -94,11 +94,11 @@ class Caught(msgspec.Struct, frozen=True):
 
 
 class HookGuard:
-    """Watches the absent paths of one process for as long as it runs.
+    """A watch over the absent paths of one process for as long as it runs.
 
     Args:
-        view: what the process sees; of it, `absent` and `repositories`.
-        quarantine: the folder that it is kept in; made when it is needed.
+        view: the process's view; only `absent` and `repositories` are used.
+        quarantine: the folder for quarantined files; made when it is needed.
         owner: see `QuarantineEntry`.
     """
 
@@ -111,13 +111,13 @@ class HookGuard:
 
     @property
     def is_quiet(self) -> bool:
-        """True if nothing can have appeared since `look`; takes some microseconds."""
+        """Whether no file can have appeared since `look`; takes some microseconds."""
         if not self._absent and not self._repositories:
             return True
         return bool(self._changed_at) and all(_changed_at(folder) == at for folder, at in self._changed_at.items())
 
     def look(self) -> tuple[Caught, ...]:
-        """Take away what has appeared since it was last called; a copy to another filesystem takes its time."""
+        """Take away the files that have appeared since the last call. A copy to another filesystem can be slow."""
         if self.is_quiet:
             return ()
         added = [hook for repository in self._repositories for hook in new_submodules(repository)]
@@ -125,13 +125,13 @@ class HookGuard:
         caught = tuple(filter(None, map(self._take, hooks)))
         now = time.time_ns()
         seen = {folder: _changed_at(folder) for folder in self._watched(hooks)}
-        # What changed a moment ago may change once more at the same time: looked at again.
+        # A folder that changed a moment ago may change again at the same time: check it again.
         self._changed_at = {folder: at if now - at > SETTLED_NS else -1 for folder, at in seen.items() if at}
         return caught
 
     def _watched(self, hooks: Iterable[AbsentHook]) -> set[str]:
-        """The folders in which something could appear, those that do not exist too, and the files of each index."""
-        # A shared part of a split index is named by its content, and a new one comes with a new index.
+        """Return the folders in which a file could appear, existing or not, and the files of each index."""
+        # The shared part of a split index is named by its content, and a new one comes with a new index.
         found = {path for each in self._repositories for path in (each.git_dir, f"{each.git_dir}/index")}
         for hook in hooks:
             *inner, _ = hook.name.split("/")
@@ -153,7 +153,7 @@ class HookGuard:
                 return None
             return _take_away(folder, entry, self._quarantine)
         except FileNotFoundError:
-            return None  # it was gone again
+            return None  # it has vanished again
         except OSError as error:
             return Caught(f"{hook.folder}/{name}", "", _words(error))
         finally:
@@ -161,9 +161,9 @@ class HookGuard:
 
 
 def quarantine_entries(quarantine: str) -> dict[str, QuarantineEntry]:
-    """Return all entries by their ids, the oldest first, those that were given back too."""
+    """Return all entries by their ids, the oldest first, including restored ones."""
     found = {}
-    with suppress(OSError):  # there is none, or it cannot be read: nothing in it was given back, then
+    with suppress(OSError):  # it is missing or unreadable: then no file from it was restored
         for identity in sorted(os.listdir(quarantine)):
             with suppress(OSError, msgspec.MsgspecError), open(f"{quarantine}/{identity}/{ENTRY}", "rb") as file:
                 found[identity] = _ENTRY.decode(file.read(MAX_ENTRY_BYTES))
@@ -171,13 +171,13 @@ def quarantine_entries(quarantine: str) -> dict[str, QuarantineEntry]:
 
 
 def kept_at(quarantine: str, identity: str, entry: QuarantineEntry) -> str:
-    """Return its present path; empty when it was given back, or is gone."""
+    """Return the entry's present path; empty if it was restored or is gone."""
     place = entry.aside or f"{quarantine}/{identity}/{CONTENT}"
     return place if os.path.lexists(place) else ""
 
 
 def remove_entry(quarantine: str, identity: str, entry: QuarantineEntry) -> None:
-    """Delete it for good."""
+    """Delete the entry permanently."""
     if entry.aside:
         folder, name = _open_parent(entry.folder, entry.name)
         try:
@@ -189,10 +189,10 @@ def remove_entry(quarantine: str, identity: str, entry: QuarantineEntry) -> None
 
 
 def give_back(quarantine: str, identity: str, entry: QuarantineEntry) -> None:
-    """Put it where it was; it is left alone there from then on.
+    """Restore the entry to its old path; from then on it is left alone there.
 
     Raises:
-        FileExistsError: there is something again.
+        FileExistsError: a file exists at its old path.
         OSError: it cannot be moved, or is no longer kept.
     """
     folder, name = _open_parent(entry.folder, entry.name)
@@ -202,7 +202,7 @@ def give_back(quarantine: str, identity: str, entry: QuarantineEntry) -> None:
             raise FileExistsError(errno.EEXIST, "there is something again", f"{entry.folder}/{name}")
         source = entry.aside or f"{quarantine}/{identity}/{CONTENT}"
         status = os.lstat(source)
-        # Before it is there again: who watches the folder would take it away at once.
+        # Record it before the move: otherwise the folder's watch would take it away at once.
         restored = msgspec.structs.replace(entry, aside="", restored=(status.st_dev, status.st_ino))
         try:
             _write(f"{quarantine}/{identity}", restored)
@@ -224,7 +224,7 @@ def give_back(quarantine: str, identity: str, entry: QuarantineEntry) -> None:
 
 
 def _open_parent(folder: str, name: str) -> tuple[int, str]:
-    """The folder of a path, opened step by step, and the path: of a link on the way, that link."""
+    """Open a path's folder step by step. Return it and the path, or the folder and path of a link on the way."""
     steps = name.split("/")
     current = os.open(folder, _FOLDER)
     try:
@@ -244,7 +244,7 @@ def _open_parent(folder: str, name: str) -> tuple[int, str]:
 
 
 def _take_away(folder: int, entry: QuarantineEntry, quarantine: str) -> Caught:
-    """Move what is called like the entry's path in `folder`; FileNotFoundError when it is gone."""
+    """Move the file with the entry's name out of `folder`. Raise FileNotFoundError if it is gone."""
     last, identity = os.path.basename(entry.name), secrets.token_hex(8)
     kept = f"{quarantine}/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(entry.at_s))}-{identity}"
     try:
@@ -292,7 +292,7 @@ _ENTRY: Final = msgspec.json.Decoder(QuarantineEntry)
 
 
 def _write(kept: str, entry: QuarantineEntry) -> None:
-    """Write it in one step: half an entry would hide what it is about."""
+    """Write the entry atomically: a partial entry would hide its file."""
     with open(f"{kept}/{ENTRY}.new", "wb") as file:
         file.write(msgspec.json.encode(entry))
         file.flush()
@@ -305,7 +305,7 @@ def _forget(kept: str) -> None:
 
 
 class _Budget:
-    """The bytes and files that may still be copied."""
+    """The remaining bytes and files that may be copied."""
 
     def __init__(self) -> None:
         self.bytes, self.files = MAX_COPIED_BYTES, MAX_COPIED_FILES
@@ -317,10 +317,10 @@ class _Budget:
 
 
 def _copied(source: int | str, name: str, target: int, as_name: str) -> None:
-    """Copy a file, link or folder whole; what is none of these is left out.
+    """Copy a whole file, link or folder; skip all other kinds of files.
 
     Raises:
-        OSError: it cannot be copied, or is more than may be.
+        OSError: it cannot be copied, or exceeds the limits.
     """
     opened = os.open(source, _FOLDER) if isinstance(source, str) else os.dup(source)
     try:
@@ -358,7 +358,7 @@ def _copy(source: int, name: str, target: int, as_name: str, budget: _Budget, de
 
 
 def _remove(path: str, dir_fd: int | None = None) -> None:
-    """Remove a file, link or folder; what resists stays, under its harmless name."""
+    """Remove a file, link or folder. A part that cannot be removed stays, under its harmless name."""
     with suppress(OSError):
         os.unlink(path, dir_fd=dir_fd)
         return
@@ -374,7 +374,7 @@ def _exists(name: str, folder: int) -> bool:
 
 
 def _changed_at(folder: str) -> int:
-    """Return its change time in nanoseconds; 0 if it does not exist."""
+    """Return the folder's change time in nanoseconds; 0 if it does not exist."""
     try:
         return os.stat(folder).st_ctime_ns
     except OSError:
@@ -386,5 +386,5 @@ def _words(error: OSError) -> str:
 
 
 def quarantine_notice(caught: Sequence[Caught]) -> str:
-    """Return the text that is added to an answer; empty for nothing."""
+    """Return the text to add to an answer; empty if no file was caught."""
     return "\n".join(f"[quarterdeck] {each.told}" for each in caught)

@@ -130,7 +130,7 @@ async def run_foreground(
 ) -> tuple[int, Dossier]:
     """Run a confinement to its end: its return code (minus the signal that ended it) and its dossier.
 
-    What it creates for other programs to run is moved into `quarantine`, and is in the dossier's hints.
+    Files that it creates for other programs to run are moved into `quarantine`; the dossier's hints name them.
 
     Raises:
         LaunchError: it could not be started.

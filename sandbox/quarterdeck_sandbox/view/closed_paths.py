@@ -1,18 +1,18 @@
 """Find what a process must not change within what it may write: what is trusted, or run later outside of any sandbox.
 
     protected   the user's configuration and its kin, and our own code: closed, or nothing starts
-    hooks       what the user's other programs run in a project: closed where that is possible, else told of; those that
-                do not exist yet are moved into quarantine when they appear (`run/quarantine`)
+    hooks       files that the user's other programs run in a project: closed if possible, else reported; hooks that do
+                not exist yet are moved into quarantine when they appear (`run/quarantine`)
 
-A part that exists is closed by a read-only mount (`inside/readonly`).  Of configuration that does not exist yet the
-nearest folder is closed; where that is the very folder that may be written, nothing can be, and the receipt says so.
-It looks at the filesystem and changes nothing.
+A read-only mount (`inside/readonly`) closes a part that exists.  For configuration that does not exist yet, the nearest
+folder is closed; if that is the writable folder itself, this is impossible, and the receipt reports it.
+This module reads the filesystem and changes nothing.
 
 Hooks are git's, editors' tasks and their kin.  `is_hook` judges a name, for tools that change one file at a time;
-`find_hooks` looks at what is there, for sandboxes; `missing_hooks` says what a command could make.  The table has what
-runs when a person only looks: enters the folder, asks git for the status, opens an editor or another client there.
-What runs when a person builds, tests or commits (package scripts, Makefiles, hooks that a project keeps among its
-files) is made to be changed, and is read first.
+`find_hooks` finds existing hooks, for sandboxes; `missing_hooks` returns those that a command could make.  The table
+has files that run when a user only looks: enters the folder, asks git for the status, opens an editor or another client
+there.  Files that run when a user builds, tests or commits (package scripts, Makefiles, hooks among a project's files)
+are made to be changed, and users read them first.
 """
 
 import os
@@ -49,18 +49,18 @@ AT_THE_TOP: Final = (
     *("opencode.json", ".opencode"),
     *("deck.lock", "lock.ignore"),
 )
-"""Editors' tasks and settings that name programs, environments that are entered with a folder, other MCP clients'
-servers and hooks, and our own locks: who plants a `lock.ignore` decides what a lock does not look at."""
+"""Editors' tasks and settings that name programs, environments that start with a folder, other MCP clients' servers and
+hooks, and our own locks: an attacker who plants a `lock.ignore` chooses the files that a lock ignores."""
 
 _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 """`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters.  `commondir` says where git
 looks for hooks and settings; worktrees have one, and a repository's own would count too."""
 
 _MAKEABLE: Final = ("hooks", "config", "config.worktree", "commondir")
-"""Of a repository."""
+"""Paths in a repository's `.git` that a process could make."""
 
 _MAX_NEIGHBOURS: Final = 256
-"""Folders of one that may be written which are looked into for repositories, to word the receipt."""
+"""The most folders of a writable folder to search for repositories, to word the receipt."""
 
 _MAX_MODULES: Final = 64
 
@@ -75,7 +75,7 @@ _SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 class Closing(msgspec.Struct, frozen=True):
     """What is closed to a process within what it may write: existing paths without links, parents first, none within
-    another; the receipt's lines; one line for each that cannot be closed; what of it does not exist yet; and the
+    another; the receipt's lines; one line for each path that cannot be closed; the paths that do not exist yet; and the
     repositories to which submodules could be added.
     """
 
@@ -87,7 +87,7 @@ class Closing(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A hook; one that `is_there` exists and is no link, a link can only be told of."""
+    """A hook. If it `is_there`, it exists and is not a link; a link can only be reported."""
 
     path: str
     is_there: bool = True
@@ -305,7 +305,7 @@ def missing_hooks(folder: str) -> Iterator[str]:
     names += [f"{each}/{name}" for each in git_dirs for name in _MAKEABLE]
     names += [f"{each}/config.worktree" for each in _folders(f"{git}/worktrees")[:_MAX_MODULES]] if git_dirs else []
     if work_tree_of(os.path.dirname(folder)) is not None:
-        # There, git would take the folder for a repository of its own instead of the one that it lies in.
+        # With these files, git would treat the folder as its own repository, not as a part of the one around it.
         names.append(git)
     for inner in _inner_repositories(folder):
         names += [f"{inner}/{name}" for name in _MAKEABLE] if observed.isdir(inner) else [inner]
@@ -314,20 +314,20 @@ def missing_hooks(folder: str) -> Iterator[str]:
 
 
 def _inner_repositories(folder: str) -> list[str]:
-    """The `.git` of each submodule in `folder`, existing or not."""
+    """Return the `.git` path of each submodule in `folder`, existing or not."""
     found = [f"{folder}/{each.name}/{GIT}" for each in repositories(folder) if each.name]
     return list(dict.fromkeys(found))
 
 
 def _named_files(folder: str) -> list[str]:
-    """The files in `folder` that the configuration of its repositories names, and of the one that it lies in."""
+    """Return the files in `folder` that the configuration of its repositories, or of the one around it, names."""
     trees = [work_tree_of(folder), *(f"{folder}/{each.name}" for each in repositories(folder) if each.name)]
     found = [path for tree in trees if tree is not None for path in named_files(tree)]
     return [path for path in dict.fromkeys(found) if path != folder and is_within(path, folder)]
 
 
 def _meets_repository(folder: str) -> bool:
-    """Return whether a folder is a repository, lies in one, or has one in it."""
+    """Return whether a folder is a repository, lies in one, or contains one."""
     if work_tree_of(folder) is not None:
         return True
     return any(observed.lexists(f"{inner}/{GIT}") for inner in _folders(folder)[:_MAX_NEIGHBOURS])

@@ -1,9 +1,9 @@
-"""Read from a git repository where a mere look at it, such as `git status`, runs more than its own `.git` says.
+"""Find the files outside a repository's own `.git` that git obeys even in a mere `git status`.
 
     submodules      git asks each one in the index for its status, and obeys its configuration
     named files     a repository's configuration can include others, and name a folder of hooks
 
-Nothing here starts git, follows a link out of the folder, or changes anything.
+This module does not start git, follow links out of the folder, or change files.
 """
 
 import os
@@ -19,18 +19,18 @@ from quarterdeck_sandbox.policy.mounts import AbsentHook, Repository, ancestors,
 GIT: Final = ".git"
 
 MAX_INDEX_BYTES: Final = 64 << 20
-"""Some 600,000 files; of a larger index submodules are not found."""
+"""The size of an index of about 600,000 files; submodules in a larger index are not found."""
 
 MAX_PATH_BYTES: Final = 4096
-"""Of a `.git` that is a file."""
+"""The most bytes of a `.git` that is a file."""
 
 MAX_CONFIG_BYTES: Final = 1 << 20
 
 MAX_REPOSITORIES: Final = 64
-"""Of one folder, its submodules and theirs."""
+"""The most repositories of one folder, with submodules at every depth."""
 
 AT_A_LOOK: Final = "post-index-change"
-"""The one hook that git runs when it is asked for the status: it writes the index anew."""
+"""The only hook that `git status` runs: git rewrites the index."""
 
 _GITLINK: Final = b"\x00\x00\xe0\x00"
 """The mode of a submodule in an index."""
@@ -39,30 +39,30 @@ _HEADER: Final = struct.Struct(">4sII")
 _MODE_AT: Final = 24
 _HASH_AT: Final = 40
 _HASHES: Final = (20, 32)
-"""The size of an object's name: SHA-1's, SHA-256's.  An index does not say which it has."""
+"""The sizes of an object's name, SHA-1 and SHA-256.  An index does not state its hash."""
 
 _LINK: Final = re.compile(rb"link.{4}", re.DOTALL)
 """The extension of a split index, with its length; the name of the shared part follows."""
 
 _EXTENDED: Final = 0x4000
 _NAME_BYTES: Final = 0xFFF
-"""The length of a name in its flags; longer ones have all bits set."""
+"""The mask of a name's length in its flags; longer names have all bits set."""
 
 _VALUE: Final = re.compile(
     r'^\s*(?:\[[^\]\n]*\]\s*)?(hookspath|path|fsmonitor)\s*=\s*"?([^"\n#;]+)"?', re.IGNORECASE | re.MULTILINE
 )
-"""A configuration is closed to servers: this need not resist one that hides a value."""
+"""Matches a line of configuration.  Servers cannot write configuration, so this need not find hidden values."""
 
 
 def new_submodules(repository: Repository) -> Iterator[AbsentHook]:
-    """The `.git` of each submodule that is in the index now and is not known."""
+    """Yield the `.git` of each submodule that is in the index now and is not known."""
     for path in submodules(repository.git_dir) if repository.git_dir else ():
         if path not in repository.known:
             yield AbsentHook(repository.folder, "/".join(filter(None, (repository.name, path, GIT))))
 
 
 def repositories(folder: str) -> Iterator[Repository]:
-    """The repository at the top of `folder`, or that it lies in, its submodules in the folder and theirs."""
+    """Yield the repository at the top of `folder`, or around it, and its submodules in the folder at every depth."""
     top = work_tree_of(folder)
     pending = [] if top is None else [(top, git_dir_of(f"{top}/{GIT}"))]
     count = 0
@@ -76,7 +76,7 @@ def repositories(folder: str) -> Iterator[Repository]:
         if is_within(work_tree, folder):
             yield Repository(folder, work_tree[len(folder) :].strip("/"), git_dir, tuple(known))
         else:
-            # Its index is out of reach: the work trees of its submodules are not.
+            # Its index is out of reach, but the work trees of its submodules are within reach.
             for path in here:
                 inside = f"{work_tree}/{path}"
                 yield Repository(folder, inside[len(folder) :].strip("/"), "", ())
@@ -89,7 +89,7 @@ def work_tree_of(folder: str) -> str | None:
 
 
 def git_dir_of(path: str) -> str:
-    """The folder that a `.git` is or stands for; empty where it is neither."""
+    """Return the folder that a `.git` is or refers to; empty if there is none."""
     if observed.islink(path):
         return ""
     if observed.isdir(path):
@@ -102,7 +102,7 @@ def git_dir_of(path: str) -> str:
 
 
 def named_files(work_tree: str) -> Iterator[str]:
-    """The files that the configuration of a repository has git read or run at a look, normalised; some do not exist."""
+    """Yield the normalised paths that a repository's configuration has git read or run at a look; some do not exist."""
     git_dir = git_dir_of(f"{work_tree}/{GIT}")
     if not git_dir:
         return
@@ -121,7 +121,7 @@ def named_files(work_tree: str) -> Iterator[str]:
 
 
 def submodules(git_dir: str) -> list[str]:
-    """The paths of all submodules in a repository's index, as the index has them; that of a split one in both parts."""
+    """Return the paths of all submodules in a repository's index, unchanged; a split index is read in both parts."""
     index = _read(f"{git_dir}/index")
     found = dict.fromkeys(gitlinks(index))
     for at in (match.end() for match in _LINK.finditer(index)):
@@ -138,9 +138,9 @@ def _read(path: str) -> bytes:
 
 
 def gitlinks(index: bytes) -> list[str]:
-    """Return the paths of the submodules in an index, by its content; none if it is broken, as for git.  Pure."""
+    """Return the paths of the submodules in an index's content; empty if it is broken, as for git.  Pure."""
     if _GITLINK not in index:
-        return []  # found in a millisecond, as nearly always
+        return []  # the usual case, found in a millisecond
     for size in _HASHES:
         with suppress(ValueError, struct.error, IndexError):
             return list(_entries(index, size))
@@ -148,10 +148,10 @@ def gitlinks(index: bytes) -> list[str]:
 
 
 def _entries(index: bytes, hash_bytes: int) -> Iterator[str]:
-    """Those of the entries that are submodules.
+    """Yield the paths of the entries that are submodules.
 
     Raises:
-        ValueError, struct.error, IndexError: it is no index with hashes of this size.
+        ValueError, struct.error, IndexError: it is not an index with hashes of this size.
     """
     magic, version, count = _HEADER.unpack_from(index)
     if magic != b"DIRC" or version not in {2, 3, 4}:
@@ -179,7 +179,7 @@ def _entries(index: bytes, hash_bytes: int) -> Iterator[str]:
 
 
 def _variable(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, as git's index and packs have it, and what is behind it."""
+    """Return a number of variable length, in the format of git's index and packs, and the position behind it."""
     value = data[at] & 0x7F
     while data[at] & 0x80:
         at += 1

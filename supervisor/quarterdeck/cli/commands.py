@@ -114,7 +114,7 @@ OTHER_WORDS: Final = {
     "uninstall": "`quarterdeck remove SERVER` removes a server, `quarterdeck unlink CLIENT` takes us out of a client",
     "update": "`quarterdeck outdated` shows what has a newer version, `quarterdeck upgrade SERVER` tries it",
 }
-"""Names that other tools have for commands, each with the fix that names ours; none of them runs anything."""
+"""Command names of other tools, each with the fix that names our command; they run nothing."""
 
 PURPOSE: Final = "Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server."
 

@@ -107,7 +107,7 @@ def _json_line(record: logging.LogRecord) -> str:
 
 
 def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDict":
-    """Escape controls and line ends: some lines quote servers."""
+    """Escape control characters and line ends: some lines quote servers."""
     return {key: flat(value) if isinstance(value, str) else value for key, value in event.items()}
 
 

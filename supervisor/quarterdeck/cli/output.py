@@ -33,7 +33,7 @@ NARROWEST: Final = 10
 """Columns that whatever may be wrapped keeps; a terminal without room for that is sent whole rows, and wraps them."""
 
 NARROWEST_LINE: Final = 20
-"""Columns of a terminal that is too narrow to break a line for: it does so itself."""
+"""The least columns of a terminal for our line breaks; a narrower terminal breaks lines itself."""
 
 ENDLESS: Final = 1 << 20
 """Columns where there is no edge: a program that reads a table wants it uncut."""
@@ -41,13 +41,13 @@ ENDLESS: Final = 1 << 20
 
 _UNIT: Final = re.compile(
     r"(\s*)([^\s`]*`[^`]*`\S*"  # a command, as messages quote it
-    r"|quarterdeck(?: [^\s`;,()]*[^\s`;,:()])+$"  # or one with which a message ends
+    r"|quarterdeck(?: [^\s`;,()]*[^\s`;,:()])+$"  # or a command at the end of a message
     r"|\S+)"
 )
-"""What stays whole where a line is broken, and the blanks before it."""
+"""Matches a part that a line break keeps whole, and the blanks before it."""
 
 _PIECE: Final = re.compile(r"[^\s/\\,;:=&?]*[/\\,;:=&?]+|[^\s/\\,;:=&?]+")
-"""What stays whole of a word that is wider than its column: a path is broken behind a slash."""
+"""Matches a piece of a word that is wider than its column: a path is broken behind a slash."""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -80,15 +80,15 @@ def print_json(value: object) -> None:
 
 
 def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: bool = True) -> None:
-    """Print one line for people, on stdout unless told otherwise; on a terminal it is broken at blanks alone.
+    """Print one line for people. On a terminal, break it only at blanks.
 
-    Line ends in it are escaped: no server's text begins a line of its own.
+    Line ends in it are escaped: a server's text cannot begin a line of its own.
 
     Args:
         text: the line.
-        style: of rich.
-        stderr: print it there.
-        wraps: break it where it is too wide; not what is another program's, and may be copied.
+        style: a style of rich.
+        stderr: whether to print it on stderr instead of stdout.
+        wraps: whether to break a line that is too wide; False for another program's text, which users may copy.
     """
     stream = sys.stderr if stderr else sys.stdout
     text = flat(text)
@@ -102,13 +102,13 @@ def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: 
 
 
 def print_text(text: str) -> None:
-    """Write text of several lines on stdout, as a tool's answer is."""
+    """Write text of several lines on stdout, such as a tool's answer."""
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
 
 def fold(text: str, columns: int) -> str:
-    """Break lines that are wider than `columns` at blanks, and indent what follows; commands and paths stay whole."""
+    """Break lines wider than `columns` at blanks, and indent the rest. Commands and paths stay whole."""
     return "\n".join(_fold_line(line, columns) for line in text.split("\n"))
 
 
@@ -127,7 +127,7 @@ def _fold_line(line: str, columns: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """The columns that a terminal needs for a text."""
+    """Return the columns that a terminal needs for a text."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -136,7 +136,7 @@ def _cells(text: str) -> int:
 
 
 def _columns_of(stream: TextIO) -> int:
-    """The width of a terminal; `COLUMNS` overrides it."""
+    """Return the width of a terminal; `COLUMNS` overrides it."""
     try:
         return int(os.environ["COLUMNS"])
     except (KeyError, ValueError):
@@ -192,7 +192,7 @@ def print_table(
 
 
 def _least_width(texts: Sequence[str], widest: int) -> int:
-    """The columns without which a word would be broken inside; of one that is wider than all others, a piece of it."""
+    """Return the least columns that keep each word whole, or each piece of a word that is too wide for a column."""
     words = [word for text in texts for word in flat(text).split()]
     if widest <= LONGEST_WORD and all(" " not in text for text in texts):
         return widest
@@ -201,7 +201,7 @@ def _least_width(texts: Sequence[str], widest: int) -> int:
 
 
 def _fit(widest: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The widths of columns that together have this room: those that may be narrower share what is left alike."""
+    """Return column widths that fit into `room`: columns that may be narrower share the rest equally."""
     widths = [min(wide, max(room, low)) for wide, low in zip(widest, least, strict=True)]
     while (excess := sum(widths) - room) > 0:
         at = max((at for at in range(len(widths)) if widths[at] > least[at]), key=lambda at: widths[at], default=None)
@@ -256,7 +256,7 @@ def _text(cell: Cell) -> "Text":
 
 @cache
 def _text_class() -> "type[Text]":
-    """Rich's text, whose words are broken behind punctuation where they are wider than their column."""
+    """Return a class of rich's text that breaks words wider than their column behind punctuation."""
     from rich.text import Text
 
     class FoldedText(Text):
@@ -268,7 +268,7 @@ def _text_class() -> "type[Text]":
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where to break the words of a text that are wider than `width`."""
+    """Return where to break the words of a text that are wider than `width`."""
     found: list[int] = []
     for word in re.finditer(r"\S+", text):
         if not (word[0].isascii() and len(word[0]) > width):

@@ -223,7 +223,7 @@ def _ask_serving(source: Source, request: Request) -> Answer | None:
 
 
 def _is_of_folder(source: Source) -> bool:
-    """Return whether a call may depend on the working directory: then only a deck of that may answer it."""
+    """Return whether a call may depend on the working directory: then only a deck of that directory may answer it."""
     return find_serving_files(source.own_files) is not None and load(source).is_of_folder
 
 
@@ -245,7 +245,7 @@ def _ask_run(source: Source, request: Request) -> Answer | None:
 
 
 def answer_of(directory: Path, request: Request) -> Answer | None:
-    """Return the answer of the `serve` with this runtime directory; None where it has just ended.
+    """Return the answer of the `serve` with this runtime directory, or None if it has just ended.
 
     Raises:
         CommandError: it does not answer.
@@ -356,7 +356,7 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError", *, http: boo
     if holder.command == DAEMON:
         alone = f"or only read its ledger: --read-only; or use another state directory: --state-dir {beside}"
         if settings.command:
-            # The daemon serves commands over its doors alone.
+            # The daemon serves commands only over its doors' sockets.
             fix = "only read its ledger" if http else "let it serve this client, without --own; or only read its ledger"
             fix = f"{fix}: --read-only; or use another state directory: --state-dir {beside}"
         elif http:

@@ -12,14 +12,14 @@ from .source import Source, ask_running
 
 
 def print_troubles(troubles: Iterable[Trouble], *, stderr: bool = False) -> None:
-    """Print each trouble once: file, row and reason, what runs meanwhile, and what to do."""
+    """Print each trouble once: file, row, reason, the configuration that runs meanwhile, and the fix."""
     for trouble in dict.fromkeys(troubles):
         print_line(f"configuration: {flat(trouble.message)}; {flat(trouble.meanwhile)}", "bold red", stderr=stderr)
         print_line(f"  fix: {trouble.remedy}", stderr=stderr)
 
 
 def present_troubles(source: Source, of_files: tuple[Trouble, ...]) -> tuple[Trouble, ...]:
-    """Return the troubles of the `serve` that runs this configuration; those `of_files` where none runs."""
+    """Return the troubles of the `serve` that runs this configuration, or `of_files` if none runs."""
     try:
         answer = ask_running(source, Ps()) if of_files else None
     except CommandError:

@@ -32,9 +32,9 @@ POLL_S: Final = 0.05
 
 
 class HeldListener:
-    """The listening HTTP socket of a daemon that is replaced, kept for the next one; a context manager that closes it.
+    """The listening HTTP socket of a replaced daemon, kept for the next one; a context manager that closes it.
 
-    The doors hold it, too; a daemon without a door has none but this.
+    The daemon's doors hold the socket, too.  For a daemon without doors this is the only holder.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class HeldListener:
 
     @property
     def fds(self) -> list[int]:
-        """Its descriptor, or nothing."""
+        """The socket's descriptor; empty without a socket."""
         return self._fds
 
     def __enter__(self) -> Self:
@@ -61,10 +61,10 @@ def ask_daemon(
     """What the daemon says to an order, after it has begun to listen as `http` says.
 
     Args:
-        directory: of the daemon.
-        order: what it is to do.
-        http: where it is to listen first.
-        held: takes the HTTP socket of a daemon that is to be replaced, and gives it to one that is to stay.
+        directory: the daemon's directory.
+        order: the order to the daemon.
+        http: the address at which it first begins to listen; None for no change.
+        held: takes the HTTP socket of a daemon that `REPLACE` ends, and gives it to the daemon that gets `STAY`.
 
     Raises:
         NoDaemonError: none runs.

@@ -123,9 +123,9 @@ class Door:
             pass
 
     def hold(self, listener: socket.socket | None) -> None:
-        """Have the door hold this HTTP socket for the next daemon, in place of an earlier one; None: hold none.
+        """Have the door hold this HTTP socket for the next daemon, instead of an earlier one; None to hold no socket.
 
-        The socket is borrowed until another one, or none, is to be held.
+        The socket is borrowed until the next call.
         """
         if listener is not None or self._holds:
             self._to_hold, self._has_holding_to_tell = listener, True
@@ -133,7 +133,7 @@ class Door:
             self._flush()
 
     def take_listener(self) -> int | None:
-        """Return the descriptor of the HTTP socket that the door brought, which becomes the caller's."""
+        """Return the descriptor of the door's HTTP socket, or None. The caller owns it from then on."""
         listener, self._listener = self._listener, None
         return listener
 

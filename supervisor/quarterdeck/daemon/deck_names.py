@@ -1,8 +1,8 @@
 """Names for decks, by which people and HTTP clients call them, and the file that keeps whose each is.
 
 A name is that of the project's folder, or of the configuration's file or folder, with digits behind it where two have
-the same; `user` is the user's own files, wherever they are found.  It stays its configuration's: a token for `api` must
-never open another project that is called so, too.
+the same; `user` names the user's own files, wherever they are found.  A name stays with its configuration: a token for
+`api` must never open another project of the same name.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ class KnownDecks(msgspec.Struct, frozen=True):
             request: what is wanted.
             now: seconds since the epoch.
             bound: the names that tokens have; they are kept.
-            base: what its name begins with; empty for `base_name`.
+            base: the beginning of its name; empty for `base_name`.
         """
         known = self.of(identity)
         if known is not None:
@@ -180,7 +180,7 @@ class DeckNames:
         return known.name if known is not None else ""
 
     def _is_own(self, wanted: ServeRequest) -> bool:
-        """Return whether this is the user's own configuration, with no folder and no option."""
+        """Return whether this is the user's own configuration, without a folder or an option."""
         return wanted in (self.own, ServeRequest(cwd=""))
 
     def name(self, wanted: ServeRequest, request: ServeRequest) -> str:

@@ -82,7 +82,7 @@ OpenDeck = Callable[[ServeRequest, Mapping[str, str], Settings], AbstractAsyncCo
 """Opens a deck; entered and left in one task."""
 
 ReadSettings = Callable[[ServeRequest, Mapping[str, str], Settings | None], Settings]
-"""Reads the files as they are now, given the settings that run where a deck of them is open; blocking."""
+"""Reads the files as they are now, given the running settings of an open deck of these files, if any; blocking."""
 
 
 class DeckEndedError(Exception):
@@ -125,12 +125,12 @@ class Deck:
 
     @property
     def settings(self) -> Settings | None:
-        """The settings that run; None while it is being opened, or when that failed."""
+        """The running settings; None while the deck opens, or if that failed."""
         return served.product.settings if (served := self.opened) is not None else None
 
     @property
     def identity(self) -> str:
-        """The `deck_key` of the settings that it runs now: an edit of its files changes it."""
+        """The `deck_key` of the running settings: an edit of the deck's files changes it."""
         settings = self.settings
         return deck_key(self.request, settings) if settings is not None else self.key
 
@@ -147,7 +147,7 @@ class Deck:
         return DeckStatus(self.key, files, native, len(states), ready, since, command, self.name, problem, troubles)
 
     def queues(self) -> tuple[tuple[str, CallQueue], ...]:
-        """Return the calls of each of its servers, and of those that sessions have, behind the server's id."""
+        """Return (server id, calls) for each of its servers, and for each server that a session has for itself."""
         if (served := self.opened) is None:
             return ()
         product = served.product
@@ -209,7 +209,7 @@ current_deck: Final[ContextVar[str]] = ContextVar("deck", default="")
 
 
 current_name: Final[ContextVar[str]] = ContextVar("deck name", default="")
-"""The name of the deck that is opened in this context; empty without one."""
+"""The name of the deck that runs in this context; empty without one."""
 
 
 class Decks:
@@ -255,7 +255,7 @@ class Decks:
         name = ""
         if self._of(key) is None:
             if self._names is not None and settings.is_found and not settings.is_of_folder and not request.command:
-                # Opened where no project lies, so that it serves clients of every folder.
+                # Open the deck outside of any project, so that it serves clients of every folder.
                 request = msgspec.structs.replace(request, cwd=self._names.own.cwd)
                 settings = await asyncio.to_thread(self._read, request, environ, None)
             name = await asyncio.to_thread(self._name, request, settings)
@@ -272,9 +272,10 @@ class Decks:
         return next((deck for deck in self if deck.identity == key), None) or self._decks.get(key)
 
     def _running(self, request: ServeRequest, environ: Mapping[str, str]) -> Settings | None:
-        """Return the settings of an open deck that a client with this environment would share, but for its files.
+        """Return the settings of an open deck that a client with this environment would share, or None.
 
-        A client that comes while its file is broken is served what runs, as those that are connected.
+        The files are not compared: a client that connects while its file is broken gets the running configuration, as
+        the connected clients do.
         """
         wanted = [request.of_deck]
         if self._names is not None and not request.config:

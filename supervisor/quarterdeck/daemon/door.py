@@ -4,8 +4,8 @@
     hand over           stdin, stdout, stderr, the session's memory; what is wanted, and our environment
     wait                in place of this program, in `wait.py`, the smallest that can
 
-When the daemon dies, the door comes back here with the session's memory, and with the listening HTTP socket if that
-daemon had one, and goes through another daemon, which listens on that socket.  Where a daemon
+When the daemon dies, the door comes back here with the session's memory, and with the daemon's listening HTTP socket,
+if any.  It hands both to another daemon, which listens on that socket.  Where a daemon
 has the ledger that cannot be reached, being of another version, the door serves its client itself: see `cli/run/serve`.
 """
 
@@ -165,7 +165,7 @@ def _resumed(environ: Mapping[str, str]) -> int | None:
 
 
 def _held_listener(environ: Mapping[str, str]) -> int:
-    """The descriptor of the HTTP socket that the last daemon had this door hold; NO_DESCRIPTOR without one."""
+    """Return the descriptor of the last daemon's HTTP socket, which this door holds; NO_DESCRIPTOR without one."""
     try:
         fd = int(environ[LISTENER_VARIABLE])
         return fd if stat.S_ISSOCK(os.fstat(fd).st_mode) else wait.NO_DESCRIPTOR
@@ -194,7 +194,7 @@ def take_left(environ: MutableMapping[str, str]) -> tuple[Interrupted, bytes] | 
     """
     fd = _resumed(environ)
     if (listener := _held_listener(environ)) != wait.NO_DESCRIPTOR:
-        os.close(listener)  # no daemon comes to this process any more
+        os.close(listener)  # this process uses no further daemon
     for name in _OF_DOORS:
         environ.pop(name, None)
     if fd is None:
@@ -222,8 +222,8 @@ def _hand_over(
     """Hand the client over to a daemon.
 
     Returns:
-        the descriptors of the connection to the daemon that has taken the client, of the session's memory, and of the
-        handover as `wait.py` makes it to the next daemon; NO_DESCRIPTOR for none.
+        the descriptors of the connection to the daemon that took the client, of the session's memory, and of the
+        handover that `wait.py` makes to the next daemon; NO_DESCRIPTOR for none.
     """
     connection, directory, wait_s = _connected(environ)
     with connection:
@@ -258,7 +258,7 @@ def _hand_over(
 
 
 def _kept(handover: Handover) -> int:
-    """Keep a handover for the next daemon, its key first; NO_DESCRIPTOR where it would need a file of ours."""
+    """Store a handover, its key first, for the next daemon. Return NO_DESCRIPTOR if it needs a file of ours."""
     if len(handover.key) != wait.KEY_BYTES or not (hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")):
         return wait.NO_DESCRIPTOR
     again = msgspec.structs.replace(handover, is_resumed=True)

@@ -30,26 +30,26 @@ MakeOptions = Callable[[HttpWish], HttpOptions]
 """What a wish comes to; raises what a person is told.  Blocking."""
 
 PAUSE_S: Final = 0.5
-"""Before the first further try to listen; each pause is twice the one before."""
+"""Seconds before the first retry to listen; each pause is twice the one before."""
 
 MAX_PAUSE_S: Final = 30.0
-"""Between two tries: a person who has mended what was in the way need not wait long."""
+"""The most seconds between two retries: a user who has removed the obstacle should not wait long."""
 
 OFFER_S: Final = 10.0
-"""How long the doors of a daemon that is gone may take to bring its socket: each imports for tenths of a second."""
+"""Seconds that the doors of an ended daemon may take to bring its socket: each imports for tenths of a second."""
 
 _log = logging.getLogger("quarterdeck.daemon")
 
 
 class HttpListening:
-    """Listen on HTTP as the user wishes, and try again, with backoff, while that fails.
+    """The daemon's HTTP listening, as the user requests it; it is retried with backoff while it fails.
 
-    The listening socket outlives a face that fails, and, in the doors, this daemon: `offer` takes it from the first
-    door of the daemon before.
+    The listening socket outlives a face that fails.  In the doors, it also outlives this daemon: `offer` takes it from
+    the previous daemon's first door.
 
     Attributes:
-        on_listener: called when `listener` is another one.
-        has_begun: whether the first try to listen is over, or nothing wished one.
+        on_listener: called when `listener` changes.
+        has_begun: whether the first try to listen is over, or no HTTP was requested.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class HttpListening:
         self.on_listener: Callable[[], object] = lambda: None
 
     async def begin(self, wish: HttpWish | RefusalError | None, *, succeeds: bool = False) -> None:
-        """Listen as is wished without a command; a refusal is why that is not known.
+        """Listen at the address that applies without a command; a refusal is the reason why it is unknown.
 
         Args:
-            wish: None for not at all.
-            succeeds: whether a daemon that is gone listened there, so that doors may hold its socket.
+            wish: where to listen; None for no HTTP.
+            succeeds: whether an ended daemon listened there, so that doors may hold its socket.
         """
         try:
             if isinstance(wish, HttpWish):
@@ -105,7 +105,7 @@ class HttpListening:
         await self._try(wish)
 
     def offer(self, listener: socket.socket) -> None:
-        """Take the socket of the daemon before, which becomes ours; it is used if it listens where we want to."""
+        """Take ownership of the previous daemon's socket, and use it if it listens at our address."""
         if self._listener is not None or self._offered is not None or (self.has_begun and self._retrying is None):
             listener.close()
             return
@@ -119,11 +119,11 @@ class HttpListening:
 
     @property
     def listener(self) -> socket.socket | None:
-        """The socket on which clients' connections come, or will come once it can be served; borrowed."""
+        """The socket that accepts clients' connections, now or once it can be served; borrowed."""
         return self._listener or self._offered
 
     async def _try(self, wish: HttpWish) -> bool:
-        """Listen there, unless it does; what failed is tried again later. Return whether it listens there."""
+        """Listen there unless it does already, and retry a failure later. Return whether it listens there."""
         async with self._changing:
             if self._is_closed:
                 return False
@@ -154,7 +154,7 @@ class HttpListening:
             self._retrying = asyncio.create_task(self._retry(), name="HTTP, again")
 
     async def _retry(self) -> None:
-        """Try again, with backoff, until it listens; a socket that a door brings is tried at once."""
+        """Retry with backoff until it listens. Try a socket that a door brings at once."""
         pause_s = PAUSE_S
         try:
             while self._running is None:
@@ -220,12 +220,12 @@ class HttpListening:
         )
 
     def hand_on(self) -> None:
-        """Have `close` leave clients to the next daemon, which the doors bring the socket."""
+        """Have `close` leave clients to the next daemon, which gets the socket from the doors."""
         if self._running is not None:
             self._running.face.hands_on = True
 
     async def close(self) -> None:
-        """Listen no more, once what is under way is answered.  Repeatable."""
+        """Answer the requests in progress, then stop listening.  Repeatable."""
         self._is_closed = True
         if self._retrying is not None:
             await cancelled(self._retrying)
@@ -246,7 +246,7 @@ class HttpListening:
 
     async def _start(self, wish: HttpWish, options: HttpOptions) -> "_Running":
         if self._listener is not None and self._bound_for != (options.bind, options.port):
-            self._listener.close()  # it was for an earlier wish, which came to nothing
+            self._listener.close()  # it was for an earlier request that failed
             self._listener = None
         if self._listener is None:
             self._listener = await asyncio.to_thread(listen, options, self._offered)
@@ -255,7 +255,7 @@ class HttpListening:
             self._drop_offered()
             self._bound_for = options.bind, options.port
             self.on_listener()
-        # The SDK and uvicorn, which take most of a second to import; clients that come early wait.
+        # The SDK and uvicorn take most of a second to import; early clients wait.
         await imported(f"{__package__}.http_decks")
         from quarterdeck.host.http.serve import HttpFace
 

@@ -3,8 +3,8 @@
     door → daemon      a length (4 bytes, big-endian), then one `Handover` as msgpack; with its first byte the
                        descriptors of the client's stdin, stdout and stderr, of the session's memory, and of the
                        listening HTTP socket, if the door holds one
-    command → daemon   likewise an `Ask`, with no descriptor but that of such a socket; the answer is one frame, which
-                       follows a `HOLD` where a daemon that is to be replaced listens on HTTP
+    command → daemon   likewise an `Ask`, with at most one descriptor: such a socket; the answer is one frame, which
+                       follows a `HOLD` if the daemon is to be replaced and listens on HTTP
     door → daemon      `TOLD_TO_END`, once: its client, or a person, wants the door to end
     daemon → door      frames: a kind (1 byte), a length (4 bytes, big-endian), so many bytes of UTF-8; a `HOLD` may
                        bring a descriptor with its first byte
@@ -31,7 +31,7 @@ MAX_HANDOVER_BYTES: Final = 4 * 1024 * 1024
 """An environment has at most 2 MiB on Linux, with 128 KiB for each variable."""
 
 DESCRIPTORS: Final = 4
-"""Of a handover: stdin, stdout, stderr, memory; a listening HTTP socket, if one is held, comes beside these."""
+"""Descriptors in a handover: stdin, stdout, stderr, memory; a held HTTP socket comes in addition."""
 
 ACCEPTED: Final = b"A"
 """The client is served from here on; the text is the daemon's version."""
@@ -46,8 +46,8 @@ END: Final = b"E"
 """The door has to end, with the exit code that the text is."""
 
 HOLD: Final = b"H"
-"""The descriptor that comes with it is the daemon's listening HTTP socket: keep it for the next daemon, in place of an
-earlier one. Without a descriptor: keep none."""
+"""Its descriptor is the daemon's listening HTTP socket: keep it for the next daemon, instead of an earlier one. Without
+a descriptor: keep no socket."""
 
 TOLD_TO_END: Final = b"T"
 
@@ -94,8 +94,8 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
         cwd: where files are looked for when none is named, and where a command runs that may see it.
         command: of a `run`, in place of files.
         config: the files that are named.
-        name_budget: characters of a tool's name, by default as a `serve` without options has it, so that an HTTP client
-            shares the deck of that; None for leaving names as they are.
+        name_budget: characters of a tool's name; None to leave names unchanged. The default is that of a `serve`
+            without options, so that an HTTP client shares its deck.
         settle_s: how long the first list waits; None for the default.
         lock_file: offer only what this `deck.lock` names, and end with anything else.
         groups: the names of those that this client is shown, together; empty for everything.
@@ -131,7 +131,7 @@ class Handover(msgspec.Struct, frozen=True, tag="handover"):
         log_level: of the least severe lines that the door wants, as in `logging`.
         log_is_json: whether it wants them as JSON, else as people read them.
         is_resumed: whether another daemon served this session before, and died.
-        holds_listener: whether the listening HTTP socket of an earlier daemon comes with it.
+        holds_listener: whether an earlier daemon's listening HTTP socket comes with it.
     """
 
     key: str
@@ -161,7 +161,7 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
 
     Attributes:
         http: listen there first; whether it does, the answer says.
-        holds_listener: whether the listening HTTP socket of the daemon before comes with it.
+        holds_listener: whether the previous daemon's listening HTTP socket comes with it.
     """
 
     key: str
@@ -210,7 +210,7 @@ class ServerStatus(msgspec.Struct, frozen=True):
         calls: what it works on, or was given.
         waiting: what waits for its turn, of all clients.
         refused: how often each limit refused a call; those that did.
-        waits: which calls wait for more than some seconds and why, for people; empty if none does.
+        waits: the calls that wait for more than some seconds, with the reasons, for people; empty if there are none.
     """
 
     id: str
@@ -232,7 +232,7 @@ class DeckStatus(msgspec.Struct, frozen=True):
         since: ISO 8601, UTC.
         name: of its configuration, see `deck_names`; empty for one that has none.
         problem: why it serves nobody now: servers offer what its lock does not name; empty where it does.
-        troubles: what of its configuration cannot be used.
+        troubles: the unusable parts of its configuration.
     """
 
     key: str

@@ -226,7 +226,7 @@ def read_frame(connection: socket.socket, until: float, fds: list[int] | None = 
     Args:
         connection: to the daemon.
         until: when it has to be there, on the monotonic clock.
-        fds: takes the descriptor that comes with the frame, if any; without it, that is closed.
+        fds: takes the frame's descriptor, if any; None closes that descriptor.
 
     Raises:
         DroppedError: the daemon closed the connection before.
@@ -320,7 +320,7 @@ def process_of(directory: Path) -> int | None:
 
 
 def vacate(directory: Path) -> None:
-    """Leave the directory to the next daemon: only by these files was this one reached; under `start_lock` only."""
+    """Remove the files by which clients reach this daemon, for the next one. Call it only under `start_lock`."""
     for name in (SOCKET_NAME, f".{SOCKET_NAME}", KEY_NAME, PROCESS_NAME):
         with suppress(OSError):
             (directory / name).unlink(missing_ok=True)

@@ -244,16 +244,16 @@ class DoorServer:
                 await carried_through(partial(door.end, 0 if serving.cancelled() else serving.result()))
 
     def _offer(self, listener: int) -> None:
-        """Take the HTTP socket that a door has held since the last daemon; the descriptor becomes ours."""
+        """Take ownership of the last daemon's HTTP socket, which a door has held."""
         if self._http is None:
             os.close(listener)
         else:
             self._http.offer(socket.socket(fileno=listener))
 
     def _have_held(self, *doors: Door) -> None:
-        """Have doors, all unless some are named, hold the HTTP socket for the next daemon, or none where we want none.
+        """Have these doors, or all, hold our HTTP socket for the next daemon; without HTTP, have them hold no socket.
 
-        While it is not known yet whether we listen, they hold what they have.
+        Until the first try to listen is over, doors keep the socket that they hold.
         """
         if self._http is not None and self._http.has_begun:
             for door in doors or [session.door for session in self._sessions]:
@@ -326,7 +326,7 @@ class _Session:
 
                 host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=head.greeted_at)
                 with closing(host):
-                    if (name := memory.client[0]) and is_resumed:  # it introduces itself once
+                    if (name := memory.client[0]) and is_resumed:  # a client introduces itself only once
                         product.programs.introduce(client, name)
                     serving = serve_stdio(
                         host,
@@ -344,7 +344,7 @@ class _Session:
             raise
 
     def hand_on(self) -> None:
-        """Have its end leave the client to the next daemon."""
+        """Leave the client to the next daemon when this session ends."""
         self._memory.hands_on = True
 
     async def refuse(self, refusal: RefusalError) -> None:

@@ -1,8 +1,8 @@
 """What a client's session needs to go on when the daemon that serves it dies: written by the daemon, kept by the door.
 
 Memory that both have, without a name.  The daemon notes in it the client's greeting, what it has read and not taken up,
-which requests are under way, and whether a line is half written; what was written stays, however its writer died.  The
-door answers the requests under way of a daemon that died (`wait`, which has the layout of what it reads).
+which requests are in progress, and whether a line is half written.  The notes stay, however the daemon dies.  The door
+answers a dead daemon's requests in progress (`wait`, which has the layout of the part that it reads).
 
     0      the layout's name
     8      1 once the client has the answer to its greeting
@@ -12,7 +12,7 @@ door answers the requests under way of a daemon that died (`wait`, which has the
     16     where the bytes that are not taken up begin and end, from `_UNREAD`
     24     the greeting: `initialize` and `notifications/initialized`, as lines
     …      slots: 1 byte length, 1 byte kind, the request's id as JSON
-    …      for each kind of request its answer if it is lost: 2 bytes length, the line with NUL in place of the id
+    …      for each kind of request, the answer to a lost one: 2 bytes length, the line with NUL instead of the id
     …      what native tools noted: twice room for it, before it which one counts (1 bit), and how long it is
     …      what the client said and nobody has taken up
 """
@@ -49,7 +49,7 @@ KEPT_BYTES: Final = 1024 * 1024
 """After a longer line its memory is given back."""
 
 MAX_LOST_BYTES: Final = 16 * 1024
-"""Of the answers to lost requests, their lengths included."""
+"""Bytes for the answers to lost requests, their lengths included."""
 
 _LAYOUT: Final = b"qd-mem-3"
 _GREETED: Final = wait.GREETED_AT
@@ -230,7 +230,7 @@ class SessionMemory(Journal):
         self._data[_LOST : _LOST + len(data)] = data
 
     def put_back(self, lines: bytes) -> bool:
-        """See `Journal`; the present unread bytes count until the new ones are whole."""
+        """See `Journal`; the present unread bytes stay valid until the new ones are complete."""
         start, end = self._end, self._end + len(lines) + self._end - self._start
         if end > MAX_UNREAD_BYTES:
             return False

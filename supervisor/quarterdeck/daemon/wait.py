@@ -1,13 +1,13 @@
 """Wait for the end of a door's session: `python -I -S wait.py SOCKET MEMORY BLOCKING LISTENER HANDOVER DIRECTORY CLI…`.
 
 The daemon serves the client; this process carries out the daemon's frames until one says how to end.  When the daemon
-dies, the requests that it had under way are answered here, at once, from the session's memory (`session_memory`).  Of
-all doors the first comes back whole in its process and starts another daemon.  The others wait for that here, and hand
-themselves over as before: many doors that import at once would keep the daemon from its start.  Where that fails, the
-door comes back whole.  All of them bring the HTTP socket that they hold.
+dies, this process at once answers the requests in progress from the session's memory (`session_memory`).  The first of
+all doors runs the whole door program again in its process and starts another daemon.  The other doors wait for that
+daemon here, and hand themselves over as before: many doors that import at once would delay the daemon's start.  If the
+wait fails, they run the whole program, too.  All doors bring the HTTP socket that they hold.
 
-Imports only these modules: there is one such process for each client, and the socket, mmap and path modules would
-double its memory.
+Each client has one such process, so it imports only these modules: the socket, mmap and path modules would double its
+memory.
 """
 
 import _socket
@@ -33,45 +33,45 @@ MAX_GREETING_BYTES = 64 * 1024
 FIRST_SLOT_AT = GREETING_AT + MAX_GREETING_BYTES
 SLOT_BYTES = 128
 SLOTS = 4096
-"""The most requests that one client may have under way."""
+"""The most requests in progress of one client."""
 LOST_AT = FIRST_SLOT_AT + SLOTS * SLOT_BYTES
 LOST_KINDS = 4
-"""Kinds of requests, each with an answer of its own; see `RequestKind`."""
+"""The number of kinds of requests, each with its own answer; see `RequestKind`."""
 INITIALIZE = 1
-"""The kind of a greeting, which the next daemon takes up itself."""
+"""The kind of `initialize`, which the next daemon answers itself."""
 
 ANSWER_MS = 500
-"""How long a client may take to read each answer; the next daemon gives the answers that are left."""
+"""Milliseconds that a client may take to read each answer; the next daemon gives the remaining answers."""
 
 MAX_DEATHS = 4
 DEATHS_S = 60.0
-"""With one more death of a daemon within this time the whole door gives up, and says so."""
+"""Seconds in which `MAX_DEATHS` daemons may die; after one more, the door gives up with a message."""
 
 LIVES = "QUARTERDECK_DOOR_LIVES"
-"""The variable with the times of these deaths, monotonic seconds with blanks between them."""
+"""The variable with the times of these deaths: monotonic seconds, separated by blanks."""
 
 NEXT_S = 4.0
-"""How long the first door may take to have another daemon listen: it imports for a tenth of a second, or much longer on
-a busy machine."""
+"""Seconds that the first door may take to have another daemon listen: its imports take a tenth of a second, or much
+longer on a busy machine."""
 
 STAGGER_S = 0.1
 STAGGERS = 40
-"""Doors that waited in vain come back one after the other, spread by their process ids."""
+"""Doors that waited in vain return one after the other; their process ids spread them over this many steps."""
 
 LOOK_S = 0.05
 
 ACCEPT_S = 60.0
-"""For the daemon that starts to take this client."""
+"""Seconds that a starting daemon may take to accept this client."""
 
 KEY_BYTES = 64
-"""Of a daemon's key."""
+"""The length of a daemon's key."""
 
 CHUNK_BYTES = 4096
-"""A pipe that can be written to takes this much without blocking."""
+"""Bytes that a writable pipe takes without blocking."""
 
 
 def say(text: bytes) -> None:
-    """Write on our stderr what it takes now: a client that does not read it must not keep us from ending."""
+    """Write to our stderr without blocking: a client that does not read it must not delay our exit."""
     try:
         room = select.poll()
         room.register(2, select.POLLOUT)
@@ -82,7 +82,7 @@ def say(text: bytes) -> None:
 
 
 class Door:
-    """The connection to the daemon, and what is kept for the next one.
+    """The connection to the daemon, and the HTTP socket kept for the next daemon.
 
     Attributes:
         listener: the descriptor of the HTTP socket that this door holds, or NO_DESCRIPTOR.
@@ -102,13 +102,13 @@ class Door:
         for number in ENDING:
             signal.signal(number, self._tell)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # in what comes after us in this process, too
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # also for the program that this process executes next
         while self._code is None and self._next():
             pass
         return self._code
 
     def is_accepted(self) -> bool:
-        """Wait until the daemon has taken the client, or has ended this door. Return False if it did neither."""
+        """Wait until the daemon accepts the client or ends this door. Return False if it does neither."""
         while self._code is None:
             kind = self._next()
             if kind == b"A":
@@ -123,7 +123,7 @@ class Door:
         try:
             self._socket.send(b"T")
         except OSError:
-            pass  # its death is seen by the next read
+            pass  # the next read detects the daemon's death
 
     def close(self) -> None:
         """Close the connection; the listener stays open."""
@@ -165,16 +165,16 @@ class Door:
 
 
 def go_on(door: Door, memory: int, directory: str, request: bytes) -> "tuple[Door, bytes] | None":
-    """Go through the daemon that another door starts.
+    """Hand the client over to the daemon that another door starts.
 
     Args:
-        door: the one whose daemon died.
+        door: the door to the dead daemon.
         memory: the session's memory.
-        directory: in which the daemon listened.
+        directory: the directory in which the daemon listened.
         request: the dead daemon's key, and the handover with it.
 
     Returns:
-        the door to the next daemon, and the request for the one after that; None if this door has to come back whole.
+        the door to the next daemon, and the request for the one after it; None if the whole door program must run.
     """
     now = time.monotonic()
     deaths = [at for at in map(float, os.environ.get(LIVES, "").split()) if at > now - DEATHS_S]
@@ -187,7 +187,7 @@ def go_on(door: Door, memory: int, directory: str, request: bytes) -> "tuple[Doo
     fds = [0, 1, 2, memory, *([] if door.listener == NO_DESCRIPTOR else [door.listener])]
     rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in fds)
     data = request[KEY_BYTES:-1] + (b"\xc2" if door.listener == NO_DESCRIPTOR else b"\xc3")
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until `wait` can tell this daemon
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until `wait` can notify this daemon
     try:
         connection.settimeout(ACCEPT_S)
         sent = connection.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
@@ -209,7 +209,7 @@ def go_on(door: Door, memory: int, directory: str, request: bytes) -> "tuple[Doo
 
 
 def _is_first(directory: str, request: bytes) -> bool:
-    """Return whether no other door has come back since this daemon died, or none of them can be told apart."""
+    """Return whether this door is the first to return since the daemon died, or cannot determine the order."""
     try:
         name = f"{directory}/after-{request[:16].decode()}"
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -221,10 +221,10 @@ def _is_first(directory: str, request: bytes) -> bool:
 
 
 def _next_daemon(door: Door, directory: str, request: bytes) -> "tuple[_socket.socket | None, bytes]":
-    """Return a connection to the next daemon of our user, and the request with its key; None where none comes."""
+    """Return a connection to our user's next daemon, or None if none comes, and the request with its key."""
     until = time.monotonic() + NEXT_S + os.getpid() % STAGGERS * STAGGER_S
     while not door.was_told and time.monotonic() < until:
-        # The key is another one before the socket is.
+        # A new daemon changes the key before the socket.
         if len(key := _read(f"{directory}/key").strip()) == KEY_BYTES and key != request[:KEY_BYTES]:
             connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             try:
@@ -240,7 +240,7 @@ def _next_daemon(door: Door, directory: str, request: bytes) -> "tuple[_socket.s
 
 
 def _read(path: "str | int") -> bytes:
-    """Return all that a file holds, or nothing where it cannot be read."""
+    """Return a file's content; empty if it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read() or b""
@@ -254,11 +254,11 @@ def _close(fd: int) -> None:
 
 
 def answer_lost(memory: int, out: int) -> None:
-    """Answer the requests that a dead daemon had under way; those of a client that does not read stay to be answered.
+    """Answer a dead daemon's requests in progress. If the client does not read, they remain for the next daemon.
 
     Args:
         memory: the session's memory.
-        out: the client's end of our stdout.
+        out: our stdout, which the client reads.
     """
     texts, at = [], LOST_AT
     for _ in range(LOST_KINDS):
@@ -296,7 +296,7 @@ def _number(memory: int, at: int, size: int) -> int:
 
 
 def _written(out: int, room: "select.poll", line: bytes) -> bytes:
-    """Write a line. Return the part that its reader left no room for."""
+    """Write a line. Return the part for which the reader left no room."""
     while line and room.poll(ANSWER_MS):
         try:
             line = line[os.write(out, line[:CHUNK_BYTES]) :]
@@ -318,7 +318,7 @@ def restore(blocking: "list[int]") -> None:
 
 
 def main(words: "list[str]") -> None:
-    """Wait, through one daemon after the other, until the door ends or has to come back whole."""
+    """Wait on one daemon after the other, until the door ends or the whole door program must run."""
     memory, blocking, directory = int(words[2]), [int(digit) for digit in words[3]], words[6]
     door, request = Door(_socket.socket(fileno=int(words[1])), int(words[4])), b""
     while True:
@@ -329,7 +329,7 @@ def main(words: "list[str]") -> None:
                 code = 0  # another daemon, started now, would outlive a logout
         restore(blocking)
         if code is not None:
-            # Whoever waits for the end of our stdout waits for that of the process.
+            # A client that waits for the end of our stdout also waits for the end of this process.
             os._exit(code)
         door.close()
         if directory and not request:
@@ -342,7 +342,7 @@ def main(words: "list[str]") -> None:
         os._exit(0)
     os.environ["QUARTERDECK_DOOR_MEMORY"] = words[2]
     os.environ["QUARTERDECK_DOOR_LISTENER"] = str(door.listener)
-    os.execv(sys.executable, [sys.executable, "-I", *words[7:]])  # noqa: S606 - no shell is wanted
+    os.execv(sys.executable, [sys.executable, "-I", *words[7:]])  # noqa: S606 - this needs no shell
 
 
 if __name__ == "__main__":

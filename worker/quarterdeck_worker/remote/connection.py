@@ -69,7 +69,7 @@ async def dial(
             auth=BearerAuth(server.url, access or Access(), listen),
             event_hooks={"response": [keep_small]},
             verify=tls,
-            # A proxy resolves the names itself, so that no address can be judged here.
+            # A proxy resolves names itself, so this process could check no address.
             transport=InternetOnlyTransport(tls) if server.internet_only and not server.proxy else None,
             proxy=server.proxy or None,
             trust_env=False,  # what our own environment says is not the row's word

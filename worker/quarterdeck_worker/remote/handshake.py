@@ -1,6 +1,6 @@
 """Greet a server through the SDK's session: agree on an era, and say who is there.
 
-The order is that of the relay (`mcp/relay/greeting`): the handshake first, and `server/discover` where it is refused.
+The order is the relay's (`mcp/relay/greeting`): the handshake first, then `server/discover` if the server refuses it.
 """
 
 import anyio
@@ -26,22 +26,22 @@ from .session import as_json
 
 
 async def greet(session: ClientSession, forced: str | None = None) -> ServerCard:
-    """Agree on an era and return what the server says of itself.
+    """Agree on an era and return the server's description of itself.
 
     Args:
         session: entered, not yet greeted.
         forced: the one revision that may be spoken; None for any.
 
     Raises:
-        MCPError: the server refused both ways, or the one that may be used.
-        RuntimeError: it speaks an unknown revision, or another than the forced one.
+        MCPError: the server refused both ways, or the only permitted one.
+        RuntimeError: it speaks an unknown revision, or one that differs from the forced one.
     """
     await (_agree(session) if forced is None else _insist(session, forced))
     return card_of(session)
 
 
 async def _agree(session: ClientSession) -> None:
-    """Shake hands, or discover what a server speaks that refuses the handshake."""
+    """Shake hands; if the server refuses, discover its revisions."""
     refused: Exception
     try:
         await session.initialize()
@@ -57,7 +57,7 @@ async def _agree(session: ClientSession) -> None:
             await session.discover()
     except (MCPError, ValidationError, RuntimeError, TimeoutError):
         if isinstance(refused, MCPError) and refused.error.code == UNSUPPORTED_REVISION:
-            raise  # only a modern server says this: its second answer has the reason
+            raise  # only a modern server sends this code: its second answer has the reason
         raise refused from None
 
 

@@ -1,7 +1,7 @@
-"""Connect to addresses of the internet alone, for a server with a URL from a registry.
+"""Connect only to addresses of the internet, for a server with a URL from a registry.
 
-Each name is resolved here, each of its addresses is judged, and the connection goes to one that passes, by its number.
-A name that leads elsewhere a moment later changes nothing, nor does a redirect.
+This module resolves each name, checks each of its addresses, and connects to an accepted address by its number.  So
+neither a later change of the name (DNS rebinding) nor a redirect leads to another address.
 """
 
 import socket
@@ -17,25 +17,25 @@ from quarterdeck_protocol.addresses import Address, AddressKind, kind_of_address
 from quarterdeck_sandbox import own_addresses
 
 MAX_ADDRESSES: Final = 16
-"""Addresses of one name that are tried."""
+"""The most addresses to try for one name."""
 
 ATTEMPT_S: Final = 3.0
-"""For one address of a name that has others: a broken IPv6 must leave time for IPv4."""
+"""Seconds for one address of a name that has others: broken IPv6 must leave time for IPv4."""
 
 MAX_CONNECTIONS: Final = 100
 
 MAX_KEPT: Final = 20
-"""Idle connections; as of `httpx2` itself."""
+"""The most idle connections, equal to the default of `httpx2`."""
 
 KEPT_S: Final = 5.0
-"""How long a connection stays idle."""
+"""Seconds that an idle connection stays open."""
 
 Judge = Callable[[str], str]
-"""Takes an address; returns why it is closed, or an empty string."""
+"""Returns the reason why an address is closed, or an empty string."""
 
 
 class ClosedAddressError(Exception):
-    """A name leads to an address that no registry may have us reach."""
+    """A name has only addresses that a registry's URL may not reach."""
 
 
 class InternetOnlyTransport(httpx2.AsyncHTTPTransport):
@@ -53,7 +53,7 @@ class InternetOnlyTransport(httpx2.AsyncHTTPTransport):
 
 
 class InternetOnlyNetwork(httpcore2.AsyncNetworkBackend):
-    """The network below the HTTP library."""
+    """The network backend of the HTTP library."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkBackend | None = None, judge: Judge | None = None) -> None:
         self._inner = inner or httpcore2.AnyIOBackend()
@@ -67,11 +67,11 @@ class InternetOnlyNetwork(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address of `host` that passes and answers.
+        """Connect to the first accepted address of `host` that answers.
 
         Raises:
-            httpcore2.ConnectError: the name has no address, none passes, or none answers.
-            httpcore2.ConnectTimeout: no connection came about within `timeout` seconds.
+            httpcore2.ConnectError: the name has no address, no accepted address, or no address that answers.
+            httpcore2.ConnectTimeout: no connection within `timeout` seconds.
         """
         try:
             with anyio.fail_after(timeout):
@@ -96,11 +96,11 @@ class InternetOnlyNetwork(httpcore2.AsyncNetworkBackend):
 
 
 def closed(address: str, own: Collection[Address] | None = None) -> str:
-    """Return why no registry may have us reach this address; empty if it may.
+    """Return the reason why a registry's URL may not reach this address; empty if it may.
 
     Args:
-        address: as a resolver writes it.
-        own: the addresses of this machine; read from its interfaces by default.
+        address: in the resolver's notation.
+        own: the addresses of this machine; None reads them from its interfaces.
     """
     kind = kind_of_address(parse_address(address), own_addresses() if own is None else own)
     return "" if kind is AddressKind.INTERNET else f"{address} is {kind}, and its row has internet_only"

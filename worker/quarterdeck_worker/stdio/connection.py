@@ -40,7 +40,7 @@ class StdioConnection:
         junk_lines: of the server's lines, those that are no messages.
         lines: all that it wrote.
         on_junk: takes each line that is no message.
-        on_answer: takes each answer before it goes out, and returns what goes out; None where there is nothing to do.
+        on_answer: takes each answer and returns the answer to send; None to send answers unchanged.
     """
 
     def __init__(self, process: ConfinedProcess, order: OpenOrder, notifier: Notifier, *, max_line_bytes: int) -> None:

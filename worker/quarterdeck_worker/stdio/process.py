@@ -258,7 +258,7 @@ class ServerProcess:
             self._stderr.feed(data)
 
     def _check_answer(self, outcome: SplitResult | FaultRecord) -> SplitResult | FaultRecord:
-        """Take away what the server has created for other programs to run, and say so in what it answers."""
+        """Take away files that the server created for other programs to run, and add a notice to its answer."""
         caught = self._look_for_hooks()
         return (
             with_notice(outcome, quarantine_notice(caught)) if caught and isinstance(outcome, SplitResult) else outcome

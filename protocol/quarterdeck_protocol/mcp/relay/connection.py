@@ -71,7 +71,7 @@ class Relay:
             now: monotonic seconds, as everywhere.
             max_bytes: the largest result.
             forced: the one revision that may be spoken; None for any.
-            newer_first: of a server that speaks both eras, choose the newer one.
+            newer_first: choose the modern era if the server speaks both.
             offers: the server's requests that the caller answers; all others are refused here, pings answered.
         """
         self._client = client

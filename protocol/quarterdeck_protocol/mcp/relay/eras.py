@@ -20,7 +20,7 @@ def is_modern(era: str) -> bool:
 
 
 def discovery(name: str, version: str) -> bytes:
-    """Return the `_meta` of a request that asks a legacy connection whether its server speaks the newest revision."""
+    """Return the `_meta` of a legacy connection's request that asks whether the server speaks the newest revision."""
     return b"{%s}" % envelope(MODERN_REVISIONS[-1], Client(name, version), with_log_level=False)
 
 

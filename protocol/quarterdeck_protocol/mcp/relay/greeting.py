@@ -1,7 +1,7 @@
 """Agree with a server on a revision, and learn who it is.  Pure.
 
-The handshake of 2025-11-25 comes first: a server that speaks both eras can ask its clients there, and a legacy server
-never sees a request that it does not know.  A server that refuses it is asked by `server/discover`.
+The handshake of 2025-11-25 comes first.  There a server that speaks both eras can ask its clients, and a legacy server
+never sees an unknown request.  A server that refuses the handshake gets `server/discover`.
 """
 
 from typing import Final, TypeVar
@@ -28,12 +28,12 @@ UNSUPPORTED_REVISION: Final = -32022
 """The error of a server that does not speak the revision that it was asked in; its `data` may name those it speaks."""
 
 HEADER_MISMATCH: Final = -32020
-"""The error of a modern server over HTTP whose request lacks the headers of its era."""
+"""The error of a modern HTTP server for a request that lacks the headers of its era."""
 
 HANDSHAKE_REFUSED: Final = frozenset(
     {UNSUPPORTED_REVISION, HEADER_MISMATCH, METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST}
 )
-"""Errors of a server that may not know `initialize`: it has none, or misses what each modern request carries."""
+"""Errors of a server without `initialize`, or of one that misses the fields of every modern request."""
 
 DISCOVER_S: Final = 10.0
 """Seconds that a server may take to answer `server/discover`; the SDK's own limit."""
@@ -90,12 +90,12 @@ class _Unsupported(msgspec.Struct):
 
 
 def greet(client: Client, forced: str | None, *, newer_first: bool = False) -> Dialogue:
-    """Agree on a revision; the dialogue ends in `Greeted` or `GreetingFailed`.
+    """Agree on a revision. The dialogue ends in `Greeted` or `GreetingFailed`.
 
     Args:
         client: who we say we are.
         forced: the one revision that may be spoken; None for any.
-        newer_first: of a server that speaks both eras, choose the newer one.
+        newer_first: choose the modern era if the server speaks both.
     """
     try:
         if forced is not None:
@@ -112,7 +112,7 @@ def greet(client: Client, forced: str | None, *, newer_first: bool = False) -> D
 
 
 def _prefer_newer(client: Client) -> Steps[Server]:
-    """Discover what the server speaks, or shake hands with one that refuses to say."""
+    """Discover the server's revisions; if it refuses, shake hands."""
     try:
         return (yield from _discover(client))
     except (ErrorReply, SilenceError, _GreetingError, BodyError):
@@ -120,7 +120,7 @@ def _prefer_newer(client: Client) -> Steps[Server]:
 
 
 def _agree(client: Client) -> Steps[Server]:
-    """Shake hands, or discover what a server speaks that refuses the handshake."""
+    """Shake hands; if the server refuses, discover its revisions."""
     refused: Exception
     try:
         server = yield from _initialize(client, HANDSHAKE_REVISIONS[-1])
@@ -137,7 +137,7 @@ def _agree(client: Client) -> Steps[Server]:
         return (yield from _discover(client))
     except (ErrorReply, SilenceError, _GreetingError, BodyError):
         if isinstance(refused, ErrorReply) and refused.code == UNSUPPORTED_REVISION:
-            raise  # only a modern server says this: its second answer has the reason
+            raise  # only a modern server sends this code: its second answer has the reason
         raise refused from None
 
 
@@ -195,7 +195,7 @@ def _shared(revisions: list[str]) -> str:
 
 
 def _supported(error: ErrorReply) -> list[str]:
-    """Return the revisions that a server names which refused ours; empty for another error."""
+    """Return the revisions that a server names when it refuses ours; empty for any other error."""
     if error.code != UNSUPPORTED_REVISION:
         return []
     try:

@@ -145,7 +145,7 @@ def _named_paths(read: list[Path] | None, write: list[Path] | None) -> "list[Req
 
 
 def _missing_paths(config: "StdioServerConfig") -> "tuple[list[RequiredPath], list[str]]":
-    """Return the paths that it lacks, and in words those that cannot be given so, which are printed beside others."""
+    """Return the missing paths to add, and reasons for the others. Print the reasons if there are paths to add."""
     from quarterdeck.config.allow_paths import missing
     from quarterdeck_sandbox import LaunchError
 

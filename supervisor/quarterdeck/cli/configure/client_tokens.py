@@ -28,7 +28,7 @@ Name = Annotated[str, Argument(metavar="NAME", help="Whose it is: the ledger nam
 STATE_STYLES: Final = {"live": "green", "expired": "yellow", "revoked": "red"}
 
 USUAL_SPAN: Final = "90d"
-"""The lifetime of a token for which none is chosen: a token that is forgotten opens nothing for longer."""
+"""The default lifetime of a token: a forgotten token must not stay valid for longer."""
 
 _REPAIR: Final = "make it a file of your own that nobody else may read; without it no such token is accepted"
 
@@ -152,7 +152,7 @@ def create(
 
 
 def _ask_span(*, can_ask: bool) -> str:
-    """The lifetime that a person on the terminal chooses; where there is none, the usual one."""
+    """Ask the user on the terminal for a lifetime. Return `USUAL_SPAN` if there is no terminal."""
     if not (can_ask and sys.stdin.isatty()):
         return USUAL_SPAN
     return str(click.prompt("For how long (12h, 30d, 4w, never)?", default=USUAL_SPAN, err=True))

@@ -107,7 +107,7 @@ def check_private(plans: "Sequence[LinkPlan]") -> None:
     """Refuse to write tokens into files that others can read.
 
     Raises:
-        CommandError: a file that would be changed is one.
+        CommandError: a file to change is readable by others.
     """
     from quarterdeck.config.clients.user_file import is_open_to_others
 
@@ -121,7 +121,7 @@ def check_private(plans: "Sequence[LinkPlan]") -> None:
 
 
 def tell_tokens(plans: "Sequence[LinkPlan]", tokens: ClientTokens) -> None:
-    """Say how the token of each client ends, and whose file shows it to others."""
+    """Print the command that ends each client's token, and name the clients' files that other users can read."""
     from quarterdeck.config.clients.user_file import is_open_to_others
 
     for plan in plans:

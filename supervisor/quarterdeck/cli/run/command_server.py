@@ -145,7 +145,7 @@ def command_settings(asked: CommandRequest, request: ServeRequest, environ: Mapp
         trusted=trusted_files((), (config,), cwd=Path(request.cwd), environ=environ),
         expanded_secrets=secrets,
         names=NameBudget(request.name_budget) if request.name_budget is not None else None,
-        settle_s=config.connect_timeout_s,  # the client would wait for the server itself as long
+        settle_s=config.connect_timeout_s,  # a client without us would wait as long for the server
         allow_unsandboxed=request.allow_unsandboxed,
         environ=environ,
     )

@@ -246,7 +246,7 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
             await cancelled(opening_http)
             if server.order is Order.REPLACE:
                 http.hand_on()
-                # Beside the doors: both may wait for calls to end.
+                # Concurrently with the doors: both may wait for calls to end.
                 closing_http = asyncio.create_task(http.close())
                 await cancelled(serving)
                 await carried_through(partial(asyncio.wait, [closing_http]))
@@ -305,7 +305,7 @@ async def _has_left(server: DoorServer, directory: Path, mark: tuple[int, int] |
             os.rename(hidden, directory / SOCKET_NAME)
             return False
         leaving.push(locked.pop_all())
-        # The next daemon listens on HTTP as this one did, whether a door or a command starts it.
+        # The next daemon listens on HTTP where this one did, whether a door or a command starts it.
         leaving.callback(vacate if server.order is Order.REPLACE else remove, directory)
         return True
 

@@ -191,7 +191,7 @@ def _mebibytes(size: int) -> str:
 
 
 def _labels(decks: Sequence[DeckStatus]) -> dict[str, str]:
-    """Return the name of each deck by its key; decks of one name, for other environments, have digits behind."""
+    """Return the name of each deck by its key; decks of one name with different environments get a number."""
     counts = Counter(deck.name for deck in decks)
     return {
         deck.key: (deck.name if counts[deck.name] == 1 else f"{deck.name} {deck.key[:4]}") if deck.name else deck.key

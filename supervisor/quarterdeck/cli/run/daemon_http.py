@@ -22,7 +22,7 @@ from quarterdeck.config.places.paths import state_dir
 from quarterdeck.host.http.options import HttpOptions, split_address
 
 WISH_NAME: Final = "http.json"
-"""In the daemon's directory: where it listens, for the next one if it is killed or replaced."""
+"""The file in the daemon's directory with its HTTP address, for the next daemon if this one is killed or replaced."""
 
 _MAX_WISH_BYTES: Final = 64 * 1024
 
@@ -48,10 +48,10 @@ def make_options(withhold: Callable[[Collection[str]], None], wish: HttpWish) ->
 
 
 class KeptWish(msgspec.Struct, frozen=True):
-    """Where the next daemon of a directory is to listen.
+    """The HTTP address for the next daemon of a directory.
 
     Attributes:
-        was_there: whether a daemon listened there, whose socket its doors may hold.
+        was_there: whether a daemon listened there; its doors may hold its socket.
     """
 
     wish: HttpWish
@@ -59,7 +59,7 @@ class KeptWish(msgspec.Struct, frozen=True):
 
 
 def kept_wish(directory: Path) -> KeptWish | None:
-    """Return where the daemon listened that was killed or replaced here, or where a command wants the next one to."""
+    """Return where a killed or replaced daemon listened, or where a command wants the next one to listen; or None."""
     try:
         return msgspec.json.decode(read_text(directory / WISH_NAME, _MAX_WISH_BYTES, private=True).text, type=KeptWish)
     except (TextFileError, msgspec.DecodeError):
@@ -67,10 +67,10 @@ def kept_wish(directory: Path) -> KeptWish | None:
 
 
 def own_wish() -> HttpWish | None:
-    """Return where a daemon listens that no command told, by the user's own file; None for nowhere.
+    """Return the HTTP address in the user's own file, for a daemon without a command's request; None for no HTTP.
 
     Raises:
-        ConfigFileError: that file cannot be used.
+        ConfigFileError: the user's file cannot be used.
     """
     path = mcp_config_paths(state_dir(), os.environ)[1]
     try:
@@ -83,12 +83,12 @@ def own_wish() -> HttpWish | None:
 
 
 def keep_wish(directory: Path, wish: HttpWish) -> None:
-    """Have the next daemon listen where this one does, if this one is killed or replaced."""
+    """Have the next daemon listen where this one does if this one is killed or replaced."""
     _write_wish(directory, KeptWish(wish, was_there=True))
 
 
 def ask_for(directory: Path, wish: HttpWish) -> None:
-    """Have the daemon that is started next listen there; no other one runs."""
+    """Have the next daemon to start listen there; call this only while no daemon runs."""
     before = kept_wish(directory)
     was_there = before is not None and before.was_there and before.wish.address == wish.address
     _write_wish(directory, KeptWish(wish, was_there))

@@ -50,7 +50,7 @@ def make_request(
 
 
 def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":
-    """Return the settings of the files as they are now; `before` are those that run, see `Settings.load`.
+    """Return the settings of the files as they are now; `before` are the running settings, see `Settings.load`.
 
     Raises:
         ConfigFileError: nothing of a named file can be used.
@@ -90,7 +90,7 @@ def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Set
 
 
 def read_found(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":
-    """Return the settings of a request that is about to be served, see `read_request`.
+    """Return the settings for a request to serve now, see `read_request`.
 
     Raises:
         ConfigFileError: nothing of a named file can be used.

@@ -142,10 +142,10 @@ def serve(
 
 
 def check_read_only(*, read_only: bool, is_here: bool) -> None:
-    """Check that a client that is to be served without a record is served within this process.
+    """Check that this process serves a read-only client itself, without recording anything.
 
     Raises:
-        CommandError: the daemon would serve it, which records what it finds.
+        CommandError: the daemon would serve the client, and the daemon records.
     """
     if read_only and not is_here:
         raise UsageError("--read-only has no effect on the daemon", "add --own, or --http, or leave it out")

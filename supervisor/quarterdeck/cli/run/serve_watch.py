@@ -70,7 +70,7 @@ async def following(
 
     Args:
         product: what runs it.
-        read: reads it as it is now, given the settings that run; in a thread.
+        read: returns its present state, given the running settings; called in a thread.
         withhold: keeps secrets out of the log from then on.
     """
     task = asyncio.create_task(_follow(product, read, withhold))
@@ -100,7 +100,7 @@ async def _follow(
 async def reload(
     product: Product, read: Callable[["Settings"], "Settings"], withhold: Callable[[Collection[str]], None]
 ) -> None:
-    """Apply the files as they are now, each row for itself; see `following`."""
+    """Apply the files as they are now, each row separately; see `following`."""
     from quarterdeck.config.load.file import ConfigFileError
 
     old = product.settings

@@ -50,7 +50,7 @@ REACHES: Final = "can reach your local network"
 HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
 
 ASKED_FOR: Final = 'its row says "network": "full"'
-"""The reason for an open network that no receipt calls a gap."""
+"""The reason for an open network that receipts do not call a gap."""
 
 STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 
@@ -97,7 +97,7 @@ def ps(
 
 
 def _several(source: Source) -> dict[Serving, ServerList]:
-    """Return the servers of each process or deck that serves, this configuration's first; none where one is named."""
+    """Return the servers of each serving process or deck, this configuration's first; empty if the source names one."""
     if source.own or source.config or source.native is not None:
         return {}
     found: dict[Serving, ServerList] = {}
@@ -128,7 +128,7 @@ def _print_decks(decks: Mapping[Serving, ServerList], *, json: bool) -> None:
 
 
 def _print_configured(source: Source, *, json: bool) -> None:
-    """Print which servers a client would start, and which of them cannot start."""
+    """Print the servers that a client would start, and mark those that cannot start."""
     settings = load(replace(source, log_level=LogLevel.ERROR), may_be_empty=True)
     if json:
         broken = {row.id: row.message for row in settings.broken}
@@ -148,7 +148,7 @@ def _print_configured(source: Source, *, json: bool) -> None:
 
 
 def _describe_daemon() -> str:
-    """Describe the daemon in the words of `up` and `status`, where none of its clients has this configuration."""
+    """Describe a daemon without a client of this configuration, in the words of `up` and `status`."""
     from quarterdeck.daemon.place import process_of, running_dir  # only where no serve has answered
 
     pid = process_of(running_dir())
@@ -252,7 +252,7 @@ def is_reachable(sandbox: SandboxView) -> bool:
 
 
 def _why_reachable(sandbox: SandboxView) -> str:
-    """Return what the receipt says would close the network."""
+    """Return the receipt's remedy for the open network, or `ASKED_FOR` if the receipt has no such gap."""
     gap = next((text for text in sandbox.gaps if REACHES in text), "")
     return gap.partition("; ")[2] or ASKED_FOR
 

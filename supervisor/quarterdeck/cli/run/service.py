@@ -183,7 +183,7 @@ def run_service() -> None:
         if lent is not None:
             _take_over()
             with start_lock(daemon_dir()):
-                remove(daemon_dir())  # no door looks there while this service listens
+                remove(daemon_dir())  # doors do not look there while this service listens
             make_private_dir(service_dir())
             keep_key(service_dir() / KEY_NAME)
             serve(Entrance(lent, service_dir(), is_managed=True, is_lent=True))

@@ -129,13 +129,13 @@ class TrustContext(msgspec.Struct, frozen=True):
         return bool(matter.findings or scan_definition(matter.key.subject, matter.key.name, document, siblings))
 
     def home_of(self, server: "ServerMatters") -> str:
-        """Return the private home of a server; empty for one that is not configured."""
+        """Return the private home of a server; empty if the server is not configured."""
         if self.settings is None or not server.is_configured:
             return ""
         return str(self.settings.paths_of(server.server).home)
 
     def differing_in_order(self, server: "ServerMatters") -> "tuple[Matter, ...]":
-        """Return the matters of a server that differ from their approved forms in order or own paths alone."""
+        """Return the server's matters that differ from their approved forms only in order or in its own paths."""
         home = self.home_of(server)
         return tuple(each for each in server.waiting if each.differs_in_order(self.read, home))
 

@@ -220,7 +220,7 @@ def calls(
 
 
 def _await_calls() -> None:
-    """Have every process that serves write the calls that have ended; one that does not is named."""
+    """Have every serving process write its ended calls, and name each process that does not."""
     from quarterdeck.config.places.runtime_directory import find_all_serving
     from quarterdeck.control.client import NoAnswerError, NotServingError, ask
     from quarterdeck.control.protocol import WriteCalls
@@ -229,7 +229,7 @@ def _await_calls() -> None:
         try:
             ask(place, WriteCalls())
         except NotServingError:
-            continue  # it has ended, and wrote them before
+            continue  # it has ended, and wrote its calls before
         except NoAnswerError as error:
             print_line(f"calls of process {serving.pid} may be missing: {error}", "yellow", stderr=True)
 

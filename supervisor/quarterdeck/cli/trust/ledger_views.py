@@ -192,7 +192,7 @@ def view_step(step: "BookChange") -> dict[str, object]:
 
 
 def describe_caller(call: "CallRow") -> str:
-    """Name who called: by its own word, and by how it was let in."""
+    """Return the caller's name for itself, and its token or door."""
     return ", ".join(filter(None, (flat(call.program), flat(call.client)))) or "-"
 
 

@@ -1,4 +1,4 @@
-"""`quarterdeck quarantine`: what servers and commands created for other programs to run, and was taken away."""
+"""`quarterdeck quarantine`: files that servers and commands created for other programs to run, taken away from them."""
 
 import time
 from pathlib import Path
@@ -92,10 +92,10 @@ def _kept() -> "dict[str, tuple[QuarantineEntry, Path]]":
 
 
 def _choose(identity: str) -> "tuple[str, QuarantineEntry]":
-    """The one whose id begins so.
+    """Return the entry with an id that begins with `identity`.
 
     Raises:
-        CommandError: there is none, or several.
+        CommandError: no entry or several entries match.
     """
     found = {name: entry for name, (entry, _) in _kept().items() if name.startswith(identity)}
     if len(found) != 1:

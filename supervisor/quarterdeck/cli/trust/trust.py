@@ -258,10 +258,10 @@ def _chosen(
 def _unordered(
     context: TrustContext, server: str | None, wanted: _Wanted
 ) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
-    """Return the matters to approve with all forms that differ from them in order alone.
+    """Return the matters to approve together with all forms that differ from them only in order.
 
     Raises:
-        CommandError: something that is named differs in more.
+        CommandError: a named matter differs in more than order.
     """
     if server is None or wanted.project or wanted.everything or wanted.alone:
         raise UsageError("--unordered is for the changed definitions of one server", "name SERVER, or SERVER NAME…")
@@ -293,7 +293,7 @@ def _unordered_advice(context: TrustContext, server: "ServerMatters") -> str:
 
 
 MAX_NAMED: Final = 8
-"""Things that a line of advice names."""
+"""The most definitions that a line of advice names."""
 
 
 def _named(server: "ServerMatters", name: str, kind: str, *, is_offered: bool = False) -> "tuple[Matter, ...]":

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.mcp.relay import is_modern
+from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.offers import ListAnnounced, Listing, LogLine, News, ServerNote
 from quarterdeck_protocol.questions import CAPABILITY_OF, Question, QuestionEnd
 from quarterdeck_protocol.tools import ProgressNote

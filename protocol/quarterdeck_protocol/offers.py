@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from .mcp.relay.paging import METHODS, noun
+from .mcp.client.paging import METHODS, noun
 from .mcp.tasks import TaskSupport
 from .names import QUALIFIER
 from .questions import Answerer

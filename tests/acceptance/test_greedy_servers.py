@@ -16,7 +16,7 @@ from quarterdeck.fleet.core.asks import MAX_ASKED, MAX_ASKED_BYTES
 from quarterdeck.fleet.exchange import lists as lists_module
 from quarterdeck.fleet.workers.requests import ended
 from quarterdeck.interop import ProtocolFault, RemoteCallResult, ServerEndpointImpl
-from quarterdeck_protocol.mcp.relay.asks import MAX_ASKS
+from quarterdeck_protocol.mcp.client.asks import MAX_ASKS
 from quarterdeck_protocol.offers import Listing, News, RawRequest, ResourceUpdated
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import Client, RawCall

@@ -11,7 +11,7 @@ from support.clients.relayed_client import RelayedClient
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import server_argv
 
-from quarterdeck_protocol.mcp.relay import FIRST_ID, events
+from quarterdeck_protocol.mcp.client import FIRST_ID, events
 
 SERVERS = {
     "echo": ["echo", "--page-size", "4"],

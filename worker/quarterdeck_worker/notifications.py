@@ -19,7 +19,7 @@ from quarterdeck_protocol.link.frames import (
     Quarantined,
     Updated,
 )
-from quarterdeck_protocol.mcp.relay import events
+from quarterdeck_protocol.mcp.client import events
 from quarterdeck_sandbox import Caught
 
 MAX_LOG_BYTES: Final = 64 * 1024

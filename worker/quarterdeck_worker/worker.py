@@ -15,8 +15,8 @@ import msgspec
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, ReplyError
 from quarterdeck_protocol.link import events, frames
+from quarterdeck_protocol.mcp.client.paging import noun
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_protocol.mcp.relay.paging import noun
 from quarterdeck_protocol.secrets import Redactor
 
 from .access import Access

@@ -23,7 +23,7 @@ from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.mcp.relay import is_modern
+from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.policy import SandboxPolicy

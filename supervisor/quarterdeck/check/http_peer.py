@@ -15,8 +15,8 @@ import httpx2
 import msgspec
 from mcp.shared.inbound import NAME_BEARING_METHODS, encode_header_value
 
+from quarterdeck_protocol.mcp.client.eras import HANDSHAKE_REVISIONS, is_modern
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
-from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, is_modern
 
 from .episode import Ending, Episode, Exchange, HttpTrial, Members, RequestId
 from .requests import message

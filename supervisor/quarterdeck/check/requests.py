@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from quarterdeck_protocol.identity import CLIENT_VERSION
-from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
+from quarterdeck_protocol.mcp.client.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
 
 from .episode import Members, RequestId
 from .schemas import simple_schema

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from quarterdeck.common.words import counted
-from quarterdeck_protocol.mcp.relay.eras import MODERN_REVISIONS
+from quarterdeck_protocol.mcp.client.eras import MODERN_REVISIONS
 
 from .episode import Ending, Episode, Exchange, FileChanges, Members, Recording
 from .offers import take_offers

@@ -19,9 +19,9 @@ from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck_protocol.configs import Revision, ServerConfig, ServerScope, StdioServerConfig
 from quarterdeck_protocol.contract import RemoteTool, is_usable_phase
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.client import is_modern
+from quarterdeck_protocol.mcp.client.greeting import LISTS, UNSUPPORTED_REVISION
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
-from quarterdeck_protocol.mcp.relay import is_modern
-from quarterdeck_protocol.mcp.relay.greeting import LISTS, UNSUPPORTED_REVISION
 from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.tools import CallEnd, Client, PendingCall
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quarterdeck_protocol.mcp.relay import Client, Relay, events
+from quarterdeck_protocol.mcp.client import Client, Relay, events
 from support.processes.line_child import LineChild
 
 

@@ -12,8 +12,8 @@ from support.waiting import PATIENCE_S, eventually_async
 
 from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.link.frames import Call, ListChanged
+from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
 from quarterdeck_worker.remote import client, streams
 from quarterdeck_worker.remote.bodies import bound
 from quarterdeck_worker.remote.client import MAX_UNASKED_BYTES, PatientClient

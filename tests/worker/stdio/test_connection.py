@@ -26,9 +26,9 @@ from quarterdeck_protocol.link.frames import (
     Progress,
     Updated,
 )
+from quarterdeck_protocol.mcp.client import FIRST_ID
+from quarterdeck_protocol.mcp.client.events import GreetingFailed
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_protocol.mcp.relay import FIRST_ID
-from quarterdeck_protocol.mcp.relay.events import GreetingFailed
 from quarterdeck_worker.notifications import ASK_BURST, Notifier
 from quarterdeck_worker.stdio.connection import StdioConnection
 
@@ -199,7 +199,7 @@ async def test_a_request_that_is_cancelled_is_told_once_and_ends_for_nobody() ->
 
 async def test_more_calls_than_can_wait_are_refused_unsent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller would not know that it may ask again."""
-    monkeypatch.setattr("quarterdeck_protocol.mcp.relay.connection.MAX_IN_FLIGHT", 0)
+    monkeypatch.setattr("quarterdeck_protocol.mcp.client.connection.MAX_IN_FLIGHT", 0)
     async with greeted() as played:
         played.begins_call()
         [fault] = played.ended

@@ -15,7 +15,7 @@ from mcp.shared._httpx_utils import next_request_within_origin
 
 from quarterdeck_protocol.backoff import Pace
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
-from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins
 

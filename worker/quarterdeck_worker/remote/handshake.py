@@ -1,6 +1,6 @@
 """Greet a server through the SDK's session: agree on an era, and say who is there.
 
-The order is the relay's (`mcp/relay/greeting`): the handshake first, then `server/discover` if the server refuses it.
+The order is the relay's (`mcp/client/greeting`): the handshake first, then `server/discover` if the server refuses it.
 """
 
 import anyio
@@ -11,7 +11,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from quarterdeck_protocol.link.frames import ServerCard
-from quarterdeck_protocol.mcp.relay.greeting import (
+from quarterdeck_protocol.mcp.client.greeting import (
     DISCOVER_S,
     HANDSHAKE_REFUSED,
     LISTS,

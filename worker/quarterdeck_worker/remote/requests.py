@@ -26,12 +26,12 @@ from mcp.shared.exceptions import MCPError
 from quarterdeck_protocol.backoff import RELISTEN, Backoff
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, ServerCard
+from quarterdeck_protocol.mcp.client import METHODS
+from quarterdeck_protocol.mcp.client.connection import NO_MESSAGE
+from quarterdeck_protocol.mcp.client.events import bad_output, refusal
+from quarterdeck_protocol.mcp.client.paging import MAX_CURSOR_CHARS, MAX_ITEMS, MAX_LIST_BYTES, MAX_PAGES, noun
+from quarterdeck_protocol.mcp.client.task_tokens import TaskTokens
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, SplitResult, checked_value, split_result
-from quarterdeck_protocol.mcp.relay import METHODS
-from quarterdeck_protocol.mcp.relay.connection import NO_MESSAGE
-from quarterdeck_protocol.mcp.relay.events import bad_output, refusal
-from quarterdeck_protocol.mcp.relay.paging import MAX_CURSOR_CHARS, MAX_ITEMS, MAX_LIST_BYTES, MAX_PAGES, noun
-from quarterdeck_protocol.mcp.relay.task_tokens import TaskTokens
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import Done, first_of

@@ -18,11 +18,11 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from msgspec import Raw
 
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.mcp.client import FIRST_ID, events
+from quarterdeck_protocol.mcp.client.asks import ASK_S, MAX_ASK_BYTES, MAX_ASKS
+from quarterdeck_protocol.mcp.client.notes import read_note
+from quarterdeck_protocol.mcp.client.task_tokens import TaskTokens
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, checked_object, params_without_envelope
-from quarterdeck_protocol.mcp.relay import FIRST_ID, events
-from quarterdeck_protocol.mcp.relay.asks import ASK_S, MAX_ASK_BYTES, MAX_ASKS
-from quarterdeck_protocol.mcp.relay.notes import read_note
-from quarterdeck_protocol.mcp.relay.task_tokens import TaskTokens
 from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.questions import askable
 from quarterdeck_worker.notifications import Notifier

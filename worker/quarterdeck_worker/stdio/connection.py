@@ -1,6 +1,6 @@
 """One MCP connection over a server's pipes: carries the relay's lines, hands its events on, gives it the time.
 
-The relay knows the protocol and judges every line (`quarterdeck_protocol.mcp.relay`); here it meets pipes and a loop.
+The relay knows the protocol and judges every line (`quarterdeck_protocol.mcp.client`); here it meets pipes and a loop.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, OpenOrder, ServerCard
+from quarterdeck_protocol.mcp.client import METHODS, Client, Refusal, Relay, events
 from quarterdeck_protocol.mcp.jsonrpc import LineTooLongError, SplitResult
-from quarterdeck_protocol.mcp.relay import METHODS, Client, Refusal, Relay, events
 from quarterdeck_protocol.questions import askable
 from quarterdeck_sandbox import ConfinedProcess
 from quarterdeck_worker.notifications import Notifier

@@ -10,8 +10,8 @@ import anyio
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
+from quarterdeck_protocol.mcp.client.events import GreetingFailed
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult, with_notice
-from quarterdeck_protocol.mcp.relay.events import GreetingFailed
 from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_protocol.secrets import Redactor, only_origins

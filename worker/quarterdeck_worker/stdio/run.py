@@ -9,7 +9,7 @@ import anyio
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder, StdioServer
-from quarterdeck_protocol.mcp.relay.events import GreetingFailed
+from quarterdeck_protocol.mcp.client.events import GreetingFailed
 from quarterdeck_sandbox import ConfinedProcess, LaunchError, plan_launch, words_of
 from quarterdeck_worker.server import ServerFault, ServerRun, be_open, first_of
 

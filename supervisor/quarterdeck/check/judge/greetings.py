@@ -6,7 +6,7 @@ from typing import Final
 from quarterdeck.check.episode import Episode, Recording
 from quarterdeck.check.schemas import shown
 from quarterdeck.check.verdicts import Verdict
-from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
+from quarterdeck_protocol.mcp.client.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
 
 from .shapes import error_words, refusal_problem, shape_problem, unanswered
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from quarterdeck.check.episode import Ending, Episode, Exchange
 from quarterdeck.check.schemas import shown
-from quarterdeck_protocol.mcp.relay.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
+from quarterdeck_protocol.mcp.client.eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS
 from quarterdeck_protocol.plain_words import plain_words
 
 

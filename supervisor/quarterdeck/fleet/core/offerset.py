@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.mcp.client.notes import MAX_URI_CHARS
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth
-from quarterdeck_protocol.mcp.relay.notes import MAX_URI_CHARS
 from quarterdeck_protocol.names import is_tool_name
 from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.plain_words import plain_words

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object, params_without_envelope
-from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.questions import CAPABILITY_OF, Question
 
 from .asks import MAX_ASKED_BYTES

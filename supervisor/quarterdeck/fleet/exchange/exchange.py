@@ -17,10 +17,10 @@ from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, ServerCard, Tell, Updated
+from quarterdeck_protocol.mcp.client import is_modern
+from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.mcp.client.eras import discovery
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
-from quarterdeck_protocol.mcp.relay import is_modern
-from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
-from quarterdeck_protocol.mcp.relay.eras import discovery
 from quarterdeck_protocol.mcp.tasks import NOTES
 from quarterdeck_protocol.offers import LogLine, RawRequest, ResourceUpdated
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall

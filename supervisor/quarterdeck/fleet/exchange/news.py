@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.link.frames import Log, Note, Updated
+from quarterdeck_protocol.mcp.client.notes import MAX_NOTE_BYTES
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
-from quarterdeck_protocol.mcp.relay.notes import MAX_NOTE_BYTES
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
 
 MAX_SHOWN_CHARS: Final = 8_192

@@ -26,8 +26,8 @@ from quarterdeck.fleet.workers.handle import Asker, WorkerHandle
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import AskAnswer
+from quarterdeck_protocol.mcp.client.asks import ASK_S
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
-from quarterdeck_protocol.mcp.relay.asks import ASK_S
 from quarterdeck_protocol.mcp.tasks import task_named, task_of_question
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd, askable

@@ -18,8 +18,8 @@ from quarterdeck.fleet.workers.requests import ask, begin_forward, refuse
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import Forward, Listen, Reply, ServerCard
+from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
-from quarterdeck_protocol.mcp.relay import is_modern
 from quarterdeck_protocol.offers import RawRequest, ResourceUpdated
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 

@@ -15,8 +15,8 @@ from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.events import Refusal
 from quarterdeck_protocol.link.frames import Call, Close, Failed, Forward, List, Open, Reply
+from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
-from quarterdeck_protocol.mcp.relay import is_modern
 from quarterdeck_protocol.mcp.tasks import CREATED, takes_tasks
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.plain_words import plain_words

@@ -20,8 +20,8 @@ from quarterdeck.fleet.core.offerset import (
 )
 from quarterdeck.fleet.core.toolset import ToolsetError
 from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.mcp.client.notes import MAX_URI_CHARS
 from quarterdeck_protocol.mcp.jsonrpc import check_object
-from quarterdeck_protocol.mcp.relay.notes import MAX_URI_CHARS
 from quarterdeck_protocol.offers import Listing
 
 CONFIG = StdioServerConfig(id="s", command="x")

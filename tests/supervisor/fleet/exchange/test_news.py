@@ -4,8 +4,8 @@ import pytest
 
 from quarterdeck.fleet.exchange.news import MAX_SHOWN_CHARS, NewsWatchers, news_of, shown
 from quarterdeck_protocol.link.frames import Log, Note, Updated
+from quarterdeck_protocol.mcp.client.notes import MAX_NOTE_BYTES
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
-from quarterdeck_protocol.mcp.relay.notes import MAX_NOTE_BYTES
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
 
 ME = frozenset({"door-1"})

@@ -14,8 +14,8 @@ from support.waiting import until
 from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.relay.asks import MAX_ASK_BYTES
-from quarterdeck_protocol.mcp.relay.paging import MAX_ITEMS
+from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
+from quarterdeck_protocol.mcp.client.paging import MAX_ITEMS
 from quarterdeck_protocol.offers import ResourceUpdated
 from quarterdeck_protocol.questions import MAX_ANSWER_BYTES, Question
 

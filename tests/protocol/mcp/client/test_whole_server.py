@@ -18,7 +18,7 @@ from support.servers.greetings import LEGACY, MODERN, JsonObject
 from support.servers.whole_server import ANSWERS, QUESTIONS, served, served_lines
 from support.waiting import PATIENCE_S
 
-from quarterdeck_protocol.mcp.relay import MEMBERS, Client, Relay, events
+from quarterdeck_protocol.mcp.client import MEMBERS, Client, Relay, events
 from quarterdeck_worker.remote.handshake import greet
 
 pytestmark = [

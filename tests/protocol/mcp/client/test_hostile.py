@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.servers.greetings import LEGACY, MODERN
 
+from quarterdeck_protocol.mcp.client import FIRST_ID, Relay, asks, connection, events
 from quarterdeck_protocol.mcp.jsonrpc import MAX_DEPTH, MAX_DIGITS
-from quarterdeck_protocol.mcp.relay import FIRST_ID, Relay, asks, connection, events
 
 from .relays import CLIENT, Talk, talk
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, METHOD_NOT_FOUND, Answer, JsonObject
 
-from quarterdeck_protocol.mcp.relay import Client, Relay, events
+from quarterdeck_protocol.mcp.client import Client, Relay, events
 
 CLIENT: Final = Client("us", "1")
 

@@ -7,8 +7,8 @@ import pytest
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.backoff import RELISTEN
-from quarterdeck_protocol.mcp.relay import RelayMisuseError
-from quarterdeck_protocol.mcp.relay.events import Changed, Listening, Updated
+from quarterdeck_protocol.mcp.client import RelayMisuseError
+from quarterdeck_protocol.mcp.client.events import Changed, Listening, Updated
 
 from .relays import Talk, talk
 

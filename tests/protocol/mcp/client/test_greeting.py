@@ -7,9 +7,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, METHOD_NOT_FOUND, MODERN, Answer, JsonObject
 
 from quarterdeck_protocol.configs import Revision
-from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Refusal
-from quarterdeck_protocol.mcp.relay.events import GreetingFailed, Server
-from quarterdeck_protocol.mcp.relay.greeting import DISCOVER_S, MAX_INSTRUCTIONS_CHARS
+from quarterdeck_protocol.mcp.client import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Refusal
+from quarterdeck_protocol.mcp.client.events import GreetingFailed, Server
+from quarterdeck_protocol.mcp.client.greeting import DISCOVER_S, MAX_INSTRUCTIONS_CHARS
 
 from .relays import Talk
 

@@ -20,7 +20,7 @@ from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, A
 from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.link.frames import ServerCard
-from quarterdeck_protocol.mcp.relay import HANDSHAKE_REVISIONS, events
+from quarterdeck_protocol.mcp.client import HANDSHAKE_REVISIONS, events
 from quarterdeck_worker.remote.handshake import greet
 from quarterdeck_worker.remote.requests import list_items
 

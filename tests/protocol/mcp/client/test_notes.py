@@ -5,8 +5,8 @@ import json
 import pytest
 from support.servers.greetings import JsonObject
 
-from quarterdeck_protocol.mcp.relay import FIRST_ID, notes
-from quarterdeck_protocol.mcp.relay.events import Changed, Event, Junk, Logged, Noted, Progressed, Updated
+from quarterdeck_protocol.mcp.client import FIRST_ID, notes
+from quarterdeck_protocol.mcp.client.events import Changed, Event, Junk, Logged, Noted, Progressed, Updated
 
 from .relays import talk
 

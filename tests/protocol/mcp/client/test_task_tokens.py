@@ -5,7 +5,7 @@ import json
 import pytest
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
-from quarterdeck_protocol.mcp.relay import FIRST_ID, events, task_tokens
+from quarterdeck_protocol.mcp.client import FIRST_ID, events, task_tokens
 from quarterdeck_protocol.mcp.tasks import PROGRESS
 
 from .relays import Talk, talk

@@ -7,9 +7,8 @@ import pytest
 from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.faults import Delivery, FaultKind
-from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_protocol.mcp.relay import FIRST_ID, Client, Refusal, Relay, RelayMisuseError, connection
-from quarterdeck_protocol.mcp.relay.events import (
+from quarterdeck_protocol.mcp.client import FIRST_ID, Client, Refusal, Relay, RelayMisuseError, connection
+from quarterdeck_protocol.mcp.client.events import (
     Answered,
     Expired,
     Junk,
@@ -19,6 +18,7 @@ from quarterdeck_protocol.mcp.relay.events import (
     Spoiled,
     fault_of,
 )
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .relays import CLIENT, Talk, talk
 

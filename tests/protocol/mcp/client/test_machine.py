@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
-from quarterdeck_protocol.mcp.relay import FIRST_ID, events
-from quarterdeck_protocol.mcp.relay.asks import ASK_S, MAX_ASKS
+from quarterdeck_protocol.mcp.client import FIRST_ID, events
+from quarterdeck_protocol.mcp.client.asks import ASK_S, MAX_ASKS
 
 from .relays import talk
 

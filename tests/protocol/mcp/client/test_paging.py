@@ -5,8 +5,8 @@ import json
 import pytest
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
-from quarterdeck_protocol.mcp.relay import MEMBERS, paging
-from quarterdeck_protocol.mcp.relay.events import Event, Listed, ListingFailed, Refused
+from quarterdeck_protocol.mcp.client import MEMBERS, paging
+from quarterdeck_protocol.mcp.client.events import Event, Listed, ListingFailed, Refused
 
 from .relays import Talk, talk
 

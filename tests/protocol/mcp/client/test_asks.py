@@ -6,8 +6,8 @@ from math import inf
 import pytest
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
-from quarterdeck_protocol.mcp.relay import asks, connection
-from quarterdeck_protocol.mcp.relay.events import Asked, AskEnded, EndOfAsk, Junk
+from quarterdeck_protocol.mcp.client import asks, connection
+from quarterdeck_protocol.mcp.client.events import Asked, AskEnded, EndOfAsk, Junk
 
 from .relays import Talk, talk
 

@@ -1,4 +1,4 @@
-"""The task clients of the SDKs, which others wrote, before servers of both eras: each has tasks of its own era."""
+"""The task clients of the SDKs, which others wrote: each has tasks of servers of its era, and answers of the others."""
 
 import json
 import os
@@ -17,17 +17,16 @@ from .test_peoples_clients import found
 
 pytestmark = pytest.mark.anyio
 
-SERVERS: Final = {"old": ("--legacy",), "new": ()}
 
 TOLD: Final = {"working": "input_required", "asked": "did it for Ada", "held": "did held", "cancelled": "cancelled"}
-"""What a client prints of a task that asks, of a tool that is for tasks alone, and of a task that it cancels."""
+"""What a client prints of a task that asks, of a newer server's tool for tasks alone, and of a task that it cancels."""
 
 PYTHON: Final = """\
 import asyncio, json, sys
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, ElicitResult
-target, server = json.loads(sys.argv[1]), sys.argv[2]
+target = json.loads(sys.argv[1])
 
 async def ask(context, params):
     return ElicitResult(action="accept", content={"name": "Ada"})
@@ -36,10 +35,10 @@ async def main():
     async with stdio_client(StdioServerParameters(**target)) as streams:
         async with ClientSession(*streams, elicitation_callback=ask) as session:
             await session.initialize()
-            while not [tool for tool in (await session.list_tools()).tools if tool.name == f"{server}__asks"]:
+            while not [tool for tool in (await session.list_tools()).tools if tool.name == "old__asks"]:
                 await asyncio.sleep(0.05)
             tasks = session.experimental
-            made = await tasks.call_tool_as_task(f"{server}__asks", {}, ttl=60_000)
+            made = await tasks.call_tool_as_task("old__asks", {}, ttl=60_000)
             task = made.task.taskId
             state = await tasks.get_task(task)
             asked = await tasks.get_task_result(task, CallToolResult)
@@ -47,8 +46,8 @@ async def main():
                 pass
             assert ended.status == "completed", ended
             assert task in [each.taskId for each in (await tasks.list_tasks()).tasks]
-            held = await session.call_tool(f"{server}__only", {"text": "held", "way": "soon"})
-            other = await tasks.call_tool_as_task(f"{server}__work", {}, ttl=60_000)
+            held = await session.call_tool("new__only", {"text": "held", "way": "soon"})
+            other = await tasks.call_tool_as_task("old__work", {}, ttl=60_000)
             cancelled = await tasks.cancel_task(other.task.taskId)
             print(json.dumps({
                 "working": state.status,
@@ -61,20 +60,20 @@ asyncio.run(main())
 """
 
 TYPESCRIPT: Final = """
-const [sdk, given, server] = process.argv.slice(1);
+const [sdk, given] = process.argv.slice(1);
 const { Client } = await import(`${sdk}/dist/esm/client/index.js`);
 const { StdioClientTransport } = await import(`${sdk}/dist/esm/client/stdio.js`);
 const { CallToolResultSchema, ElicitRequestSchema } = await import(`${sdk}/dist/esm/types.js`);
 const client = new Client({ name: "typescript", version: "1" }, { capabilities: { elicitation: {} } });
 client.setRequestHandler(ElicitRequestSchema, async () => ({ action: "accept", content: { name: "Ada" } }));
 await client.connect(new StdioClientTransport(JSON.parse(given)));
-while (!(await client.listTools()).tools.some((tool) => tool.name === `${server}__asks`))
+while (!(await client.listTools()).tools.some((tool) => tool.name === "old__asks"))
   await new Promise((resolve) => setTimeout(resolve, 50));
 const tasks = client.experimental.tasks;
 const seen = [];
 let asked, id;
 for await (const message of tasks.callToolStream(
-  { name: `${server}__asks`, arguments: {} }, CallToolResultSchema, { task: { ttl: 60000 } })) {
+  { name: "old__asks", arguments: {} }, CallToolResultSchema, { task: { ttl: 60000 } })) {
   if (message.type === "taskCreated") id = message.task.taskId;
   if (message.type === "taskStatus") seen.push(message.task.status);
   if (message.type === "result") asked = message.result.content[0].text;
@@ -82,11 +81,11 @@ for await (const message of tasks.callToolStream(
 }
 const { tasks: listed } = await tasks.listTasks();
 if (!listed.some((each) => each.taskId === id && each.status === "completed")) throw new Error(JSON.stringify(listed));
-const held = { name: `${server}__only`, arguments: { text: "held", way: "soon" } };
+const held = { name: "new__only", arguments: { text: "held", way: "soon" } };
 const done = await client.request({ method: "tools/call", params: held }, CallToolResultSchema);
 let cancelled;
 for await (const message of tasks.callToolStream(
-  { name: `${server}__work`, arguments: {} }, CallToolResultSchema, { task: { ttl: 60000 } })) {
+  { name: "old__work", arguments: {} }, CallToolResultSchema, { task: { ttl: 60000 } })) {
   if (message.type !== "taskCreated") continue;
   cancelled = await tasks.cancelTask(message.task.taskId);
   break;
@@ -101,7 +100,7 @@ await client.close();
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JsonObject]:
     """How a client starts its door to one daemon; nothing is left of that."""
-    servers = {name: row("tasking", *words) for name, words in SERVERS.items()}
+    servers = {"old": row("tasking", "--legacy"), "new": row("tasking", protocol="2026-07-28")}
     folder = tmp_path_factory.mktemp("tasks")
     with doors_at_home(folder, **servers):
         program, *args = command("serve", *PATIENT)
@@ -109,7 +108,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JsonObject]:
 
 
 @pytest.mark.parametrize("client", ["python", "typescript"])
-async def test_a_task_client_of_an_sdk_has_tasks_of_servers_of_either_era(
+async def test_a_task_client_of_an_sdk_has_tasks_of_its_own_era_and_answers_of_the_other(
     client: str, target: JsonObject, own_directories: object, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """What our own client takes for a task, an SDK's strict models may refuse; or it would poll for ever."""
@@ -120,9 +119,8 @@ async def test_a_task_client_of_an_sdk_has_tasks_of_servers_of_either_era(
     else:
         node, sdk, _ = found(install_npm_clients(basetemp))
         words = [node, "--input-type=module", "--eval", TYPESCRIPT, sdk, json.dumps(target)]
-    for server in SERVERS:
-        with anyio.fail_after(3 * DEADLINE_S):
-            done = await anyio.run_process([*words, server], check=False)
-        said = (done.stdout + done.stderr).decode()
-        assert done.returncode == 0, said
-        assert json.loads(done.stdout) == TOLD, (server, said)
+    with anyio.fail_after(3 * DEADLINE_S):
+        done = await anyio.run_process(words, check=False)
+    said = (done.stdout + done.stderr).decode()
+    assert done.returncode == 0, said
+    assert json.loads(done.stdout) == TOLD, said

@@ -24,12 +24,17 @@ pytestmark = pytest.mark.anyio
 
 def test_tasks_of_a_sessions_own_server_are_its_own_and_held_calls_too(own_directories: Path, tmp_path: Path) -> None:
     """A window would ask for its task at another's process; or its server have no tasks at all."""
-    servers = {"old": row("tasking", "--legacy", scope="session"), "new": row("tasking", scope="session")}
+    servers = {
+        "old": row("tasking", "--legacy", scope="session"),
+        "new": row("tasking", scope="session", protocol="2026-07-28"),
+    }
     with doors_at_home(tmp_path, **servers), own_window(tmp_path) as one, own_window(tmp_path) as two:
         for server in servers:
             for client in (one, two):
                 held = client.call(f"{server}__only", text="x", way="soon")
                 assert held["content"][0]["text"] == "did x"
+                if server == "new":
+                    continue  # these clients have no tasks of its era
                 given = {"name": f"{server}__asks", "arguments": {}, "task": {}}
                 made = client.request("tools/call", given)["task"]["taskId"]
                 assert made.endswith("task-2"), "each has a process of its own"

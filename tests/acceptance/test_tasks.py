@@ -90,18 +90,52 @@ def test_a_task_is_its_own_clients_whatever_ids_the_servers_give(window: Callabl
     assert bob.heard("notifications/tasks/status") == []
 
 
-def test_ids_that_nobody_could_use_are_said_and_harm_nobody(window: Callable[..., EraClient]) -> None:
+@pytest.mark.parametrize(("era", "server"), [(Era.OLD, "s"), (Era.NEW, "m")])
+def test_ids_that_nobody_could_use_are_said_and_harm_nobody(
+    window: Callable[..., EraClient], era: Era, server: str
+) -> None:
     """A server would fill memory and logs by an id, write on a terminal, or answer for another task."""
-    ada, bob = window(), window()
-    for way in ("huge_id", "control_id", "no_id"):
-        error = ada.error("tools/call", name="s__work", arguments={"way": way}, task={})
-        assert fault_of(error) in ("bad_result", "bad_output")
-        assert len(error["message"]) < 1_000
-        assert "\x1b" not in error["message"]
-    other = begun(ada, way="another")
-    assert refused(ada, "tasks/get", taskId=other) == "bad_result"
+    ada, bob = window(era), window(era)
+    first = begun(ada, server)
+    said_well(ada, server, "work")
+    why_not(bob, server, "work", "same_id", ("bad_result",))
+    assert refused(bob, "tasks/get", taskId=first) == "unknown_task"
+    assert refused(ada, "tasks/get", taskId=begun(ada, server, way="another")) == "bad_result"
     assert refused(ada, "tasks/get", taskId="x" * 1_000_000) == "unknown_task"
-    assert bob.ask("tools/call", name="s__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
+    assert ada.ask("tasks/get", taskId=first)["status"] == "working"
+    assert bob.ask("tools/call", name=f"{server}__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
+
+
+@pytest.mark.parametrize(("era", "server"), [(Era.OLD, "m"), (Era.NEW, "s")])
+def test_hostile_tasks_that_a_call_waits_for_are_said_and_harm_nobody(
+    window: Callable[..., EraClient], era: Era, server: str
+) -> None:
+    """A call would wait for ever for what cannot be asked for, or take the end of another client's task."""
+    ada, bob = window(era), window(era)
+    waiting = ada.send("tools/call", {"name": f"{server}__only", "arguments": {}})
+    said_well(ada, server, "only")
+    why_not(bob, server, "only", "same_id", ("bad_result",))
+    ada.ask("tools/call", name=f"{server}__finish", arguments={"task": "task-1"})
+    assert ada.reply(waiting)["result"]["content"][0]["text"] == "did None"
+
+
+@pytest.mark.parametrize(("era", "server"), [(Era.OLD, "m"), (Era.NEW, "s")])
+def test_across_eras_there_is_no_task_and_every_call_is_answered(
+    window: Callable[..., EraClient], era: Era, server: str
+) -> None:
+    """A client would get what its era does not know, or be told of tools that are for tasks and answered without."""
+    ada = window(era)
+    tools = {tool["name"]: tool.get("execution") for tool in ada.pages("tools/list", "tools")}
+    assert all(tools[f"{server}__{tool}"] is None for tool in ("work", "asks", "only"))
+    assert tools["s__only"] == ({"taskSupport": "required"} if era is Era.OLD else None)
+    wish: JsonObject = {"task": {}} if era is Era.OLD else {}
+    for tool in ("work", "only"):
+        given = {"name": f"{server}__{tool}", "arguments": {"text": tool, "way": "soon"}, **wish}
+        assert ada.ask("tools/call", **given)["content"][0]["text"] == f"did {tool}"
+    ada.questions.clear()
+    done = ada.ask("tools/call", name=f"{server}__asks", arguments={"way": "ask" if server == "s" else ""}, **wish)
+    assert done["content"][0]["text"] == ("did it for Ada" if server == "s" else "did None")
+    assert refused(ada, "tasks/get", taskId="task-1") == "unknown_task"
 
 
 def test_tasks_that_never_end_keep_nobody_from_working_and_end_with_their_server(
@@ -222,36 +256,20 @@ def test_progress_of_a_remote_servers_task_goes_on_after_its_call(own_directorie
         assert child.process.wait(DEADLINE_S) == 0
 
 
-@pytest.mark.parametrize(("era", "server"), [(Era.OLD, "m"), (Era.NEW, "s")])
-def test_hostile_tasks_of_the_other_era_are_said_and_harm_nobody(
-    window: Callable[..., EraClient], era: Era, server: str
-) -> None:
-    """What is translated would be believed: another's task, a status that there is not, an end that is none."""
-    ada, bob = window(era), window(era)
-    first = begun(ada, server)
+def said_well(client: EraClient, server: str, tool: str) -> None:
+    """A client is told of each id that cannot be, in few words that harm no terminal."""
     for way in ("huge_id", "control_id", "no_id"):
-        message = why_not(ada, server, way, ("bad_result", "bad_output"))
+        message = why_not(client, server, tool, way, ("bad_result", "bad_output"))
         assert len(message) < 1_000
         assert "\x1b" not in message
-    why_not(bob, server, "same_id", ("bad_result",))
-    assert refused(bob, "tasks/get", taskId=first) == "unknown_task"
-    assert ada.ask("tasks/get", taskId=begun(ada, server, way="odd"))["status"] == "working"
-    back = begun(ada, server, way="back")
-    assert ada.ask("tasks/get", taskId=back)["status"] == "completed"
-    if era is Era.OLD:
-        assert ada.ask("tasks/get", taskId=back)["status"] == "completed"
-    else:
-        assert refused(ada, "tasks/get", taskId=back) == "bad_result", "there is no result of what goes on"
-    assert refused(ada, "tasks/get", taskId=begun(ada, server, way="another")) == "bad_result"
-    assert ada.ask("tasks/get", taskId=first)["status"] == "working"
 
 
-def why_not(client: EraClient, server: str, way: str, codes: tuple[str, ...]) -> str:
-    """The message of the fault in which a call ends; a client of 2026-07-28, which asks for no task, has a result."""
-    wish: JsonObject = {"task": {}} if client.era is Era.OLD else {}
-    given = {"name": f"{server}__work", "arguments": {"way": way}, **wish}
+def why_not(client: EraClient, server: str, tool: str, way: str, codes: tuple[str, ...]) -> str:
+    """The message of the fault in which a call ends; of a client that asks for no task, it is a result."""
+    wish: JsonObject = {"task": {}} if client.era is Era.OLD and tool == "work" else {}
+    given = {"name": f"{server}__{tool}", "arguments": {"way": way}, **wish}
     reply = client.reply(client.send("tools/call", given))
-    if client.era is Era.OLD:
+    if wish:
         fault, message = reply["error"]["data"][FAULT], reply["error"]["message"]
     else:
         fault, message = reply["result"]["_meta"][FAULT], reply["result"]["content"][0]["text"]

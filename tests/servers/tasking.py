@@ -1,14 +1,15 @@
 """Pretends to be a server whose calls can be tasks, in both eras: 2025-11-25 in its core, 2026-07-28 as an extension.
 
-The first request says the era; `--legacy` has it speak the older one alone.  A task works until the tool `finish` ends
-it, so that whoever looks knows what there is to see; one that `asks` wants to know a name first.
+The first request says the era; `--legacy` has it speak the older one alone, `--modern` the newer one.  A task works
+until the tool `finish` ends it, so that whoever looks knows what there is to see; one that `asks` wants to know a name
+first.
 
 A call that is no task may have the `way` `ask`: of the older era it is answered when a question is; and `pair`: two of
 them wait for each other before the server asks.
 
 Its other ways, by the argument `way` of a tool: `soon` (the task is done when somebody has looked twice, or waits);
 and hostile ones: `huge_id`, `control_id`, `same_id` (each task has the id of the first), `no_id`, `another` (the state
-of another task than was asked for), `odd` (a status that there is not), `back` (it works again once it has ended).
+of another task than was asked for).
 """
 
 import sys
@@ -48,13 +49,17 @@ TOOLS: Final[list[JsonObject]] = [
     },
 ]
 
+PLAIN_TOOLS: Final = [{key: value for key, value in tool.items() if key != "execution"} for tool in TOOLS]
+"""The same in 2026-07-28, which does not say beforehand which calls become tasks."""
+
 
 class Server:
     """The server, and its tasks by id."""
 
-    def __init__(self, *, is_legacy: bool) -> None:
+    def __init__(self, *, is_legacy: bool, knows_initialize: bool) -> None:
         """Nobody has said a word."""
         self.is_legacy = is_legacy
+        self.knows_initialize = knows_initialize
         self.is_modern = False
         self.prefix = "task"
         self.tasks: dict[str, JsonObject] = {}
@@ -82,7 +87,7 @@ class Server:
             self.is_modern = True
         takes_tasks = EXTENSION in (meta.get(f"{PREFIX}clientCapabilities") or {}).get("extensions", {})
         match method:
-            case "initialize":
+            case "initialize" if self.knows_initialize:
                 requests = {"tools": {"call": {}}}
                 capabilities = {"tools": {}, "tasks": {"list": {}, "cancel": {}, "requests": requests}}
                 said = {"protocolVersion": LEGACY, "capabilities": capabilities, "serverInfo": INFO}
@@ -93,7 +98,7 @@ class Server:
             case "ping":
                 wire.answer(request_id, {})
             case "tools/list":
-                self.answer(request_id, {"tools": TOOLS, **({"ttlMs": 0} if self.is_modern else {})})
+                self.answer(request_id, {"tools": PLAIN_TOOLS, "ttlMs": 0} if self.is_modern else {"tools": TOOLS})
             case "tools/call":
                 self.call(request_id, params, as_task=takes_tasks if self.is_modern else "task" in params)
             case "tasks/list" if not self.is_modern:
@@ -227,14 +232,8 @@ class Server:
         """What somebody's looking does to a task, in some ways."""
         self.looks[task] = self.looks.get(task, 0) + 1
         is_late = self.looks[task] > 1 or method == "tasks/result"
-        match self.ways[task]:
-            case "soon" if is_late and self.tasks[task]["status"] == "working":
-                self.end(task, "completed")
-            case "odd":
-                self.tasks[task] |= {"status": "exploded"}
-            case "back" if method == "tasks/get":
-                has_ended = self.tasks[task]["status"] == "completed"
-                self.tasks[task] |= {"status": "working" if has_ended else "completed"}
+        if self.ways[task] == "soon" and is_late and self.tasks[task]["status"] == "working":
+            self.end(task, "completed")
 
     def answered(self, message: JsonObject) -> None:
         """Somebody has answered a question."""
@@ -263,5 +262,5 @@ def _result(text: str) -> JsonObject:
 
 
 if __name__ == "__main__":
-    server = Server(is_legacy="--legacy" in sys.argv)
+    server = Server(is_legacy="--legacy" in sys.argv, knows_initialize="--modern" not in sys.argv)
     wire.serve(server.handle)

@@ -15,7 +15,14 @@ from quarterdeck.fleet.workers.requests import is_of_prompt, refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
-from quarterdeck_protocol.mcp.tasks import LIST, NO_TASKS, NOTES, TaskSupport, support_of_all
+from quarterdeck_protocol.mcp.tasks import (
+    LIST,
+    NO_TASKS,
+    NOTES,
+    TaskSupport,
+    is_for_tasks_alone,
+    support_of_all,
+)
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.offers import (
     Listing,
@@ -28,8 +35,8 @@ from quarterdeck_protocol.offers import (
 )
 from quarterdeck_protocol.tools import Client, Deliver, PendingCall
 
+from .client_tasks import ClientTasks
 from .merged_lists import MergedLists
-from .tasks.client_tasks import ClientTasks, tools_for_tasks_alone
 from .uri_routes import completed_uri, fits, has_scheme, prefixed, scheme_of, split_prefixed
 
 MAX_PARAMS_BYTES: Final = 64 * 1024 * 1024
@@ -53,9 +60,8 @@ class Offerings(OfferSource):
         self._fleet = fleet
         self._alone = alone
         self._lists = MergedLists(fleet, alone=alone, budget=budget)
-        self._tasks = ClientTasks(self._tell, fleet.watch_news)
+        self._tasks = ClientTasks(fleet.watch_news)
         self._held: dict[str, frozenset[str] | None] = {}
-        self._listeners: dict[object, Callable[[News], None]] = {}
         self._watchers: dict[object, Callable[[Listing], None]] = {}
         self._unwatch = fleet.watch_each(self._hear)
 
@@ -78,7 +84,7 @@ class Offerings(OfferSource):
             return refuse(deliver, found)
         endpoint, own, key = found
         if request.method == "tools/call":
-            return self._tasks.call(own, endpoint, key, deliver)
+            return self._tasks.call(own, endpoint, key, deliver, may_hold=self._may_hold(endpoint.config.id, key))
         if request.method.startswith("tasks/"):
             return self._tasks.begin(own, key, endpoint, deliver)
         return endpoint.forward(own, deliver)
@@ -130,10 +136,11 @@ class Offerings(OfferSource):
         if not self._held:
             return False
         server, _, own = (self._alone, "", tool) if self._alone else tool.partition(QUALIFIER)
-        if server not in self._held:
-            return False
-        names = self._held[server]
-        return names is None or own in names
+        return self._may_hold(server, own)
+
+    def _may_hold(self, server: str, tool: str) -> bool:
+        names = self._held.get(server, frozenset())
+        return names is None or tool in names
 
     def leave(self, client: Client) -> None:
         """See `OfferSource`."""
@@ -179,20 +186,7 @@ class Offerings(OfferSource):
                 news = note
             callback(news)
 
-        key = object()
-        self._listeners[key] = callback
-        unwatch = self._fleet.watch_news(hear)
-
-        def forget() -> None:
-            self._listeners.pop(key, None)
-            unwatch()
-
-        return forget
-
-    def _tell(self, news: News) -> None:
-        """Tell what no server said: how a task is that a client knows by another era's words."""
-        for callback in tuple(self._listeners.values()):
-            callback(news)
+        return self._fleet.watch_news(hear)
 
     # What changes
 
@@ -212,8 +206,7 @@ class Offerings(OfferSource):
         """Note whose calls may have to be held, for a client that takes no task."""
         for server in changed:
             endpoint = self._fleet.endpoint(server)
-            support = endpoint.task_support() if endpoint is not None else NO_TASKS
-            names = tools_for_tasks_alone(endpoint, support) if endpoint is not None and support.is_any else frozenset()
+            names = _held_tools(endpoint) if endpoint is not None else frozenset()
             if names is None or names:
                 self._held[server] = names
             else:
@@ -375,6 +368,15 @@ def _has_listed(endpoint: LiveEndpoint, uri: str) -> bool:
     """Return whether the server itself spells a URI or a template this way."""
     lists = (endpoint.offers(listing) for listing in (Listing.RESOURCES, Listing.TEMPLATES))
     return any(each.key == uri for offers in lists for each in offers) or endpoint.has_linked(uri)
+
+
+def _held_tools(endpoint: LiveEndpoint) -> frozenset[str] | None:
+    """The tools that are called as tasks alone; None where any may be: its server says so when it is called."""
+    support = endpoint.task_support()
+    if support.is_for(is_modern=True):
+        return None
+    offered = endpoint.offered() if support.is_for(is_modern=False) else ()
+    return frozenset(each.ref.name for each in offered if is_for_tasks_alone(each.descriptor.definition or b""))
 
 
 def _listing_of(method: str, params: Mapping[str, Raw]) -> Listing:

@@ -19,6 +19,7 @@ from quarterdeck.tools.spec import coerce_input
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, RemoteCallResult, RemoteTool, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.tasks import without_task_support
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.tools import (
     CancelToken,
@@ -72,9 +73,10 @@ async def _list_tools(endpoint: LiveEndpoint) -> None:
 
 
 class _Offer(NamedTuple):
-    """What one server offers, and the same under the names of the box."""
+    """What one server offers, whether its tools may be called as tasks, and the same under the names of the box."""
 
     tools: tuple[RemoteTool, ...] = ()
+    has_tasks: bool = False
     named: tuple[ToolDescriptor, ...] = ()
 
 
@@ -140,8 +142,13 @@ class LiveBox(ToolSource):
         server, found, tool = name.partition(QUALIFIER)
         return (self._fleet.endpoint(server) if found else None), tool
 
-    def _named(self, tool: RemoteTool) -> ToolDescriptor:
-        return replace(tool.descriptor, name=tool.ref.name) if self._alone else tool.descriptor
+    def _named(self, tool: RemoteTool, *, has_tasks: bool) -> ToolDescriptor:
+        shown = replace(tool.descriptor, name=tool.ref.name) if self._alone else tool.descriptor
+        if has_tasks or shown.definition is None:
+            return shown
+        # A client that believes it would ask for a task, and be answered without one.
+        definition = without_task_support(shown.definition)
+        return shown if definition is shown.definition else replace(shown, definition=definition)
 
     async def _result(self, call: ToolCall, cancel: CancelToken) -> ToolResult:
         name, (endpoint, tool) = call.name, self._owner(call.name)
@@ -155,10 +162,11 @@ class LiveBox(ToolSource):
     def _look(self, endpoint: LiveEndpoint) -> bool:
         """Take what an endpoint offers; whether that is something else than before."""
         tools, server = endpoint.offered(), endpoint.config.id
+        has_tasks, known = endpoint.task_support().is_for(is_modern=False), self._offers.get(server)
         # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
-        if server not in self._offers or self._offers[server].tools is tools:
+        if known is None or (known.tools is tools and known.has_tasks == has_tasks):
             return False
-        self._offers[server] = _Offer(tools, tuple(map(self._named, tools)))
+        self._offers[server] = _Offer(tools, has_tasks, tuple(self._named(each, has_tasks=has_tasks) for each in tools))
         return True
 
 

@@ -296,7 +296,7 @@ class McpServer(Server[ResultSlot]):
                 else:
                     raw = wire_request(context, name=call.name, arguments=call.arguments)
                     reach = msgspec.structs.replace(reach, box=box)
-                    begin, is_task = partial(reach.begin, raw), bool(raw.task) and reach.may_become_task(raw)
+                    begin, is_task = partial(reach.begin, raw), bool(raw.task) and reach.takes_task(raw)
                     try:
                         call = msgspec.structs.replace(call, begin=begin, is_task=is_task)
                         context.lifespan_context.whole = await run_call(box, call, self.drain)

@@ -18,8 +18,7 @@ from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from quarterdeck.common.in_flight import InFlight
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND, BodyError
-from quarterdeck_protocol.mcp.task_eras import MISSING_CAPABILITY
-from quarterdeck_protocol.mcp.tasks import EXTENSION, LIST, METHODS, TaskSupport, takes_tasks
+from quarterdeck_protocol.mcp.tasks import EXTENSION, LIST, METHODS, MISSING_CAPABILITY, TaskSupport, takes_tasks
 from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
 
@@ -127,7 +126,7 @@ class OfferHandlers:
             context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
         except MCPError as error:
             # Where no server has tasks, nobody has the method; but a task that was lost is said to be.
-            if _is_unknown(error) and not support.is_any:
+            if _is_unknown(error) and not support.is_for(is_modern=request.is_modern):
                 raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method) from error
             raise
         return types.EmptyResult()
@@ -200,9 +199,10 @@ def task_refusal(request: WireRequest, support: TaskSupport, named: str | None) 
     """
     method = request.method
     has_method = method in METHODS[request.is_modern] or (method == LIST and not request.is_modern)
-    if not has_method or (method == LIST and not support.is_listed):
+    has_tasks = support.is_for(is_modern=request.is_modern)
+    if not has_method or (method == LIST and not has_tasks):
         return MCPError(METHOD_NOT_FOUND, "Method not found", method)
-    if request.is_modern and support.is_any and not takes_tasks(request.capabilities):
+    if request.is_modern and has_tasks and not takes_tasks(request.capabilities):
         needed: dict[str, object] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         return MCPError(MISSING_CAPABILITY, "Missing required client capability", needed)
     if named is not None and named != msgspec.json.decode(request.arguments).get("taskId"):

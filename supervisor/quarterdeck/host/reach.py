@@ -118,7 +118,7 @@ class Reach(msgspec.Struct, frozen=True):
         deliver: Deliver,
     ) -> PendingCall | None:
         brings_answers = passed is not None and request.name not in self.box.native_names
-        if request.method == "tools/call" and not brings_answers and not self.may_become_task(request):
+        if request.method == "tools/call" and not brings_answers and not self._is_for_offers(request):
             call = RawCall(
                 request.name,
                 request.arguments,
@@ -168,14 +168,18 @@ class Reach(msgspec.Struct, frozen=True):
             return may_have_schema(self.box, request.name)
         return of_task_may_have_schema(self.box, self.offers, self.client, task_named(request.arguments))
 
-    def may_become_task(self, request: WireRequest) -> bool:
-        """Whether a call may end in a task: its client takes one, or its server may make one that we wait for."""
+    def takes_task(self, request: WireRequest) -> bool:
+        """Return whether a call may end in a task: its client takes one, and its server makes some of that era."""
         if self.offers is None or request.name in self.box.native_names:
             return False
-        own = self.box.own(request.name)
-        if request.task or takes_tasks(request.capabilities):
-            return self.offers.task_support(self.client, own).is_any
-        return self.offers.may_hold(own)
+        support = self.offers.task_support(self.client, self.box.own(request.name))
+        return bool(request.task or takes_tasks(request.capabilities)) and support.is_for(is_modern=request.is_modern)
+
+    def _is_for_offers(self, request: WireRequest) -> bool:
+        """Return whether a call may end in a task, or be answered when one has ended that we wait for."""
+        if self.offers is None or request.name in self.box.native_names:
+            return False
+        return self.offers.may_hold(self.box.own(request.name)) or self.takes_task(request)
 
 
 def may_have_schema(box: ToolSource, name: str) -> bool:

@@ -17,8 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
-from quarterdeck_protocol.mcp.task_eras import MISSING_CAPABILITY
-from quarterdeck_protocol.mcp.tasks import EXTENSION, takes_tasks
+from quarterdeck_protocol.mcp.tasks import EXTENSION, MISSING_CAPABILITY, takes_tasks
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import Client
 

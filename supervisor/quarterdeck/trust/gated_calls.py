@@ -179,7 +179,7 @@ class GatedCall:
         if request.answerer is None:
             return request
         gate = self._gate
-        judged = JudgedAnswerer(request.answerer, gate.config.ask, lambda: gate.task_support().extends)
+        judged = JudgedAnswerer(request.answerer, gate.config.ask, lambda: gate.task_support().is_for(is_modern=True))
         return msgspec.structs.replace(request, answerer=judged)
 
     def cancel(self, reason: str = "") -> Delivery:

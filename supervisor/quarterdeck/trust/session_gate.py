@@ -164,7 +164,7 @@ class SessionGate(GatedEndpoint):
 
     def _may_choose(self, endpoint: ServerEndpointImpl) -> bool:
         """Return whether we may choose a server's era; tasks stay in the era in which they began."""
-        is_free = self.config.protocol is None and not self._is_scoped and not self.task_support().is_any
+        is_free = self.config.protocol is None and not self._is_scoped and not self.task_support()
         return is_free and endpoint.card is not None
 
     def _must_settle_era(self, endpoint: ServerEndpointImpl, call: GatedCall) -> bool:

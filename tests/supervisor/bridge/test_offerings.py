@@ -155,7 +155,7 @@ def test_where_one_server_alone_has_resources_every_uri_is_its_own() -> None:
 
 def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -> None:
     made = b'{"task":{"taskId":"t1","status":"working"}}'
-    server = OfferServer("one", result=made, tasks=TaskSupport(calls=True))
+    server = OfferServer("one", result=made, tasks=TaskSupport.CALLS)
     offerings = Offerings(OfferFleet(server))
     _end(offerings, "tools/call", {"name": "one__slow", "arguments": {}, "task": {}}, client="me")
     assert _params(server)["name"] == "slow"

@@ -1,6 +1,7 @@
 """Mount and the live box, over a fleet in memory."""
 
 import asyncio
+import json
 import sys
 from types import ModuleType
 
@@ -16,6 +17,7 @@ from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport
 from quarterdeck_protocol.tools import CancelToken, Client, RawCall, ToolCall, ToolOutcome
 
 
@@ -81,6 +83,21 @@ def test_a_descriptor_keeps_the_servers_own_definition() -> None:
     [descriptor] = LiveBox(FakeFleet(endpoint)).descriptors()
     assert descriptor == endpoint.tools()[0].descriptor
     assert b'"x-own"' in (descriptor.definition or b"")
+
+
+def test_a_tool_is_said_to_be_for_tasks_where_its_server_has_tasks_of_that_era() -> None:
+    """A client would ask for a task that its server does not make, and not read the answer; or not ask for one."""
+    execution = {"taskSupport": "optional"}
+    endpoint = FakeEndpoint("fs")
+    endpoint.offer("read", execution=execution)
+    fleet = FakeFleet(endpoint)
+    box = LiveBox(fleet)
+    for tasks in (NO_TASKS, TaskSupport.CALLS, TaskSupport.EXTENDS):
+        endpoint.tasks = tasks
+        fleet.tell()
+        [descriptor] = box.descriptors()
+        told = json.loads(descriptor.definition or b"").get("execution")
+        assert told == (execution if tasks is TaskSupport.CALLS else None)
 
 
 def test_watchers_hear_of_changes_until_they_unregister() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer, Pending
-from support.tools.task_clients import older_server
+from support.tools.task_servers import older_server
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
@@ -213,10 +213,12 @@ def test_where_nobody_can_be_asked_nothing_is_made_again() -> None:
 @pytest.mark.parametrize(
     ("tasks", "options", "is_for_offers"),
     [
-        (TaskSupport(extends=True), {}, True),
-        (TaskSupport(extends=True), {"task": b"{}", "is_modern": False}, True),
-        (TaskSupport(calls=True), {"capabilities": taking_tasks(b"{}")}, True),
-        (TaskSupport(calls=True), {}, False),
+        (TaskSupport.EXTENDS, {}, True),
+        (TaskSupport.EXTENDS, {"capabilities": taking_tasks(b"{}")}, True),
+        (TaskSupport.EXTENDS, {"task": b"{}", "is_modern": False}, True),
+        (TaskSupport.CALLS, {"task": b"{}", "is_modern": False}, True),
+        (TaskSupport.CALLS, {"capabilities": taking_tasks(b"{}")}, False),
+        (TaskSupport.CALLS, {}, False),
         (NO_TASKS, {"task": b"{}", "is_modern": False}, False),
         (NO_TASKS, {"capabilities": taking_tasks(b"{}")}, False),
         (NO_TASKS, {}, False),
@@ -232,6 +234,17 @@ async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
     assert (len(server.asked), len(box.calls)) == ((1, 0) if is_for_offers else (0, 1))
     reach.begin(request(name="native", **options), None, lambda _: None)
     assert len(server.asked) == is_for_offers
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+@pytest.mark.parametrize("tasks", [TaskSupport.EXTENDS, TaskSupport.CALLS, NO_TASKS])
+def test_a_client_is_given_a_task_of_its_own_era_alone(tasks: TaskSupport, *, is_modern: bool) -> None:
+    """A fault of a call would be for its program and not for its model; or a client get what it cannot read."""
+    reach = Reach(Box(), Offerings(OfferFleet(OfferServer("fs", tasks=tasks))), ADA, None, Parking())
+    wish: Any = {"capabilities": taking_tasks(b"{}")} if is_modern else {"task": b"{}"}
+    own = TaskSupport.EXTENDS if is_modern else TaskSupport.CALLS
+    assert reach.takes_task(request(is_modern=is_modern, **wish)) == (tasks is own)
+    assert not reach.takes_task(request(is_modern=is_modern))
 
 
 @pytest.mark.parametrize(("method", "max_tokens", "is_cut"), [("tools/call", None, False), ("tools/call", 10, True)])

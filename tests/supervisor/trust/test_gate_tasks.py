@@ -19,9 +19,9 @@ from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
 
-OLDER = b'{"tools":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}}}'
+OLDER = b'{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}'
 NEWER = b'{"tools":{},"extensions":{"%b":{}}}' % EXTENSION.encode()
-CALLS = TaskSupport(calls=True, lists=True)
+CALLS = TaskSupport.CALLS | TaskSupport.CANCELS
 CALL = {"name": "work", "arguments": {}, "task": {}}
 CAPABILITIES = ItemKey(Subject.CAPABILITIES)
 
@@ -96,7 +96,7 @@ async def test_more_of_tasks_than_was_approved_waits_alone() -> None:
         endpoint.card = ToldEndpoint(stdio(), capabilities=OLDER).card
         at.fleet.tell()
         await at.judged()
-        assert support(at) == TaskSupport(calls=True)
+        assert support(at) == TaskSupport.CALLS
 
 
 @pytest.mark.parametrize(("trust", "code"), [(TrustMode.STRICT, "tool_held"), (TrustMode.BASELINE, "tool_blocked")])

@@ -16,6 +16,7 @@ from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, ToolDescriptor, WireResult
@@ -26,10 +27,10 @@ ERA = "2025-11-25"
 """The revision that fake servers speak."""
 
 
-def remote_tool(server: str, name: str, description: str = "") -> RemoteTool:
+def remote_tool(server: str, name: str, description: str = "", **more: object) -> RemoteTool:
     """A tool as an endpoint lists it."""
     ref = RemoteToolRef(server, name)
-    definition = msgspec.json.encode({"name": name, "description": description, "x-own": [1]})
+    definition = msgspec.json.encode({"name": name, "description": description, "x-own": [1], **more})
     parameters = {"type": "object", "properties": {}}
     return RemoteTool(ref, ToolDescriptor(qualify_tool_name(ref), description, parameters, definition))
 
@@ -70,12 +71,13 @@ class FakeEndpoint:
         self.begun: list[RawCall] = []
         self.forwarded: list[RawRequest] = []
         self.missing: set[Listing] = set()
+        self.tasks = NO_TASKS
         self._offers: dict[Listing, tuple[Offered, ...]] = {}
         self.offer(*names)
 
-    def offer(self, *names: str) -> None:
-        """Have a new tool list."""
-        self._tools = tuple(remote_tool(self.config.id, name) for name in names)
+    def offer(self, *names: str, **more: object) -> None:
+        """Have a new tool list, each with these members beside."""
+        self._tools = tuple(remote_tool(self.config.id, name, **more) for name in names)
 
     def have(self, listing: Listing, *definitions: Mapping[str, object]) -> None:
         """Have another list of these; each is known by its `uri`, `uriTemplate` or `name`."""
@@ -101,6 +103,9 @@ class FakeEndpoint:
 
     def tools(self) -> tuple[RemoteTool, ...]:
         return self._tools
+
+    def task_support(self) -> TaskSupport:
+        return self.tasks
 
     def offered(self) -> tuple[RemoteTool, ...]:
         return self._tools if self.phase is EndpointPhase.READY else ()

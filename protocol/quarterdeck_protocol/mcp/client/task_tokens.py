@@ -1,15 +1,18 @@
-"""Which task a progress token belongs to once its call is answered.  Pure.
+"""Which task a progress token belongs to once its call is answered, and how far that is.  Pure.
 
 2025-11-25 keeps the token of a call that has become a task as long as the task; 2026-07-28 ends it with the answer.
 """
 
 from typing import Final
 
+import msgspec
+from msgspec import Raw
+
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, SplitResult
 from quarterdeck_protocol.mcp.tasks import (
     MAX_MESSAGE_CHARS,
     PROGRESS,
-    TaskProgress,
+    RELATED,
     asks_for_task,
     id_problem,
     task_created,
@@ -19,6 +22,43 @@ from .events import Noted, Progressed
 
 MAX_KEPT: Final = 1_000
 """Tasks whose progress is heard; when more have begun, the oldest are forgotten first."""
+
+
+class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How far a task of 2025-11-25 is, once the call that has become it is answered."""
+
+    taskId: str  # noqa: N815 - the wire's name
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+    def encoded(self) -> bytes:
+        """Return it as params."""
+        return msgspec.json.encode(self)
+
+    def for_client(self, task: str, token: bytes) -> bytes:
+        """Return the params of the notification for a client, by its own id and the token that it gave, as JSON."""
+        params: dict[str, object] = {"progressToken": Raw(token), "progress": self.progress}
+        params |= {} if self.total is None else {"total": self.total}
+        params |= {} if self.message is None else {"message": self.message}
+        return msgspec.json.encode({**params, "_meta": {RELATED: {"taskId": task}}})
+
+
+def read_progress(params: bytes) -> TaskProgress:
+    """Return what such a note says.
+
+    Raises:
+        BodyError: it cannot be read.
+    """
+    try:
+        said = _progress.decode(params)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BodyError("not the progress of a task", error) from None
+    is_short = len(said.message or "") <= MAX_MESSAGE_CHARS
+    return said if is_short else msgspec.structs.replace(said, message=str(said.message)[:MAX_MESSAGE_CHARS])
+
+
+_progress: Final = msgspec.json.Decoder(TaskProgress)
 
 
 class TaskTokens:

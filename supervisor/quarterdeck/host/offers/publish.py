@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.common.imports import import_in_turn
+from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX, BodyError, check_depth
+from quarterdeck_protocol.mcp.tasks import without_task_support
 from quarterdeck_protocol.tools import ToolDescriptor
 
 _STRUCTURES_SINCE: Final = "2025-06-18"
@@ -118,6 +120,9 @@ class Catalog:
     def _show(self, descriptor: ToolDescriptor, version: str) -> bytes:
         if descriptor.output_schema is not None and not knows_structures(version):
             descriptor = replace(descriptor, output_schema=None)
+        if descriptor.definition is not None and is_modern(version):
+            # Calls of these clients become no tasks of servers of 2025-11-25, the era whose word it is.
+            descriptor = replace(descriptor, definition=without_task_support(descriptor.definition))
         if (plain := as_listed(descriptor)) and not (self._portable and descriptor.definition is not None):
             return plain
         for form, shown in forms(descriptor, portable_schemas=self._portable):

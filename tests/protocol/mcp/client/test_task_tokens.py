@@ -6,6 +6,7 @@ import pytest
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
 from quarterdeck_protocol.mcp.client import FIRST_ID, events, task_tokens
+from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.mcp.tasks import PROGRESS
 
 from .relays import Talk, talk
@@ -90,3 +91,18 @@ def test_the_oldest_tasks_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -
     for number in (7, 8, 9):
         called(number, talked)
     assert [bool(talked.relay.receive(progress(number), 0)) for number in (7, 8, 9)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "params", [b"{}", b"[]", b'{"taskId":"1"}', b'{"taskId":"1","progress":"x"}', b'{"taskId":"1","progress":1e999}']
+)
+def test_what_is_no_progress_is_refused(params: bytes) -> None:
+    """A client would get what is no number, from a worker that checks nothing."""
+    with pytest.raises(BodyError):
+        task_tokens.read_progress(params)
+
+
+def test_long_words_of_progress_are_cut() -> None:
+    """A server would fill a client's window."""
+    said = task_tokens.TaskProgress("1", 1.0, None, "x" * 1_000_000).encoded()
+    assert len(task_tokens.read_progress(said).for_client("1", b"7")) < 2_000

@@ -10,17 +10,17 @@ import pytest
 from support.clients.http_clients import listening
 from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
 from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.task_clients import newer_server, newer_state, older_server, older_state
+from support.tools.task_servers import CALLS, newer_server, newer_state, older_server, older_state
 from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.bridge.offerings import Offerings
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.tasks import EXTENSION, PROGRESS, RELATED, TaskProgress, TaskSupport
+from quarterdeck_protocol.mcp.client.task_tokens import TaskProgress
+from quarterdeck_protocol.mcp.tasks import EXTENSION, PROGRESS, RELATED, TaskSupport
 from quarterdeck_protocol.offers import ServerNote
 
 pytestmark = pytest.mark.anyio
 
-CALLS = TaskSupport(calls=True, lists=True, cancels=True)
 TAKES = {**ENVELOPE, f"{META}clientCapabilities": {"extensions": {EXTENSION: {}}}}
 RESULT = b'{"content":[],"_meta":{"%b":{"taskId":"1"}}}' % RELATED.encode()
 ANSWERS = {
@@ -94,20 +94,21 @@ async def test_a_client_is_told_of_tasks_where_a_server_has_them() -> None:
     """A client would never use them, or in vain."""
     info = {"name": "c", "version": "1"}
     greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
-    for support in (CALLS, TaskSupport(extends=True)):
+    for support in (CALLS, TaskSupport.EXTENDS, CALLS | TaskSupport.EXTENDS):
         async with wire(OfferServer("a", tasks=support)) as connection:
             del connection.headers["Mcp-Session-Id"], connection.headers["Mcp-Protocol-Version"]
             said = (await asked(connection, "initialize", **greeting))["result"]["capabilities"]
-            expected = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            expected = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}} if CALLS in support else None
             assert (said.get("tasks"), said.get("extensions")) == (expected, None)
             await connection.introduce()
             said = (await asked(connection, "server/discover", ENVELOPE))["result"]["capabilities"]
-            assert (said.get("tasks"), said.get("extensions")) == (None, {EXTENSION: {}})
+            expected = {EXTENSION: {}} if TaskSupport.EXTENDS in support else None
+            assert (said.get("tasks"), said.get("extensions")) == (None, expected)
 
 
 async def test_a_newer_client_has_to_take_tasks_and_to_name_them_in_its_header() -> None:
     """A server would be asked by whom it may not answer, or a proxy send the request elsewhere."""
-    server = OfferServer("a", tasks=TaskSupport(extends=True))
+    server = OfferServer("a", tasks=TaskSupport.EXTENDS)
     async with wire(server, is_modern=True) as connection:
         refused = (await asked(connection, "tasks/get", ENVELOPE, taskId="1"))["error"]
         needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}

@@ -106,7 +106,7 @@ async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave(
 
 async def test_what_servers_have_is_shown_and_left() -> None:
     """A client that went would be told of changes for ever."""
-    server = OfferServer("a", prompts=("p",), tasks=TaskSupport(extends=True))
+    server = OfferServer("a", prompts=("p",), tasks=TaskSupport.EXTENDS)
     fleet = OfferFleet(server)
     offers = Offerings(fleet)
     shown = content(offers=offers)

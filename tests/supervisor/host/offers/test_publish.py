@@ -84,9 +84,12 @@ def test_portable_schemas_replace_the_input_schema_alone():
 
 @pytest.mark.parametrize("execution", [{"taskSupport": "required"}, {"taskSupport": "optional", "x": 1}, {}])
 def test_how_a_tool_wants_to_be_run_is_told_as_its_server_says_it(execution):
-    """A client could not know of a tool that runs as a task alone, and would call it in vain."""
-    (published,) = shown({"name": "t", "inputSchema": OBJECT, "execution": execution})
+    """A client could not know of a tool that runs as a task alone; or one of 2026-07-28 wait for a task in vain."""
+    definition = {"name": "t", "inputSchema": OBJECT, "execution": execution}
+    (published,) = shown(definition)
     assert published["execution"] == execution
+    (published,) = shown(definition, MODERN)
+    assert published.get("execution") == (None if "taskSupport" in execution else execution)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from support.clients.http_clients import listening
 from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
 from support.tools.offer_fleet import OfferFleet
-from support.tools.task_clients import newer_server, newer_state, older_server
+from support.tools.task_servers import newer_server, newer_state, older_server, older_state
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
@@ -32,11 +32,10 @@ GONE = "call the tool again"
 
 
 def server_of(era: str) -> Any:
-    """A server of the other era, whose every task has ended with a long result."""
-    if era == "legacy":
+    """A server whose every task has ended with a long result."""
+    if era == "modern":
         return newer_server(get=newer_state("completed", result=RESULT))
-    state = b'{"taskId":"1","status":"completed","createdAt":"2026-01-01T00:00:00Z","ttl":5}'
-    return older_server(get=state, result=msgspec.json.encode(RESULT))
+    return older_server(get=older_state("completed"), result=msgspec.json.encode(RESULT))
 
 
 def uri_in(result: dict[str, Any]) -> str:
@@ -62,9 +61,7 @@ async def ended(client: Any, era: str) -> dict[str, Any]:
     """The result of a task, as its client is given it."""
     if era == "legacy":
         made = (await client.ask(1, "tools/call", name="a__work", arguments={}, task={"ttl": 5}))["result"]["task"]
-        status = await client.ask(2, "tasks/result", taskId=made["taskId"])
-        assert status["method"] == "notifications/tasks/status"
-        result: dict[str, Any] = (await client.receive())["result"]
+        result: dict[str, Any] = (await client.ask(2, "tasks/result", taskId=made["taskId"]))["result"]
         return result
     made = (await client.ask(1, "tools/call", name="a__work", arguments={}))["result"]
     state = (await client.ask(2, "tasks/get", taskId=made["taskId"]))["result"]

@@ -1,13 +1,14 @@
 """News of tasks on the streams that clients of 2026-07-28 open: of their own, until they end, in their own words."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
-from support.tools.task_clients import newer_server, newer_state, older_server, older_state
+from support.tools.task_servers import newer_server, newer_state
 from support.waiting import until
 
-from quarterdeck_protocol.mcp import task_eras
+from quarterdeck.bridge.held_call import LONGEST_POLL_S, SHORTEST_POLL_S
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.offers import ServerNote
 
@@ -17,11 +18,6 @@ pytestmark = pytest.mark.anyio
 
 TAKES = {"extensions": {EXTENSION: {}}}
 STREAM = "io.modelcontextprotocol/subscriptionId"
-
-
-@pytest.fixture(autouse=True)
-def _look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_eras, "SHORTEST_POLL_S", 0.0)
 
 
 async def listening(client: Any, *tasks: object) -> list[object]:
@@ -39,27 +35,20 @@ async def begun(client: Any) -> str:
     return str(made["result"]["taskId"])
 
 
-@pytest.mark.parametrize("is_newer", [True, False])
-async def test_a_stream_tells_each_state_of_its_tasks_until_they_end(*, is_newer: bool) -> None:
+async def test_a_stream_tells_each_state_of_its_tasks_until_they_end() -> None:
     """A client that listens would never hear that its task is done."""
-    server, state = (newer_server(), newer_state) if is_newer else (older_server(), older_state)
+    server = newer_server()
     async with client_of(server, era="modern", able=TAKES) as (client, _):
         task = await begun(client)
         assert await listening(client, task) == [task]
         first = await client.receive()
         assert (first["method"], first["params"]["status"]) == ("notifications/tasks", "working")
         assert first["params"]["_meta"][STREAM] == "l"
-        end = {"result": {"content": []}} if is_newer else {}
-        server.answers["tasks/get"] = state("completed", **end)
+        server.answers["tasks/get"] = newer_state("completed", result={"content": []})
         last = (await client.receive())["params"]
-        assert (last["taskId"], last["status"], last["ttlMs"], last["result"]) == (
-            task,
-            "completed",
-            5,
-            {"content": []},
-        )
+        assert (last["taskId"], last["status"], last["result"]) == (task, "completed", {"content": []})
         count = len(server.asked)
-        await client.ask(2, "tools/list")
+        await asyncio.sleep(2 * SHORTEST_POLL_S)
         assert len(server.asked) == count, "what has ended is looked at no more"
 
 
@@ -88,19 +77,18 @@ async def test_a_stream_that_ends_ends_the_looking() -> None:
         assert server.cancelled == ["tasks/get"]
 
 
-async def test_what_a_server_says_unasked_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_server_says_unasked_is_looked_at_at_once() -> None:
     """News would come as late as the next look."""
-    monkeypatch.setattr(task_eras, "SHORTEST_POLL_S", 3600.0)
-    monkeypatch.setattr(task_eras, "LONGEST_POLL_S", 3600.0)
-    server = older_server()
+    server = newer_server(get=newer_state(pollIntervalMs=3_600_000))
     async with client_of(server, era="modern", able=TAKES) as (client, fleet):
         task = await begun(client)
         await listening(client, task)
         await client.receive()
-        server.answers["tasks/get"] = older_state("cancelled")
+        server.answers["tasks/get"] = newer_state("cancelled")
         key = server.asked[0].client.key
-        fleet.news(ServerNote("a", "notifications/tasks/status", older_state("cancelled"), frozenset({key})))
-        assert (await client.receive())["params"]["status"] == "cancelled"
+        fleet.news(ServerNote("a", "notifications/tasks", newer_state("cancelled"), frozenset({key})))
+        async with asyncio.timeout(LONGEST_POLL_S / 2):
+            assert (await client.receive())["params"]["status"] == "cancelled"
 
 
 async def test_a_client_that_takes_no_tasks_is_told_what_it_lacks() -> None:

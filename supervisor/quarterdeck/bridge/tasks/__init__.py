@@ -1,1 +1,0 @@
-"""The tasks of clients: calls that servers go on with after they have answered."""

@@ -300,7 +300,7 @@ class _Session:
         if is_resumed:
             self._interrupted = interrupted
         else:
-            self._early = EarlyReply(stdin_fd, stdout_fd, on_read=memory.received, on_greeted=memory.greeting_answered)
+            self._early = EarlyReply(stdin_fd, stdout_fd, read=memory.read, on_greeted=memory.greeting_answered)
             self._early.start()
         environ = {os.fsdecode(name): os.fsdecode(value) for name, value in handover.environ.items()}
         try:

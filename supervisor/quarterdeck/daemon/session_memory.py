@@ -9,8 +9,10 @@ answers a dead daemon's requests in progress (`wait`, which has the layout of th
     9      1 while a line to the client is half written
     10     how many slots were ever used
     12     the length of the greeting
-    16     where the bytes that are not taken up begin and end, from `_UNREAD`
-    24     the greeting: `initialize` and `notifications/initialized`, as lines
+    16     a bit that changes with each request that is taken up, and where the bytes that are not taken up begin and
+           end, from `_UNREAD`; what was read last may reach beyond the end, up to the first NUL
+    24     the slot of the request that was taken up last, and the bit before that: while they agree, its line is unread
+    32     the greeting: `initialize` and `notifications/initialized`, as lines
     …      slots: 1 byte length, 1 byte kind, the request's id as JSON
     …      for each kind of request, the answer to a lost one: 2 bytes length, the line with NUL instead of the id
     …      what native tools noted: twice room for it, before it which one counts (1 bit), and how long it is
@@ -42,7 +44,7 @@ MAX_UNREAD_BYTES: Final = 2 * MAX_LINE_BYTES + 1024 * 1024
 """The longest line, moved down at the latest when it fills its half, and what is read at once.  Takes no memory before
 it is used."""
 
-MOVE_AT_BYTES: Final = 64 * 1024
+MOVE_AT_BYTES: Final = 16 * 1024
 """What is not taken up is moved down when it begins behind this, so that it does not creep upwards."""
 
 KEPT_BYTES: Final = 1024 * 1024
@@ -51,16 +53,17 @@ KEPT_BYTES: Final = 1024 * 1024
 MAX_LOST_BYTES: Final = 16 * 1024
 """Bytes for the answers to lost requests, their lengths included."""
 
-_LAYOUT: Final = b"qd-mem-3"
+_LAYOUT: Final = b"qd-mem-4"
 _GREETED: Final = wait.GREETED_AT
 _WRITING: Final = wait.WRITING_AT
 _USED: Final = wait.USED_AT
 _LENGTH: Final = wait.LENGTH_AT
 _BOUNDS: Final = wait.BOUNDS_AT
+_TAKING: Final = wait.TAKING_AT
 _GREETING: Final = wait.GREETING_AT
 _FIRST_SLOT: Final = wait.FIRST_SLOT_AT
 _LOST: Final = wait.LOST_AT
-_NOTES: Final = 592 * 1024
+_NOTES: Final = 600 * 1024
 _UNREAD: Final = 640 * 1024  # a whole number of pages, of 64 KiB too
 SIZE_BYTES: Final = _UNREAD + MAX_UNREAD_BYTES
 
@@ -91,10 +94,11 @@ class SessionMemory(Journal):
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
+        self._view = memoryview(data)
         self._slots: dict[bytes, int] = {}
         self._free: list[int] = []
         self._used = 0
-        self._start = self._end = 0
+        self._start = self._end = self._bit = 0
         self.client = ("", "")
         """The name and the version by which the client introduced itself."""
         self.rate: Final = RecentRate()
@@ -121,12 +125,14 @@ class SessionMemory(Journal):
         """Take over what is written here.  All of it stays until it is answered: this process may die, too."""
         data = self._data
         length = min(int.from_bytes(data[_LENGTH:_BOUNDS]), MAX_GREETING_BYTES)
-        self._start, self._end = (
-            int.from_bytes(data[_BOUNDS : _BOUNDS + 4]),
-            int.from_bytes(data[_BOUNDS + 4 : _GREETING]),
-        )
-        if not 0 <= self._start <= self._end <= MAX_UNREAD_BYTES:
+        bounds = int.from_bytes(data[_BOUNDS:_TAKING])
+        self._bit, start, end = bounds >> 63, bounds >> 32 & 0x7FFF_FFFF, bounds & 0xFFFF_FFFF
+        if start <= end <= MAX_UNREAD_BYTES:
+            after = data.find(b"\0", _UNREAD + end)
+            self._bound(start, (after if after >= 0 else SIZE_BYTES) - _UNREAD)
+        else:
             self._start = self._end = 0
+        void = wait.void_slot(data[:_GREETING])
         self._used = min(int.from_bytes(data[_USED:_LENGTH]), SLOTS)
         self._slots, self._free = {}, []
         under_way = {}
@@ -134,7 +140,7 @@ class SessionMemory(Journal):
             at = _FIRST_SLOT + slot * SLOT_BYTES
             size, kind = min(data[at], MAX_ID_BYTES), data[at + 1]
             id_json = data[at + 2 : at + 2 + size]
-            if size and id_json not in under_way:
+            if size and slot != void and id_json not in under_way:
                 under_way[id_json] = RequestKind(kind if kind < len(RequestKind) else 0)
                 self._slots[id_json] = slot
             else:
@@ -152,29 +158,55 @@ class SessionMemory(Journal):
         """See `Journal`."""
         self.client = (name, version)
 
+    def read(self, fd: int, size: int) -> bytes:
+        """See `Journal`; the kernel writes it here, so that no moment is left in which only this process has it."""
+        self._move_down()
+        if self._end + size > MAX_UNREAD_BYTES:
+            return os.read(fd, size)  # a line that is too long: it ends the session
+        at = _UNREAD + self._end
+        room = self._view[at : at + size]
+        count = os.readv(fd, [room])
+        self._bound(self._start, self._end + count)
+        return bytes(room[:count])
+
     def received(self, data: bytes) -> None:
         """See `Journal`."""
-        memory, start, end = self._data, self._start, self._end
-        if start >= MOVE_AT_BYTES and (size := end - start) <= start:
-            memory[_UNREAD : _UNREAD + size] = memory[_UNREAD + start : _UNREAD + end]
-            start, end = 0, size
-        if end + len(data) > MAX_UNREAD_BYTES:
-            return  # a line that is too long: it ends the session
-        memory[_UNREAD + end : _UNREAD + end + len(data)] = data
-        self._bound(start, end + len(data))
+        self._move_down()
+        at, end = _UNREAD + self._end, self._end + len(data)
+        if end <= MAX_UNREAD_BYTES:  # else a line that is too long: it ends the session
+            self._data[at : at + len(data)] = data
+            self._bound(self._start, end)
 
     def unread(self, size: int) -> None:
         """See `Journal`."""
+        if self._end - size != self._start:
+            self._take_up(size)
+
+    def _take_up(self, size: int) -> None:
+        """Have the last `size` bytes alone unread; the request that was noted before is under way from then on."""
         end = self._end
-        if size:
-            self._bound(max(0, end - size), end)
-        elif end:
+        self._bound(max(0, end - size), end)
+        if not size and end >= MOVE_AT_BYTES:
+            self._clear(0, end)
             self._bound(0, 0)
-            if end > KEPT_BYTES and hasattr(mmap, "MADV_REMOVE"):
-                try:
-                    self._data.madvise(mmap.MADV_REMOVE, _UNREAD, end)
-                except OSError:
-                    pass  # it stays until the door ends
+
+    def _move_down(self) -> None:
+        """Make room behind what is not taken up; all beyond its end is zero at any moment."""
+        start, end = self._start, self._end
+        if start >= MOVE_AT_BYTES and (size := end - start) < start:
+            self._data[_UNREAD : _UNREAD + size] = self._data[_UNREAD + start : _UNREAD + end]
+            self._clear(size, start)
+            self._bound(0, size)
+            self._clear(start, end)
+
+    def _clear(self, start: int, end: int) -> None:
+        if end - start > KEPT_BYTES and not start and hasattr(mmap, "MADV_REMOVE"):
+            try:
+                self._data.madvise(mmap.MADV_REMOVE, _UNREAD, end)
+                return
+            except OSError:
+                pass  # its memory stays until the door ends
+        self._data[_UNREAD + start : _UNREAD + end] = bytes(end - start)
 
     def greeted(self, line: bytes) -> None:
         """See `Journal`; what is said again, by the next daemon, is there already."""
@@ -189,9 +221,21 @@ class SessionMemory(Journal):
         """See `Journal`."""
         self._data[_GREETED] = 1
 
-    def began(self, id_json: bytes, kind: RequestKind) -> None:
+    def took(self, id_json: bytes, kind: RequestKind, unread: int) -> None:
         """See `Journal`; a greeting that has its answer is not asked any more."""
         self.rate.count()
+        self._note(id_json, kind, is_unread=True)
+        self._take_up(unread)
+
+    def began(self, id_json: bytes, kind: RequestKind) -> None:
+        """See `Journal`."""
+        if (slot := self._slots.get(id_json)) is not None:
+            self._data[_FIRST_SLOT + slot * SLOT_BYTES + 1] = kind
+        else:
+            self._note(id_json, kind, is_unread=False)
+
+    def _note(self, id_json: bytes, kind: RequestKind, *, is_unread: bool) -> None:
+        """Note a request in a slot, where there is one for it; while it is unread the slot is void."""
         data = self._data
         if len(id_json) > MAX_ID_BYTES or id_json in self._slots or (kind is RequestKind.INITIALIZE and data[_GREETED]):
             return
@@ -206,12 +250,25 @@ class SessionMemory(Journal):
             return
         self._slots[id_json] = slot
         at = _FIRST_SLOT + slot * SLOT_BYTES
+        if is_unread:
+            data[_TAKING : _TAKING + 2] = ((slot + 1) << 1 | self._bit).to_bytes(2)
+            self._bit ^= 1  # with the next bounds
         data[at + 1 : at + 2 + len(id_json)] = bytes((kind,)) + id_json
         data[at] = len(id_json)
 
     def refused(self) -> None:
         """See `Journal`."""
         self.refusals += 1
+
+    def leaving(self, id_json: bytes) -> None:
+        """See `Journal`."""
+        if (slot := self._slots.get(id_json)) is not None:
+            self._data[_FIRST_SLOT + slot * SLOT_BYTES] = 0
+
+    def kept(self, id_json: bytes) -> None:
+        """See `Journal`."""
+        if (slot := self._slots.get(id_json)) is not None:
+            self._data[_FIRST_SLOT + slot * SLOT_BYTES] = len(id_json)
 
     def ended(self, id_json: bytes) -> None:
         """See `Journal`."""
@@ -231,7 +288,8 @@ class SessionMemory(Journal):
 
     def put_back(self, lines: bytes) -> bool:
         """See `Journal`; the present unread bytes stay valid until the new ones are complete."""
-        start, end = self._end, self._end + len(lines) + self._end - self._start
+        start = self._end + 1  # behind a NUL, so that what is half put back is none that was read
+        end = start + len(lines) + self._end - self._start
         if end > MAX_UNREAD_BYTES:
             return False
         self._data[_UNREAD + start : _UNREAD + end] = lines + self._data[_UNREAD + self._start : _UNREAD + self._end]
@@ -266,11 +324,12 @@ class SessionMemory(Journal):
 
     def close(self) -> None:
         """Unmap it."""
+        self._view.release()
         self._data.close()
 
     def _bound(self, start: int, end: int) -> None:
         self._start, self._end = start, end
-        self._data[_BOUNDS:_GREETING] = (start << 32 | end).to_bytes(8)
+        self._data[_BOUNDS:_TAKING] = (self._bit << 63 | start << 32 | end).to_bytes(8)
 
 
 def _laid_out(fd: int) -> int:

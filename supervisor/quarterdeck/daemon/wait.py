@@ -28,7 +28,8 @@ WRITING_AT = 9
 USED_AT = 10
 LENGTH_AT = 12
 BOUNDS_AT = 16
-GREETING_AT = 24
+TAKING_AT = 24
+GREETING_AT = 32
 MAX_GREETING_BYTES = 64 * 1024
 FIRST_SLOT_AT = GREETING_AT + MAX_GREETING_BYTES
 SLOT_BYTES = 128
@@ -268,7 +269,7 @@ def answer_lost(memory: int, out: int) -> None:
     used = min(_number(memory, USED_AT, 2), SLOTS)
     if not (used and all(texts)):
         return  # no session was served
-    slots = os.pread(memory, used * SLOT_BYTES, FIRST_SLOT_AT)
+    slots, void = os.pread(memory, used * SLOT_BYTES, FIRST_SLOT_AT), void_slot(os.pread(memory, GREETING_AT, 0))
     has_greeting = bool(_number(memory, LENGTH_AT, 4))
     room = select.poll()
     room.register(out, select.POLLOUT)
@@ -279,7 +280,7 @@ def answer_lost(memory: int, out: int) -> None:
             os.pwrite(memory, b"\0", WRITING_AT)
         for slot in range(used):
             size, kind = slots[slot * SLOT_BYTES], slots[slot * SLOT_BYTES + 1]
-            if not size or (kind == INITIALIZE and has_greeting):
+            if not size or slot == void or (kind == INITIALIZE and has_greeting):
                 continue
             start = slot * SLOT_BYTES + 2
             line = texts[kind if kind < LOST_KINDS else 0].replace(b"\0", slots[start : start + size], 1)
@@ -289,6 +290,19 @@ def answer_lost(memory: int, out: int) -> None:
             os.pwrite(memory, b"\0", FIRST_SLOT_AT + slot * SLOT_BYTES)
     except OSError:
         pass  # the client has left
+
+
+def void_slot(head: bytes) -> int:
+    """Return the slot of the request that was being taken up when its daemon died, so that its line is still unread.
+
+    Args:
+        head: what is in the memory before the greeting.
+
+    Returns:
+        the slot's number; -1 for none.
+    """
+    taking = int.from_bytes(head[TAKING_AT : TAKING_AT + 2], "big")
+    return (taking >> 1) - 1 if taking & 1 == head[BOUNDS_AT] >> 7 else -1
 
 
 def _number(memory: int, at: int, size: int) -> int:

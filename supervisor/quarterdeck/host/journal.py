@@ -1,8 +1,9 @@
-"""What is kept of a session on stdio so that another process can go on with it, and what is found of it.  Pure.
+"""What is kept of a session on stdio so that another process can go on with it, and what is found of it.
 
 Those who read and write a client's lines tell its journal; `daemon/session_memory` keeps one, in a door's memory.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -31,11 +32,24 @@ class Journal:
     def introduced(self, name: str, version: str) -> None:
         """The client said who it is."""
 
+    def read(self, fd: int, size: int) -> bytes:
+        """Read at most `size` bytes of what the client says; nothing of it is taken up yet.
+
+        Raises:
+            OSError: as `os.read`.
+        """
+        data = os.read(fd, size)
+        self.received(data)
+        return data
+
     def received(self, data: bytes) -> None:
         """The client said this, of which nothing is taken up yet."""
 
     def unread(self, size: int) -> None:
         """Of all that the client said, the last so many bytes are not taken up yet."""
+
+    def took(self, id_json: bytes, kind: RequestKind, unread: int) -> None:
+        """A request is taken up and under way, at one moment: as `unread` and `began` together."""
 
     def greeted(self, line: bytes) -> None:
         """The client sent a line of its greeting, which a session needs before all others."""
@@ -44,10 +58,19 @@ class Journal:
         """The client has the answer to its greeting."""
 
     def began(self, id_json: bytes, kind: RequestKind) -> None:
-        """A request is under way; by its id as JSON, for 1 is another one than "1"."""
+        """A request is under way, and of this kind; by its id as JSON, for 1 is another one than "1"."""
 
     def refused(self) -> None:
         """A request met a bound of the connection."""
+
+    def leaving(self, id_json: bytes) -> None:
+        """Its answer is about to be written whole, and counts as written from now on.
+
+        Its reader may run before its writer does again: a writer that dies then would leave it to be answered twice.
+        """
+
+    def kept(self, id_json: bytes) -> None:
+        """Its answer was not written after all."""
 
     def ended(self, id_json: bytes) -> None:
         """It is not any more: its answer, if it gets one, has been written."""

@@ -37,8 +37,8 @@ class Outlet(Protocol):
         """Send a notification."""
         ...
 
-    def answer(self, *parts: Part, error: int = 0) -> None:
-        """Send the answer, in parts; `error` is the code of the JSON-RPC error that it is, 0 for a result."""
+    def answer(self, id_json: bytes, *parts: Part, error: int = 0) -> None:
+        """Send the answer to this request, in parts; `error` is the code of the error that it is, 0 for a result."""
         ...
 
 
@@ -159,10 +159,11 @@ class WireCall:
 
     def _answer_fault(self, fault: ProtocolFault) -> None:
         parts, error = answer_of(fault, self._request, self._server_info)
-        self._outlet.answer(*parts, error=error)
+        self._outlet.answer(self._request.id_json, *parts, error=error)
 
     def _answer(self, parts: tuple[Part, ...]) -> None:
-        self._outlet.answer(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}")
+        id_json = self._request.id_json
+        self._outlet.answer(id_json, b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *parts, b"}")
 
 
 def answer_of(fault: ProtocolFault, request: WireRequest, server_info: bytes | None) -> tuple[tuple[Part, ...], int]:

@@ -1,14 +1,21 @@
 """What a session needs to go on is there however its daemon died."""
 
+import fcntl
+import json
+import mmap
 import os
 import sys
-from collections.abc import Iterator
+import termios
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from quarterdeck.daemon import wait
 from quarterdeck.daemon.session_memory import (
     KEPT_BYTES,
     MAX_GREETING_BYTES,
@@ -23,6 +30,13 @@ from quarterdeck.daemon.session_memory import (
     make_memory,
 )
 from quarterdeck.host.journal import Interrupted, RequestKind
+from quarterdeck.host.stdio.serve import answers_if_lost
+from quarterdeck_protocol.mcp.jsonrpc import LineBuffer
+
+INFO = b'{"name":"quarterdeck","version":"1"}'
+
+REACHED_BYTES = 704 * 1024
+"""How far into a memory a few requests reach."""
 
 
 @pytest.fixture
@@ -130,6 +144,22 @@ def test_what_is_not_taken_up_does_not_creep_through_the_memory(fd: int) -> None
     assert memory._end < 4 * MOVE_AT_BYTES
 
 
+def test_what_was_taken_up_is_not_found_behind_what_came_later(fd: int) -> None:
+    """The next daemon would carry out a client's requests a second time."""
+    memory, old = mapped(fd), b"x" * MOVE_AT_BYTES + b"\n"
+    memory.received(old)
+    memory.unread(0)
+    memory.received(b"new")
+    assert restored(fd).unread == b"new"
+    memory.unread(0)
+    memory.received(old + b"abc")
+    memory.unread(3)
+    memory.received(b"d")
+    new = b"abcd" + b"y" * (len(b"new" + old) - 4)
+    memory.received(new[4:])
+    assert restored(fd).unread == new
+
+
 def test_the_memory_of_a_long_line_is_given_back(fd: int) -> None:
     """One request with a file in it would cost its window as much for as long as it is open."""
     memory = mapped(fd)
@@ -154,7 +184,7 @@ def test_a_line_that_is_too_long_to_keep_is_not_kept(fd: int) -> None:
 def test_a_memory_that_can_be_cut_is_none(tmp_path: Path) -> None:
     """Whoever has the other end would end the daemon by making it shorter: who reads behind the end is killed."""
     with open(tmp_path / "other", "wb+") as file:
-        file.write(b"qd-mem-3")
+        file.write(b"qd-mem-4")
         file.truncate(SIZE_BYTES)
         with pytest.raises(NoMemoryError, match="cut"):
             SessionMemory.map(file.fileno())
@@ -199,11 +229,10 @@ class Requests(RuleBasedStateMachine):
 
     @rule(key=st.integers(0, 20), kind=st.sampled_from(RequestKind))
     def begin(self, key: int, kind: RequestKind) -> None:
-        """A request comes; one with an id that is under way is not noted again."""
+        """A request comes; of one with an id that is under way the kind is noted anew."""
         self.memory.began(str(key).encode(), kind)
-        if kind is RequestKind.INITIALIZE and self.is_greeted:
-            return
-        self.known.setdefault(key, kind)
+        if key in self.known or not (kind is RequestKind.INITIALIZE and self.is_greeted):
+            self.known[key] = kind
 
     @rule(key=st.integers(0, 20))
     def end(self, key: int) -> None:
@@ -224,6 +253,16 @@ class Requests(RuleBasedStateMachine):
     def hear(self, data: bytes) -> None:
         """The client says something."""
         self.memory.received(data)
+        self.said += data
+
+    @rule(data=st.binary(min_size=1, max_size=MOVE_AT_BYTES))
+    def read(self, data: bytes) -> None:
+        """The daemon reads what the client says."""
+        reading, writing = os.pipe()
+        os.write(writing, data)
+        assert self.memory.read(reading, 2 * MOVE_AT_BYTES) == data
+        os.close(reading)
+        os.close(writing)
         self.said += data
 
     @rule(share=st.floats(0, 1))
@@ -277,3 +316,84 @@ def test_what_there_is_no_room_for_is_not_put_back(fd: int) -> None:
     memory.received(b"unread")
     assert not memory.put_back(b"x" * MAX_UNREAD_BYTES)
     assert restored(fd).unread == b"unread"
+
+
+class Watched(mmap.mmap):
+    """A memory; `look` is called before and after each write."""
+
+    look: Callable[[], object] = staticmethod(lambda: None)
+
+    def __setitem__(self, where: Any, what: Any) -> None:
+        """Write."""
+        self.look()
+        super().__setitem__(where, what)
+        self.look()
+
+
+REQUESTS = [
+    json.dumps({"id": number, "pad": "x" * (5_000 if number % 3 else 100)}).encode() + b"\n" for number in range(24)
+]
+"""Several times as much as is kept before it is moved down."""
+
+
+def test_at_any_moment_each_request_is_unread_or_under_way(fd: int) -> None:
+    """One of which the dead daemon alone knew is never answered, one that is known twice has two answers."""
+    data, pipe, lines = Watched(fd, SIZE_BYTES), os.pipe(), LineBuffer(1024 * 1024)
+    memory, said, sent, open_ = SessionMemory(data), b"".join(REQUESTS), 0, set[int]()
+    memory.begin_session()
+    memory.answers_if_lost(answers_if_lost(INFO))
+    leaving: set[int] = set()
+
+    def look() -> None:
+        in_pipe = int.from_bytes(fcntl.ioctl(pipe[0], termios.FIONREAD, bytes(4)), sys.byteorder)
+        found = Counter(after_death(data, said[sent - in_pipe : sent]))
+        assert open_ - leaving <= set(found) <= open_
+        assert max(found.values(), default=1) == 1
+
+    data.look = look
+    for size in (1, *[1_900] * (len(said) // 1_900)):
+        os.write(pipe[1], said[sent : sent + size])
+        sent += size
+        open_ |= set(range(said[:sent].count(b"\n"))) - leaving
+        for line in lines.feed(memory.read(pipe[0], 65_536)):
+            request = json.loads(line)["id"]
+            id_json = b"%d" % request
+            memory.took(id_json, RequestKind.OTHER, lines.ahead_bytes)
+            memory.began(id_json, RequestKind.CALL)
+            if request % 2:
+                leaving.add(request)
+                memory.leaving(id_json)
+                open_.remove(request)
+                memory.ended(id_json)
+        memory.unread(lines.pending_bytes)
+    os.close(pipe[0])
+    os.close(pipe[1])
+    assert sorted(open_) == [number for number in range(len(REQUESTS)) if not number % 2][: len(open_)]
+    assert len(open_) > len(REQUESTS) // 3
+
+
+def after_death(data: mmap.mmap, in_pipe: bytes) -> list[int]:
+    """The requests that a door answers, or that the next daemon answers or reads."""
+    fd, (reading, writing) = make_memory(Path("/tmp")), os.pipe()
+    os.set_blocking(writing, False)
+    os.pwrite(fd, data[:REACHED_BYTES], 0)
+    wait.answer_lost(fd, writing)
+    os.close(writing)
+    memory = SessionMemory.map(fd)
+    found = memory.begin_session()
+    unread = found.unread + in_pipe
+    memory.close()
+    os.close(fd)
+    with open(reading, "rb") as answers:
+        said = [json.loads(line)["id"] for line in (*answers, *unread.split(b"\n")[:-1])]
+    return said + [int(id_json) for id_json in found.under_way]
+
+
+def test_an_answer_that_was_not_written_after_all_is_still_owed(fd: int) -> None:
+    """A client that does not read at that moment would never have it."""
+    memory = mapped(fd)
+    memory.took(b"7", RequestKind.CALL, 0)
+    memory.leaving(b"7")
+    assert restored(fd).under_way == {}
+    memory.kept(b"7")
+    assert restored(fd).under_way == {b"7": RequestKind.CALL}

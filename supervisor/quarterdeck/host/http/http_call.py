@@ -102,7 +102,7 @@ class HttpCall:
         """See `Outlet`."""
         self.exchange.tell(message)
 
-    def answer(self, *parts: Part, error: int = 0) -> None:
+    def answer(self, id_json: bytes, *parts: Part, error: int = 0) -> None:  # noqa: ARG002 - an exchange has one request
         """See `Outlet`; a result that is too much for its client is replaced by a fault that says so."""
         size = sum(map(len, parts))
         if size > UNCOUNTED_BYTES or self.client.allowance is not None:

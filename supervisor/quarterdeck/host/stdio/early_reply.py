@@ -133,10 +133,6 @@ class FirstLine(msgspec.Struct, frozen=True):
     unsent: bytes = b""
 
 
-def _ignore(_: bytes) -> None:
-    """Nobody keeps it."""
-
-
 class EarlyReply:
     """Waits for a client's first line in a thread, from `start` to `finish` or `refuse`."""
 
@@ -145,7 +141,7 @@ class EarlyReply:
         stdin_fd: int = _STDIN,
         stdout_fd: int = _STDOUT,
         *,
-        on_read: Callable[[bytes], None] = _ignore,
+        read: Callable[[int, int], bytes] = os.read,
         on_greeted: Callable[[], None] = lambda: None,
     ) -> None:
         """Read nothing yet.
@@ -153,12 +149,12 @@ class EarlyReply:
         Args:
             stdin_fd: borrowed until `finish` or `refuse` has returned.
             stdout_fd: likewise.
-            on_read: told what was read, in the thread.
+            read: reads from a descriptor at most so many bytes, in the thread.
             on_greeted: told when the client has its answer, in the thread.
         """
         self._in = stdin_fd
         self._out = stdout_fd
-        self._on_read = on_read
+        self._read = read
         self._on_greeted = on_greeted
         self._data = b""
         self._head: FirstLine | None = None
@@ -200,10 +196,9 @@ class EarlyReply:
                     is_over = not os.read(fd, 1)
                 else:
                     try:
-                        chunk = os.read(fd, MAX_HEAD_BYTES)
+                        chunk = self._read(fd, MAX_HEAD_BYTES)
                     except OSError:
                         chunk = b""
-                    self._on_read(chunk)
                     self._data += chunk
                     has_line = b"\n" in self._data
                     if has_line or not chunk or len(self._data) >= MAX_HEAD_BYTES:

@@ -130,8 +130,8 @@ class _LineOutlet:
     def tell(self, message: bytes) -> None:
         self._sink.write(message, b"\n")
 
-    def answer(self, *parts: Part, error: int = 0) -> None:  # noqa: ARG002 - a line has no status
-        self._sink.write(*parts, b"\n")
+    def answer(self, id_json: bytes, *parts: Part, error: int = 0) -> None:  # noqa: ARG002 - a line has no status
+        self._sink.write(*parts, b"\n", answers=id_json)
 
 
 class _Connection:
@@ -164,7 +164,7 @@ class _Connection:
         self._lines = LineBuffer(MAX_LINE_BYTES)
         stdin_fd, stdout_fd, stderr_fd = fds
         self._sink = open_sink(
-            stdout_fd, on_broken=self._on_gone, on_room=self._balance, on_half=journal.writing, stderr_fd=stderr_fd
+            stdout_fd, on_broken=self._on_gone, on_room=self._balance, journal=journal, stderr_fd=stderr_fd
         )
         self._outlet = _LineOutlet(self._sink)
         loop, content = asyncio.get_running_loop(), host.content
@@ -180,7 +180,7 @@ class _Connection:
             results=content.results,
             logins=content.logins_of(client),
         )
-        self._source = open_source(stdin_fd, self._take, self._over.set, stderr_fd=stderr_fd)
+        self._source = open_source(stdin_fd, self._take, self._over.set, journal, stderr_fd=stderr_fd)
         self._session = Session(
             host,
             client,
@@ -223,7 +223,7 @@ class _Connection:
             self._journal.answers_if_lost(answers)
             if self._interrupted is not None:
                 for line in filter(None, self._interrupted.greeting.split(b"\n")):
-                    self._read(line)
+                    self._read(line, len(self._interrupted.unread))
             if self._head.unsent:
                 self._sink.write(self._head.unsent)
                 self._sink.then(self._journal.greeting_answered)
@@ -312,7 +312,7 @@ class _Connection:
         for id_json, kind in interrupted.under_way.items():
             if kind is RequestKind.INITIALIZE and interrupted.greeting:
                 continue  # it is asked again
-            self._sink.write(answers[kind].replace(b"\0", id_json, 1))
+            self._sink.write(answers[kind].replace(b"\0", id_json, 1), answers=id_json)
             self._forget(id_json)
 
     def _forget(self, id_json: bytes) -> None:
@@ -320,17 +320,18 @@ class _Connection:
         self._sink.then(partial(self._journal.ended, id_json))
 
     def _take(self, data: bytes) -> None:
-        self._journal.received(data)
         self._feed(data)
         self._balance()
 
     def _feed(self, data: bytes) -> None:
-        """Take up what the journal has received; each line is taken up before it can do harm, so that it does once."""
+        """Take up what the journal has received; each line is taken up before it can do harm, so that it does once.
+
+        A request is noted at the same moment: whenever this process dies, the next one has it, or answers it.
+        """
         lines, journal = self._lines, self._journal
         try:
             for line in lines.feed(data):
-                journal.unread(lines.ahead_bytes)
-                self._read(line)
+                self._read(line, lines.ahead_bytes)
             journal.unread(lines.pending_bytes)
         except LineTooLongError as error:
             # Where the next message begins is not known any more: the client must connect again.
@@ -343,13 +344,19 @@ class _Connection:
         else:
             self._source.resume()
 
-    def _read(self, line: bytes) -> None:
+    def _read(self, line: bytes, unread: int) -> None:
         try:
             message = read_message(line)
         except UnreadableError as error:
+            self._journal.unread(unread)
             self._refuse(None, error.code, str(error))
             return
         is_request = message.method is not UNSET and message.id is not UNSET
+        if is_request and isinstance(message.id, int | str):
+            kind = RequestKind.INITIALIZE if message.method == "initialize" else RequestKind.OTHER
+            self._journal.took(msgspec.json.encode(message.id), kind, unread)
+        else:
+            self._journal.unread(unread)
         if not is_request and (self._asking.take(message) or self._cancel(message)):
             return
         # At the end the session says why nothing is begun any more.
@@ -409,6 +416,8 @@ class _Connection:
         _logger.warning("a client's message was refused: %s", reason)
         refusal = {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": reason}}
         self._sink.write(msgspec.json.encode(refusal), b"\n")
+        if request_id is not None:
+            self._forget(msgspec.json.encode(request_id))
 
 
 def answers_if_lost(server_info: bytes) -> tuple[bytes, ...]:

@@ -152,7 +152,7 @@ class Session:
         if request_id == self._greeted_id:
             self._greeted_id = None
         else:
-            self._sink.write(answer, b"\n")
+            self._sink.write(answer, b"\n", answers=msgspec.json.encode(request_id))
         self._on_answered(request_id, is_success=True)
 
     # Lists
@@ -178,7 +178,7 @@ class Session:
             _log.exception("%s could not be answered", request.listing.method)
             error = {"code": INTERNAL_ERROR, "message": "Internal error"}
             reply = {"jsonrpc": "2.0", "id": request_id, "error": error}
-            self._sink.write(msgspec.json.encode(reply), b"\n")
+            self._sink.write(msgspec.json.encode(reply), b"\n", answers=msgspec.json.encode(request_id))
             self._on_answered(request_id, is_success=False)
             return
         if (me := asyncio.current_task()) is not None:

@@ -17,7 +17,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from quarterdeck.host.raw_calls import read_message
 
@@ -168,7 +168,8 @@ class ClientOutput(_Managed):
         if answer is not None and self._greeted_id is not None and answer.id == self._greeted_id:
             self._greeted_id = None
         else:
-            self._sink.write(_to_line(message), b"\n")
+            id_json = to_json(answer.id) if answer is not None else b""
+            self._sink.write(_to_line(message), b"\n", answers=id_json)
         if answer is not None:
             self._on_answered(answer.id, is_success=isinstance(answer, JSONRPCResponse))
         await self._sink.room()

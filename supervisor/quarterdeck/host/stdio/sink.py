@@ -6,20 +6,25 @@ thread.  Descriptors are borrowed: their owner closes them.
 
 import asyncio
 import errno
+import fcntl
 import os
 import queue
 import select
 import stat
+import sys
+import termios
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, takewhile
 from time import monotonic
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import anyio
+
+from quarterdeck.host.journal import Journal
 
 from .early_reply import can_poll, post
 
@@ -38,6 +43,9 @@ _MAX_PARTS: Final = 256
 _CHUNK_BYTES: Final = 4096
 """What a pipe or a terminal that can be written to takes without waiting: POSIX's PIPE_BUF on Linux."""
 
+_SOCKET_BYTES: Final = 32 * 1024
+"""What a local socket takes whole or not at all: Linux makes one buffer of it."""
+
 _JOIN_BYTES: Final = 32 * 1024
 """Parts that are smaller together are joined: a copy is cheaper than a vector."""
 
@@ -46,17 +54,6 @@ _READER_LEFT: Final = (errno.EPIPE, errno.ECONNRESET)
 _NEWLINE: Final = ord("\n")
 
 Part = bytes | memoryview
-
-
-class OnHalf(Protocol):
-    """Told when a line comes to be half written, and when it is whole."""
-
-    def __call__(self, *, is_half: bool) -> None:
-        """Whether one is now."""
-
-
-def _no_news(*, is_half: bool) -> None:
-    """Nobody needs to know."""
 
 
 class Waker:
@@ -96,10 +93,10 @@ class Sink(ABC):
     """Writes lines to one descriptor, whole and in order; lines that follow one another closely go out together."""
 
     def __init__(
-        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], on_half: OnHalf = _no_news
+        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], journal: Journal | None = None
     ) -> None:
         self._fd = fd
-        self._on_half = on_half
+        self._journal = journal or Journal()
         self._is_half = False
         self._on_broken = on_broken
         self._on_room = on_room
@@ -108,6 +105,7 @@ class Sink(ABC):
         self._held_bytes = 0
         self._taken_bytes = 0
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
+        self._answers: deque[tuple[int, bytes]] = deque()
         self._is_over = False
         self.failure: OSError | None = None
         """Why nothing can be written any more, when it is not that the reader has left."""
@@ -117,8 +115,13 @@ class Sink(ABC):
         self._has_room.set()
         self._emptied: asyncio.Event | None = None  # of whoever waits for it
 
-    def write(self, *parts: Part) -> None:
-        """Send one whole line, its newline included; dropped once the reader is gone."""
+    def write(self, *parts: Part, answers: bytes = b"") -> None:
+        """Send one whole line, its newline included; dropped once the reader is gone.
+
+        Args:
+            parts: of the line.
+            answers: the id of the request that it answers, as JSON; the journal is told before it leaves.
+        """
         if self._is_over:
             return
         size = sum(map(len, parts))
@@ -129,6 +132,8 @@ class Sink(ABC):
         was_empty = not self._held_bytes
         self._held_bytes += size
         self._taken_bytes += size
+        if answers:
+            self._answers.append((self._taken_bytes, answers))
         if self._held_bytes > HIGH_WATER_BYTES:
             self.is_congested = True
             self._has_room.clear()
@@ -164,16 +169,17 @@ class Sink(ABC):
     def _stop(self) -> None:
         """Nothing more is written: leave the descriptor as it was found."""
 
-    def _ends_with(self, last: Part) -> None:
-        """`last` was written last: tell whether its line is half written now, when that is news."""
-        is_half = last[-1] != _NEWLINE
+    def _tell_half(self, *, is_half: bool) -> None:
+        """Tell whether a line is half written, or may be, when that is news."""
         if is_half is not self._is_half:
             self._is_half = is_half
-            self._on_half(is_half=is_half)
+            self._journal.writing(is_half=is_half)
 
     def _wrote(self, size: int) -> None:
         self._held_bytes -= size
         left = self._taken_bytes - self._held_bytes
+        while self._answers and self._answers[0][0] <= left:
+            self._answers.popleft()
         while self._marks and self._marks[0][0] <= left:
             self._marks.popleft()[1]()
         if self.is_congested and self._held_bytes <= LOW_WATER_BYTES:
@@ -200,12 +206,17 @@ class Sink(ABC):
 
 
 class PolledSink(Sink):
-    """A pipe or socket."""
+    """A pipe or socket.
+
+    Who dies right after a write has told the journal before.  So it writes what surely goes whole, and of a longer line
+    the last byte alone; whether that is right is seen afterwards.
+    """
 
     def __init__(
-        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], on_half: OnHalf = _no_news
+        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], journal: Journal | None = None
     ) -> None:
-        super().__init__(fd, on_broken=on_broken, on_room=on_room, on_half=on_half)
+        super().__init__(fd, on_broken=on_broken, on_room=on_room, journal=journal)
+        self._sure_bytes = _SOCKET_BYTES if stat.S_ISSOCK(os.fstat(fd).st_mode) else _CHUNK_BYTES
         self._was_blocking = os.get_blocking(fd)
         self._waits = False
         self._written_at = 0.0
@@ -227,7 +238,7 @@ class PolledSink(Sink):
             return
         try:
             while self._parts:
-                self._drop(os.writev(self._fd, list(islice(self._parts, _MAX_PARTS))))
+                self._write_some()
         except BlockingIOError:
             if not self._waits:
                 self._waits = True
@@ -241,18 +252,63 @@ class PolledSink(Sink):
             self._waits = False
             self._loop.remove_writer(self._fd)
 
+    def _write_some(self) -> None:
+        parts = list(islice(self._parts, _MAX_PARTS))
+        size, was_half, journal = sum(map(len, parts)), self._is_half, self._journal
+        is_sure = size <= self._sure_bytes or self._takes(size)
+        if not is_sure:
+            parts = self._sure_parts(parts)
+            size = sum(map(len, parts))
+            is_sure = size <= self._sure_bytes
+        if not is_sure or parts[-1][-1] != _NEWLINE:
+            self._tell_half(is_half=True)
+        left = self._taken_bytes - self._held_bytes
+        leaving = list(takewhile(lambda answer: answer[0] <= left + size, self._answers))
+        for _, id_json in leaving:
+            journal.leaving(id_json)
+        written = 0
+        try:
+            written = os.writev(self._fd, parts)
+        finally:
+            if written < size:
+                for end, id_json in leaving:
+                    if end > left + written:
+                        journal.kept(id_json)
+                if not written:
+                    self._tell_half(is_half=was_half)
+        self._drop(written)
+
+    def _takes(self, size: int) -> bool:
+        """Whether a pipe has room for so much, though each of its pages were but half full."""
+        try:
+            room = fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ)
+            held = int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+        except (OSError, AttributeError):
+            return False
+        return size + 2 * held + 4 * _CHUNK_BYTES <= room
+
+    def _sure_parts(self, parts: list[Part]) -> list[Part]:
+        """As many of these as surely go whole; of a first one that is too long all but the end of its line."""
+        if len(parts[0]) > self._sure_bytes:
+            return [memoryview(parts[0])[:-1] if parts[0][-1] == _NEWLINE else parts[0]]
+        size, count = 0, 0
+        while size + len(parts[count]) <= self._sure_bytes:
+            size += len(parts[count])
+            count += 1
+        return parts[:count]
+
     def _drop(self, size: int) -> None:
         left = size
         while left:
             part = self._parts[0]
             if left < len(part):
                 self._parts[0] = memoryview(part)[left:]
-                self._ends_with(memoryview(part)[:left])
+                self._tell_half(is_half=part[left - 1] != _NEWLINE)
                 break
             left -= len(part)
             self._parts.popleft()
             if not left:
-                self._ends_with(part)
+                self._tell_half(is_half=part[-1] != _NEWLINE)
         self._wrote(size)
 
 
@@ -260,10 +316,10 @@ class ThreadedSink(Sink):
     """A file, a terminal, or a description that stderr shares."""
 
     def __init__(
-        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], on_half: OnHalf = _no_news
+        self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None], journal: Journal | None = None
     ) -> None:
         # A duplicate: the thread may come back from a write when the descriptor is somebody else's.
-        super().__init__(os.dup(fd), on_broken=on_broken, on_room=on_room, on_half=on_half)
+        super().__init__(os.dup(fd), on_broken=on_broken, on_room=on_room, journal=journal)
         self._batches: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
         self._news = Waker()
         threading.Thread(target=self._write, name="quarterdeck-stdout", daemon=True).start()
@@ -277,13 +333,13 @@ class ThreadedSink(Sink):
 
     def _hand_over(self) -> None:
         if self._parts:
-            self._on_half(is_half=True)  # as far as anyone can tell
+            self._tell_half(is_half=True)  # as far as anyone can tell
             self._batches.put(list(self._parts))
             self._parts.clear()
 
     def _landed(self, size: int) -> None:
         if not self._is_over:
-            self._on_half(is_half=False)
+            self._tell_half(is_half=False)
             self._wrote(size)
             self._hand_over()
 
@@ -316,7 +372,7 @@ def open_sink(
     *,
     on_broken: Callable[[], None],
     on_room: Callable[[], None],
-    on_half: OnHalf = _no_news,
+    journal: Journal | None = None,
     stderr_fd: int = 2,
 ) -> Sink:
     """The right writer for `fd`.
@@ -326,7 +382,7 @@ def open_sink(
         on_broken: called once when the reader is gone.
         on_room: called when the sink was congested and no longer is.
         stderr_fd: see `can_poll`.
-        on_half: called when a line comes to be half written, and when it is whole; by polled sinks only.
+        journal: told which answers leave, and whether a line is half written.
     """
     kind = PolledSink if can_poll(fd, stderr_fd) else ThreadedSink
-    return kind(fd, on_broken=on_broken, on_room=on_room, on_half=on_half)
+    return kind(fd, on_broken=on_broken, on_room=on_room, journal=journal)

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from quarterdeck.host.journal import Journal
+
 from .early_reply import can_poll, post
 from .sink import Waker
 
@@ -23,10 +25,13 @@ _MAX_UNREAD_CHUNKS: Final = 16
 
 
 class Source(ABC):
-    """Reads one descriptor; `on_data` gets chunks, `on_end` is called once at its end."""
+    """Reads one descriptor; `on_data` gets chunks that `journal` has, `on_end` is called once at its end."""
 
-    def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], journal: Journal | None = None
+    ) -> None:
         self._fd = fd
+        self._journal = journal or Journal()
         self._on_data = on_data
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -47,8 +52,10 @@ class Source(ABC):
 class PolledSource(Source):
     """A pipe or socket."""
 
-    def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        super().__init__(fd, on_data, on_end)
+    def __init__(
+        self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], journal: Journal | None = None
+    ) -> None:
+        super().__init__(fd, on_data, on_end, journal)
         self._was_blocking = os.get_blocking(fd)
         self._is_closed = False
         self._is_reading = False
@@ -75,7 +82,7 @@ class PolledSource(Source):
 
     def _read(self) -> None:
         try:
-            data = os.read(self._fd, CHUNK_BYTES)
+            data = self._journal.read(self._fd, CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -94,8 +101,10 @@ class ThreadedSource(Source):
     for whoever has the terminal next, and reads from no file that got the descriptor's number.
     """
 
-    def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        super().__init__(os.dup(fd), on_data, on_end)
+    def __init__(
+        self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], journal: Journal | None = None
+    ) -> None:
+        super().__init__(os.dup(fd), on_data, on_end, journal)
         self._may_read = threading.Event()
         self._permits = threading.Semaphore(_MAX_UNREAD_CHUNKS)
         self._is_closed = False
@@ -140,12 +149,20 @@ class ThreadedSource(Source):
         if self._is_closed:
             return
         if data:
+            self._journal.received(data)
             self._on_data(data)
         else:
             self._is_closed = True
             self._on_end()
 
 
-def open_source(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None], *, stderr_fd: int = 2) -> Source:
+def open_source(
+    fd: int,
+    on_data: Callable[[bytes], None],
+    on_end: Callable[[], None],
+    journal: Journal | None = None,
+    *,
+    stderr_fd: int = 2,
+) -> Source:
     """The right reader for `fd`; it reads once resumed."""
-    return (PolledSource if can_poll(fd, stderr_fd) else ThreadedSource)(fd, on_data, on_end)
+    return (PolledSource if can_poll(fd, stderr_fd) else ThreadedSource)(fd, on_data, on_end, journal)

@@ -8,7 +8,7 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async, turns
 
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
-from quarterdeck.host.journal import Interrupted, RequestKind
+from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio import serve
 from quarterdeck.host.stdio.early_reply import FirstLine
@@ -47,6 +47,54 @@ async def test_a_request_is_under_way_until_its_client_has_the_answer(fd):
         assert set(found.under_way) == {b'"7"', b"7"}
         assert found.is_half_written
         await client.leave()
+
+
+async def test_a_request_is_under_way_before_anything_is_done_for_it(fd):
+    """A daemon that dies in between would have carried it out, or forgotten it, without a word to its client."""
+    box, memory, seen = LiveBox(), taken_over(fd)[0], []
+    box.graft("s__t", lambda _: seen.append(taken_over(fd)[1]))
+    async with served(create_provider_host(box), journal=memory) as client:
+        await client.open_legacy()
+        await client.send(client.call(7, "s__t"))
+        await eventually_async(lambda: bool(seen))
+        client.stop_serving()
+        assert (await client.receive())["id"] == 7
+    assert (list(seen[0].under_way), seen[0].unread) == ([b"7"], b"")
+
+
+@pytest.mark.parametrize("opens", ["open_legacy", "open_modern"])
+async def test_the_journal_is_told_of_each_answer_before_it_leaves(opens):
+    """A client would get a second one from its door, if its daemon died as soon as it had written the first."""
+
+    class Told(Journal):
+        """What it is told."""
+
+        def __init__(self):
+            self.told = []
+
+        def leaving(self, id_json):
+            """Note."""
+            self.told.append(id_json)
+
+    box, journal = LiveBox(), Told()
+    box.graft("s__t", answer(b'{"content":[]}'))
+    async with served(create_provider_host(box), journal=journal) as client:
+        await getattr(client, opens)()
+        opening = journal.told.pop()
+        for number, (method, params) in enumerate(ASKED):
+            assert (await client.ask(number, method, **params))["id"] == number
+        assert opening in (b'"init"', b'"discover"')
+        assert journal.told == [b"%d" % number for number in range(len(ASKED))]
+
+
+ASKED = (
+    ("tools/list", {}),
+    ("tools/call", {"name": "s__t", "arguments": {}}),
+    ("tools/call", {"name": "s__unknown", "arguments": {}}),
+    ("prompts/get", {"name": "s__unknown"}),
+    ("things/unknown", {}),
+)
+"""What a call, a list and the session answer."""
 
 
 async def test_a_call_that_is_to_be_a_task_is_answered_with_an_error_when_its_process_died(fd):

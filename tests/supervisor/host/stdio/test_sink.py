@@ -1,14 +1,19 @@
 """Writing without blocking: pipes, files, readers that are slow or gone."""
 
 import asyncio
+import fcntl
 import os
 import socket
+import sys
+import termios
 import threading
+from contextlib import suppress
 
 import anyio
 import pytest
 from support.waiting import PATIENCE_S, eventually_async
 
+from quarterdeck.host.journal import Journal
 from quarterdeck.host.stdio import sink as sink_module
 from quarterdeck.host.stdio.sink import HIGH_WATER_BYTES, PolledSink, ThreadedSink, open_sink
 
@@ -233,3 +238,82 @@ async def test_a_sink_that_is_given_up_leaves_no_thread_behind():
     await eventually_async(lambda: set(threading.enumerate()) <= before)
     with anyio.fail_after(PATIENCE_S):
         assert len(await read_all(reading)) < 200_000
+
+
+class Noted(Journal):
+    """What a journal is told, each with how much its client could have read until then."""
+
+    def __init__(self, reading):
+        self.reading, self.read, self.told = reading, 0, []
+
+    def leaving(self, id_json):
+        """Note."""
+        self._note("leaving", id_json)
+
+    def kept(self, id_json):
+        """Note."""
+        self._note("kept", id_json)
+
+    def writing(self, *, is_half):
+        """Note."""
+        self._note("half" if is_half else "whole")
+
+    def _note(self, *what):
+        held = int.from_bytes(fcntl.ioctl(self.reading, termios.FIONREAD, bytes(4)), sys.byteorder)
+        self.told.append((*what, self.read + held))
+
+
+def noted_sink(reading, writing):
+    """A sink, and what its journal is told."""
+    journal = Noted(reading)
+    return PolledSink(writing, on_broken=lambda: None, on_room=lambda: None, journal=journal), journal
+
+
+@pytest.mark.parametrize("size", [10, 30_000])
+async def test_an_answer_counts_as_written_before_its_client_can_have_it(size):
+    """A daemon that dies right after it has written is the usual case: its reader runs first, and is answered twice."""
+    line, pairs = b"x" * size + b"\n", (os.pipe(), [each.detach() for each in socket.socketpair()])
+    for reading, writing in pairs:
+        sink, journal = noted_sink(reading, writing)
+        sink.write(line, answers=b"7")
+        assert journal.told == [("leaving", b"7", 0)]
+        await sink.close(PATIENCE_S)
+        os.close(reading)
+        os.close(writing)
+
+
+async def test_an_answer_that_has_no_room_is_owed_until_it_has():
+    """A client that reads slowly would never get it if the daemon died meanwhile."""
+    reading, writing = os.pipe()
+    sink, journal = noted_sink(reading, writing)
+    full = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+    os.write(writing, b"x" * full)
+    sink.write(b"answer\n", answers=b"7")
+    assert journal.told == [("leaving", b"7", full), ("kept", b"7", full)]
+    journal.read += len(os.read(reading, full))
+    await sink.close(PATIENCE_S)
+    assert journal.told[2:] == [("leaving", b"7", full)]
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_of_a_line_that_leaves_in_pieces_only_the_last_one_makes_it_an_answer():
+    """A client whose daemon died in between would wait for the rest for ever, or read the next line as the rest."""
+    reading, writing = os.pipe()
+    sink, journal = noted_sink(reading, writing)
+    os.set_blocking(reading, False)
+    line = b"x" * 200_000 + b"\n"
+    sink.write(line, answers=b"7")
+    with anyio.fail_after(PATIENCE_S):
+        while journal.read < len(line):
+            await asyncio.sleep(0.001)
+            with suppress(BlockingIOError):
+                journal.read += len(os.read(reading, 1_000_000))
+    half, *tried, leaving, whole = journal.told
+    assert (half, whole) == (("half", 0), ("whole", len(line)))
+    assert leaving[:2] == ("leaving", b"7")
+    assert len(line) - 4_096 <= leaving[2] < len(line)
+    assert [each[0] for each in tried] == ["leaving", "kept"] * (len(tried) // 2)
+    await sink.close(PATIENCE_S)
+    os.close(reading)
+    os.close(writing)

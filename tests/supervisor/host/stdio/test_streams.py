@@ -22,9 +22,12 @@ class FakeSink:
         self.written = b""
         self.has_room = anyio.Event()
 
-    def write(self, *parts):
+        self.answered = []
+
+    def write(self, *parts, answers=b""):
         """Collect."""
         self.written += b"".join(parts)
+        self.answered += [answers] if answers else []
 
     async def room(self):
         """As the test says."""

@@ -16,7 +16,7 @@ from typing import Final, Protocol, assert_never
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.common.watchers import Told, Watchers
 from quarterdeck.fleet.core import supervision
-from quarterdeck.fleet.core.member import SLOW_START, Member
+from quarterdeck.fleet.core.member import SLOW_START, Member, MemberPhase
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus, ServerFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -228,8 +228,12 @@ class ServerFleetImpl(SupervisedFleet):
 
     def is_coming(self, server: str) -> bool:
         """Whether it is being started, for the first time or again, until it has listed its tools or given that up."""
-        member = self._core.member(server)
-        return member is not None and member.phase not in supervision.SETTLED_PHASES
+        member, endpoint = self._core.member(server), self._endpoints.get(server)
+        if member is None:
+            return False
+        # Those who wait for a turn hear of a loss before we do, and what follows is decided in the same moment.
+        is_lost = endpoint is not None and endpoint.phase is EndpointPhase.FAULTED
+        return member.phase not in supervision.SETTLED_PHASES or (member.phase is MemberPhase.READY and is_lost)
 
     def last_fault(self, server: str) -> ProtocolFault | None:
         """How the server last died, kept while it serves again; a start by hand forgets it."""

@@ -22,7 +22,9 @@ from .questions import JudgedAnswerer
 
 T = TypeVar("T", RawCall, RawRequest)
 
-LOSSES: Final = frozenset({"server_lost", "worker_lost", "worker_unresponsive", "exited", "not_connected"})
+LOSSES: Final = frozenset(
+    {"server_lost", "worker_lost", "network_lost", "worker_unresponsive", "exited", "not_connected"}
+)
 """Fault codes that end all calls of a lost server."""
 
 LIVES: Final = 3

@@ -51,6 +51,22 @@ async def test_a_server_that_dies_is_started_again_as_another_generation(runtime
         assert made.sessions["a"][0].ended == 1
 
 
+async def test_a_lost_server_is_coming_again_for_whoever_hears_of_its_loss_first(runtime: PretendRuntime) -> None:
+    """A call that has its turn then would be refused, though its server is back a moment later."""
+    async with played_fleet(runtime) as made:
+        starting = asyncio.create_task(made.fleet.start(config("a")))
+        await made.until(lambda: made.fleet.endpoint("a") is not None)
+        endpoint = made.fleet.endpoint("a")
+        assert endpoint is not None
+        heard: list[tuple[EndpointPhase, bool]] = []
+        endpoint.watch(lambda: heard.append((endpoint.phase, made.fleet.is_coming("a"))))
+        await starting
+        made.sessions["a"][0].worker.dies()
+        await made.until(lambda: made.phases()["a"] is READY)
+        assert (FAULTED, True) in heard
+        assert (FAULTED, False) not in heard
+
+
 async def test_the_next_generation_lists_the_same_tools_without_reading_them_again(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

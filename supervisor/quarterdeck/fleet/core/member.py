@@ -70,7 +70,7 @@ def is_forgotten(policy: RestartPolicy, alive_s: float) -> bool:
     return alive_s >= policy.stable_s
 
 
-OUR_LOSSES: Final = frozenset({"worker_lost"})
+OUR_LOSSES: Final = frozenset({"worker_lost", "network_lost"})
 """Codes of failed connects that say nothing against the server."""
 
 

@@ -87,6 +87,7 @@ def test_a_first_connect_that_we_lost_is_tried_again() -> None:
     [
         (Dossier(signal=9), "exited", WAITING),
         (None, "worker_unresponsive", WAITING),
+        (Dossier(signal=15), "network_lost", WAITING),
         (Dossier(signal=9, limit="memory"), "limit_exceeded", FAULTED),
         (Dossier(signal=11), "exited", FAULTED),
     ],

@@ -31,11 +31,11 @@ from .gated_calls import GatedCall, GatedRequest, WaitingCall
 from .judge.documents import SUBJECTS, offered_document, tool_document
 from .judge.held_messages import HELD_CODES
 
-DISCOVER_S: Final = 5.0
+ASK_ERA_S: Final = 5.0
 """Seconds that a server may take to report whether it speaks 2026-07-28."""
 
 ANOTHER_ERA: Final = frozenset({INVALID_REQUEST, UNSUPPORTED_REVISION})
-"""Error codes of a server on a legacy connection that knows the modern era; any other error means that it does not."""
+"""Error codes of a server on a legacy connection that knows the modern era; any other answer means that it does not."""
 
 
 class SessionGate(GatedEndpoint):
@@ -292,13 +292,11 @@ def _era(endpoint: ServerEndpointImpl) -> str:
 
 
 async def _speaks_newer(endpoint: ServerEndpointImpl) -> bool:
-    """Return whether a legacy process reports that it knows the modern era."""
+    """Return whether a legacy process shows that it knows the modern era."""
     ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
-    endpoint.exchange.discover(lambda end: None if ended.done() else ended.set_result(end), DISCOVER_S)
+    endpoint.exchange.ask_era(lambda end: None if ended.done() else ended.set_result(end), ASK_ERA_S)
     end = await ended
-    if isinstance(end, ProtocolFault):
-        return end.reply is not None and end.reply.code in ANOTHER_ERA
-    return True
+    return isinstance(end, ProtocolFault) and end.reply is not None and end.reply.code in ANOTHER_ERA
 
 
 def _list(endpoint: ServerEndpointImpl, key: ItemKey) -> tuple[RemoteTool, ...] | tuple[Offered, ...]:

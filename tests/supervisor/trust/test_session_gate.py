@@ -364,7 +364,7 @@ LOCKED = -32600
 async def test_a_process_that_nobody_called_speaks_the_era_of_the_first_client_that_calls_it() -> None:
     """What a server can in 2026-07-28 alone, as ask several things at once, no client would see."""
     judged = shared()
-    judged.discovers = LOCKED
+    judged.refuses_newer = LOCKED
     async with lab(judged) as at:
         first, second = at.calls(is_modern=True), at.calls(session="2", is_modern=True)
         await turns()
@@ -395,7 +395,7 @@ async def test_clients_of_the_other_era_have_a_process_in_theirs() -> None:
 async def test_calls_of_clients_of_the_newer_era_share_a_process_beside_one_that_others_called() -> None:
     """What a process has in memory for its clients would be gone, or those of the newer era lose what it can there."""
     judged = shared()
-    judged.discovers = LOCKED
+    judged.refuses_newer = LOCKED
     async with lab(judged) as at:
         assert isinstance(await at.ended(at.calls()), WireResult)
         told = at.calls(is_modern=True)
@@ -412,7 +412,7 @@ async def test_a_process_that_lacks_the_newer_era_is_asked_once_and_not_started_
     async with lab(judged) as at:
         for _ in range(3):
             assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
-        assert (len(judged.begun), judged.discovered, at.fleets) == (3, 1, [])
+        assert (len(judged.begun), judged.asked_era, at.fleets) == (3, 1, [])
 
 
 async def test_a_remote_server_that_lacks_the_newer_era_is_tried_once_and_bridged() -> None:
@@ -427,14 +427,14 @@ async def test_a_remote_server_that_lacks_the_newer_era_is_tried_once_and_bridge
         assert isinstance(await at.ended(told), WireResult)
         for _ in range(2):
             assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
-        assert (len(judged.begun), judged.discovered, len(at.fleets)) == (3, 0, 1)
+        assert (len(judged.begun), judged.asked_era, len(at.fleets)) == (3, 0, 1)
 
 
 @pytest.mark.parametrize("era", ["2026-07-28", "2025-11-25"])
 async def test_a_server_of_one_era_by_itself_or_by_its_row_has_no_other(era: str) -> None:
     """A modern server would run twice, or a row's `protocol` hold for some clients alone."""
     judged = shared(era)
-    judged.discovers = LOCKED
+    judged.refuses_newer = LOCKED
     if era == "2025-11-25":
         judged.config = SHARED.model_copy(update={"protocol": Revision.R2025_11_25})
     async with lab(judged) as at:
@@ -445,7 +445,7 @@ async def test_a_server_of_one_era_by_itself_or_by_its_row_has_no_other(era: str
 async def test_a_change_that_is_told_in_the_newer_era_alone_reaches_the_decks_own_lists() -> None:
     """Clients would keep an old list: some servers tell of changes in that era only."""
     judged = shared()
-    judged.discovers = LOCKED
+    judged.refuses_newer = LOCKED
     again: list[str] = []
     judged.on_list_changed = again.append  # type: ignore[method-assign]
     async with lab(judged) as at:

@@ -66,8 +66,8 @@ class FakeEndpoint:
         self.has_listed = True
         self.lists_version = 1
         self.is_busy = False
-        self.discovers = -32601
-        self.discovered = 0
+        self.refuses_newer = 0
+        self.asked_era = 0
         self.begun: list[RawCall] = []
         self.forwarded: list[RawRequest] = []
         self.missing: set[Listing] = set()
@@ -142,10 +142,13 @@ class FakeEndpoint:
     def exchange(self) -> "FakeEndpoint":
         return self
 
-    def discover(self, deliver: Deliver, timeout_s: float) -> None:
-        """Refuse with the code `discovers`: by default as a legacy server, which knows no such method."""
-        self.discovered += 1
-        reply = ReplyError(self.discovers, "refused")
+    def ask_era(self, deliver: Deliver, timeout_s: float) -> None:
+        """Answer as a legacy server, or refuse with the code `refuses_newer`."""
+        self.asked_era += 1
+        if not self.refuses_newer:
+            deliver(WireResult(b"{}", ERA))
+            return
+        reply = ReplyError(self.refuses_newer, "refused")
         deliver(ProtocolFault(FaultKind.TOOL_ERROR, "refused", code="reply_error", reply=reply))
 
     def on_list_changed(self, kind: str) -> None:

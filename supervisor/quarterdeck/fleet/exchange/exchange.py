@@ -127,9 +127,12 @@ class Exchange:
         driven = DrivenRequest(self._config, request, self._begin_round, deliver)
         return driven.start(partial(self._begin_round, request))
 
-    def discover(self, deliver: Deliver, timeout_s: float) -> PendingCall:
-        """Send `server/discover` to a legacy server as a client of the newest revision does."""
-        request = RawRequest("server/discover", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
+    def ask_era(self, deliver: Deliver, timeout_s: float) -> PendingCall:
+        """Ping a legacy server as a client of the newest revision does, which one that knows both eras refuses.
+
+        Every server knows `ping`.  For `server/discover` some older SDKs write a hundred lines into the server's log.
+        """
+        request = RawRequest("ping", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
         return begin_forward(self._greeted, self._config, request, None, deliver)
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:

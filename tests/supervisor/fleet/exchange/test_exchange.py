@@ -2,13 +2,19 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
+from mcp.server.lowlevel import Server
+from mcp.server.runner import serve_dual_era_loop, serve_loop
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, JSONRPCError, jsonrpc_message_adapter
 from support.fleet.answers import ME, OTHER, Answering, Waiter
 from support.fleet.endpoints import CLOSED, READY, STDIO, Stage, stage
 from support.waiting import turns
@@ -85,6 +91,36 @@ async def test_a_newer_server_is_told_what_this_very_caller_can_be_asked() -> No
         endpoint.begin(RawCall("t", b"{}", client=ME, answerer=asker), lambda _: None)
         call, _ = await played.worker.next(Call)
         assert (call.capabilities, call.log_level) == (b'{"roots":{}}', "")
+
+
+@pytest.mark.parametrize(("serve", "answer"), [(serve_loop, {}), (serve_dual_era_loop, INVALID_REQUEST)])
+async def test_a_server_is_asked_for_its_eras_with_a_request_that_every_older_one_knows(
+    serve: Callable[..., Awaitable[None]], answer: object
+) -> None:
+    """A hundred lines about a method that no client asked for would be the last that an older server wrote."""
+    async with ready() as (played, endpoint, _):
+        Waiter(partial(endpoint.exchange.ask_era, timeout_s=5.0))
+        frame, _ = await played.worker.next(Forward)
+    assert frame.method == "ping"
+    asked = {"jsonrpc": "2.0", "id": 1, "method": frame.method, "params": {"_meta": json.loads(frame.meta)}}
+    assert await said_by_sdk(serve, asked) == answer
+
+
+async def said_by_sdk(serve: Callable[..., Awaitable[None]], asked: dict[str, Any]) -> object:
+    """The result of the SDK's server on a legacy connection, or the code of its error."""
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    async with (
+        create_client_server_memory_streams() as ((reading, writing), theirs),
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(partial(serve, Server("s"), *theirs, lifespan_state={}))
+        for message in (hello, {"jsonrpc": "2.0", "method": "notifications/initialized"}, asked):
+            await writing.send(SessionMessage(jsonrpc_message_adapter.validate_python(message)))
+        answers = [(await reading.receive()).message for _ in (hello, asked)]
+        group.cancel_scope.cancel()
+    last = answers[-1]
+    return last.error.code if isinstance(last, JSONRPCError) else last.result
 
 
 @pytest.mark.parametrize(("card", "is_told"), [(OLDER, False), (NEWER, True)])

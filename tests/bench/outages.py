@@ -5,7 +5,8 @@
     kills      SIGKILL and SIGSTOP random workers, servers, zygotes and daemons under thirty clients of twenty servers:
                wrong, doubled and lost answers, typed faults, and time until `daemon_lost` is reported
 
-Each prints one JSON object, with the machine's load.  Run them by hand for minutes: `--minutes 5`, `--count 20`.  Two
+Each prints one JSON object, with the machine's load, and on stderr which answers are late: who asked, when the daemon
+was killed, and how the server is.  Run them by hand for minutes: `--minutes 5`, `--count 20`.  Two
 thirds of the clients are doors; the others use HTTP, half of them in each era.
 """
 
@@ -43,6 +44,9 @@ from quarterdeck.daemon.start import log_path
 ANSWER_S: Final = 60.0
 """Maximum seconds for any answer; a later one counts as lost."""
 
+LATE_S: Final = 15.0
+"""Seconds after which an answer is reported as late, while its client waits on."""
+
 APART_S: Final = 16.0
 """Seconds between two deaths of the daemon: a door gives up at the fifth death within a minute."""
 
@@ -69,8 +73,11 @@ class Tally:
     """Outcomes of requests, added by many threads.
 
     Attributes:
-        counts: by outcome; `ok`, `wrong`, `doubled`, `lost`, `cut`, and each fault's code.
+        counts: by outcome; `ok`, `wrong`, `doubled`, `lost`, `cut`, `torn` (lines longer than a pipe takes at once
+            that the daemon's death cut; their requests have an answer), and each fault's code.
         lost_s: seconds from the daemon's death to each `daemon_lost`.
+        deaths: when the daemon was killed.
+        asked: when each client made the request whose answer it waits for, and what that is.
         examples: the first message of each fault.
     """
 
@@ -79,7 +86,8 @@ class Tally:
         self.lost_s: list[float] = []
         self.examples: dict[str, str] = {}
         self.slowest_s = 0.0
-        self.died_at = 0.0
+        self.deaths: list[float] = []
+        self.asked: dict[int, tuple[float, str]] = {}
         self._lock = threading.Lock()
 
     def add(self, outcome: str, took_s: float = 0.0, example: str = "") -> None:
@@ -88,13 +96,25 @@ class Tally:
             self.examples.setdefault(outcome, example)
             self.counts[outcome] += 1
             self.slowest_s = max(self.slowest_s, took_s)
-            if outcome == "daemon_lost":
-                self.lost_s.append(time.monotonic() - self.died_at)
+            if outcome == "daemon_lost" and self.deaths:
+                self.lost_s.append(time.monotonic() - self.deaths[-1])
+
+    def watch(self, stopped: threading.Event) -> None:
+        """Report late answers, each once."""
+        told: set[tuple[float, str]] = set()
+        while not stopped.wait(1.0):
+            late = {each for each in list(self.asked.values()) if each[0] < time.monotonic() - LATE_S} - told
+            told |= late
+            rows = _command("ps", "--json").get("servers", []) if late else []
+            for at, asked in sorted(late):
+                deaths = [round(death - at, 2) for death in self.deaths if death > at - 1.0]
+                how = [(row["phase"], row["uptime_s"], row["fault"]) for row in rows if f"'{row['id']}__" in asked]
+                print(f"late: {asked}; seconds from that to deaths of the daemon: {deaths}; {how}", file=sys.stderr)
 
     def report(self, **more: object) -> dict[str, object]:
         """Return the object to print."""
         total = sum(self.counts.values())
-        known = ("ok", "wrong", "doubled", "lost", "cut")
+        known = ("ok", "wrong", "doubled", "lost", "cut", "torn")
         faults = {name: count for name, count in sorted(self.counts.items()) if name not in known}
         return {
             "requests": total,
@@ -191,9 +211,11 @@ class Client:
         """Wait until it has stopped, and disconnect."""
         self._thread.join()
         if self._is_door:
-            for stray in (*self._door.strays, *self._door.junk):
+            for stray in self._door.strays:
                 print("doubled", self._number, str(stray)[:300], file=sys.stderr)
                 self._tally.add("doubled")
+            for _ in self._door.junk:
+                self._tally.add("torn")
             self._door.close()
         else:
             self._http.close()
@@ -204,22 +226,24 @@ class Client:
             count += 1
             method, params, check = self._next(f"{self._number} {count}")
             started = time.monotonic()
+            how = f"{'door' if self._is_door else 'http'} {'2026-07-28' if self._is_modern else '2025-11-25'}"
+            self._tally.asked[self._number] = started, f"{time.strftime('%X')} {self._number} {how} {method} {params}"
             answer: dict[str, Any] = {}
             try:
                 answer = self._ask(method, params)
                 outcome = _outcome(answer, check)
-            except TimeoutError:
+            except (TimeoutError, httpx2.TimeoutException):
                 outcome = "lost"
                 print("lost", self._number, method, params, time.strftime("%H:%M:%S"), file=sys.stderr)
             except httpx2.ConnectError:
                 outcome = "http_refused"
-            except httpx2.TimeoutException:
-                outcome = "lost"
             except httpx2.HTTPError as error:
                 outcome = f"http_{type(error).__name__}"
             except PeerClosedError:
                 self._tally.add("cut")
                 return
+            finally:
+                del self._tally.asked[self._number]
             self._tally.add(outcome, time.monotonic() - started, json.dumps(answer))
             time.sleep(self._random.random() * 0.05)
 
@@ -311,6 +335,9 @@ def clients(tally: Tally, url: str, count: int, *, echoes: int, offers: int) -> 
     ]
     for each in found:
         each.start()
+    stopped = threading.Event()
+    watching = threading.Thread(target=tally.watch, args=[stopped])
+    watching.start()
     try:
         yield
     finally:
@@ -318,6 +345,8 @@ def clients(tally: Tally, url: str, count: int, *, echoes: int, offers: int) -> 
             each.stop()
         for each in found:
             each.close()
+        stopped.set()
+        watching.join()
 
 
 def restarts(count: int, doors: int) -> dict[str, object]:
@@ -405,7 +434,7 @@ def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, objec
                 continue
             if time.monotonic() >= daemon_at:
                 daemon_at = time.monotonic() + APART_S
-                tally.died_at = time.monotonic()
+                tally.deaths.append(time.monotonic())
                 os.kill(found.pid, signal.SIGKILL)
                 killed["daemon"] += 1
                 continue

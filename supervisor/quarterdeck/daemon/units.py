@@ -1,11 +1,10 @@
-"""What a service manager is told of the daemon: systemd's user units, and launchd's agent.  Pure.
+"""The daemon's user units for systemd.  Pure.
 
 Nothing in the service's unit has a mount, user or process namespace made around the daemon (`ProtectSystem=`,
 `PrivateTmp=`, `RestrictNamespaces=` and their like): each sandbox makes its own, which an outer one would break.  What
 is there holds for servers, too: they start with the same filters, and without new privileges.
 """
 
-import plistlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -86,33 +85,6 @@ OOMPolicy=continue
 [Install]
 WantedBy=default.target
 """
-
-
-def launch_agent(label: str, words: Iterable[str], environ: Mapping[str, str], log: str) -> str:
-    """The agent's property list: launchd starts the daemon at login, and again when it dies.
-
-    Args:
-        label: its name.
-        words: the command line that runs the daemon; the first is an absolute path.
-        environ: variables of the daemon.
-        log: what the daemon says before it has opened its log itself is written there; absolute.
-    """
-    agent = {
-        "Label": label,
-        "ProgramArguments": list(words),
-        "EnvironmentVariables": dict(environ),
-        "RunAtLoad": True,
-        "KeepAlive": {"SuccessfulExit": False},
-        # What has no type is slowed down for the sake of applications.
-        "ProcessType": "Interactive",
-        "WorkingDirectory": "/",
-        "StandardErrorPath": log,
-        "Umask": 0o077,
-        "ExitTimeOut": END_S,
-        "HardResourceLimits": {"Core": 0},
-    }
-    head, end, body = plistlib.dumps(agent, sort_keys=False).decode().partition("<plist")
-    return f"{head}<!-- {MARK} -->\n{end}{body}"
 
 
 def is_ours(text: str) -> bool:

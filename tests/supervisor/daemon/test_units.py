@@ -1,6 +1,5 @@
-"""What service managers are told: as they read it, whatever paths hold, and nothing that would break a sandbox."""
+"""The units of systemd: as it reads them, whatever paths hold, and nothing that would break a sandbox."""
 
-import plistlib
 import re
 import shutil
 import subprocess
@@ -8,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.daemon.units import is_ours, launch_agent, service_unit, socket_unit
+from quarterdeck.daemon.units import is_ours, service_unit, socket_unit
 
 WORDS = ("/opt/my tools/python", "-I", "-m", "quarterdeck.cli", "service", "run")
-
-LOG = "/Users/a/Library/Application Support/quarterdeck/daemon.log"
 
 ENVIRON = {"PATH": '/usr/bin:/opt/100% "mine"', "QUARTERDECK_STATE_DIR": "/home/a\\b/$state"}
 
@@ -38,48 +35,6 @@ def test_a_bwrap_that_needs_privileges_may_gain_them() -> None:
     """On a kernel without user namespaces for users, `bwrap` is installed set-user-ID: no sandbox could be made."""
     text = service_unit("quarterdeck", WORDS, ENVIRON, is_hardened=False)
     assert not re.search(r"NoNewPrivileges|SystemCall|Lock|Restrict", text)
-
-
-def test_an_agent_of_launchd_says_the_same() -> None:
-    """On macOS the daemon would not start, start in another place, or be slowed down."""
-    text = launch_agent("quarterdeck.daemon", WORDS, ENVIRON, LOG)
-    agent = plistlib.loads(text.encode())
-    assert agent["ProgramArguments"] == list(WORDS)
-    assert agent["EnvironmentVariables"] == ENVIRON
-    assert (agent["RunAtLoad"], agent["KeepAlive"], agent["Umask"]) == (True, {"SuccessfulExit": False}, 0o077)
-    assert is_ours(text)
-
-
-DOCUMENTED: dict[str, type] = {
-    "Label": str,
-    "ProgramArguments": list,
-    "EnvironmentVariables": dict,
-    "RunAtLoad": bool,
-    "KeepAlive": dict,
-    "ProcessType": str,
-    "WorkingDirectory": str,
-    "StandardErrorPath": str,
-    "Umask": int,
-    "ExitTimeOut": int,
-    "HardResourceLimits": dict,
-}
-"""The keys of launchd.plist(5) that an agent of ours may have, with the types that the page gives them."""
-
-
-def test_an_agent_of_launchd_has_documented_keys_alone_and_no_path_that_a_shell_would_have_to_read() -> None:
-    """Launchd ignores a key that it does not know, refuses one of another type, and expands neither `~` nor `$HOME`."""
-    environ = {"QUARTERDECK_STATE_DIR": "/Users/a/Library/Application Support/quarterdeck", "PATH": "/usr/bin:/bin"}
-    text = launch_agent("quarterdeck.daemon", ["/opt/my & own/python", *WORDS[1:]], environ, LOG)
-    agent = plistlib.loads(text.encode(), fmt=plistlib.FMT_XML)
-    assert {key: type(value) for key, value in agent.items()} == {key: DOCUMENTED[key] for key in agent}
-    assert re.fullmatch(r"[\w.-]+", agent["Label"])
-    assert all(type(word) is str for word in (*agent["ProgramArguments"], *agent["EnvironmentVariables"].values()))
-    paths = (agent["ProgramArguments"][0], agent["WorkingDirectory"], agent["StandardErrorPath"])
-    assert all(Path(path).is_absolute() for path in paths)
-    assert not re.search(r"~|\$", text)
-    assert agent["KeepAlive"].keys() <= {"SuccessfulExit", "Crashed", "PathState", "OtherJobEnabled"}
-    assert agent["ProcessType"] in {"Background", "Standard", "Adaptive", "Interactive"}
-    assert agent["HardResourceLimits"] == {"Core": 0}
 
 
 def test_what_we_wrote_is_known_whatever_was_added_to_it() -> None:

@@ -1,9 +1,7 @@
-"""`quarterdeck service`: have systemd or launchd run the daemon, from each login on.
+"""`quarterdeck service`: have systemd run the daemon, from each login on.
 
-    Linux    two user units: systemd holds the socket, so that no door finds it closed, and starts the daemon
-    macOS    a launch agent: the daemon listens itself
-
-A file that is replaced or removed is kept as a copy beside it.
+There are two user units: systemd holds the socket, so that no door finds it closed, and starts the daemon.  A file that
+is replaced or removed is kept as a copy beside it.
 """
 
 import os
@@ -22,7 +20,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command
 from quarterdeck.cli.output import print_json, print_line, print_text
 from quarterdeck.cli.parameters import Group
 from quarterdeck.common.words import printable
-from quarterdeck.config.clients.user_file import UserFile, UserFileError, read_user_file, write_user_file
+from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
 from quarterdeck.config.places.paths import (
     APP_NAME,
     RUNTIME_DIR_VARIABLE,
@@ -49,13 +47,12 @@ from quarterdeck.daemon.place import (
     service_dir,
     start_lock,
 )
-from quarterdeck.daemon.start import log_path
-from quarterdeck.daemon.units import is_ours, launch_agent, service_unit, socket_unit
+from quarterdeck.daemon.units import is_ours, service_unit, socket_unit
 
-group: Final = Group("Have the system run the daemon from each login on: systemd, or launchd on macOS.")
+group: Final = Group("Have systemd run the daemon from each login on.")
 
-MANAGER_S: Final = 90.0
-"""For one order to the service manager: a daemon that it ends answers its calls first."""
+SYSTEMD_S: Final = 90.0
+"""For one order to systemd: a daemon that it ends answers its calls first."""
 
 PROBE_S: Final = 5.0
 
@@ -66,32 +63,44 @@ _NO_MANAGER: Final = "start the daemon by hand with quarterdeck up, or let the f
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
-    """The service manager of this machine.
+class Units:
+    """The daemon's units.
 
     Attributes:
-        name: what people call it.
-        files: what it reads, with what they have to hold.
-        starting: orders that have it run the daemon, once the files are there.
-        ending: orders that have it forget the daemon, before they are removed.
-        forgetting: orders after that.
+        files: paths and texts: of the socket's unit, then of the service's.
+        systemctl: the program.
     """
 
-    name: str
     files: Mapping[Path, str]
-    starting: tuple[tuple[str, ...], ...]
-    ending: tuple[tuple[str, ...], ...]
-    forgetting: tuple[tuple[str, ...], ...] = ()
+    systemctl: str
+
+    def order(self, *words: str, may_fail: bool = False) -> None:
+        """Give the user's systemd one order.
+
+        Raises:
+            CommandError: it does not obey, and must.
+        """
+        order = (self.systemctl, "--user", *words)
+        said = " ".join(order)
+        try:
+            ended = subprocess.run(
+                order, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SYSTEMD_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CommandError(ExitCode.NO_ANSWER, f"{said}: {error}", "run it by hand, to see why") from None
+        if ended.returncode and not may_fail:
+            why = printable(ended.stderr.strip() or f"it ended with {ended.returncode}")
+            raise CommandError(ExitCode.NO_ANSWER, f"{said}: {why}", "quarterdeck service install can be run again")
 
 
 @group.command("install")
 def install(dry_run: options.DryRun = False, json: options.Json = False) -> None:
     """Have the daemon run from each login on; clients that are connected stay so."""
-    manager = find_manager()
+    units = find_units()
     changed = []
     with as_command_error(UserFileError, remedy="move it away, or make it a file of yours that can be written"):
-        found = {path: read_user_file(path) for path in manager.files}
-        for path, text in manager.files.items():
+        found = {path: read_user_file(path) for path in units.files}
+        for path, text in units.files.items():
             if found[path].text == text:
                 continue
             if found[path].status is not None and not is_ours(found[path].text):
@@ -101,17 +110,19 @@ def install(dry_run: options.DryRun = False, json: options.Json = False) -> None
                 print_line(f"{path}:", "bold")
                 print_text(text.rstrip())
                 print_line()
-        copies = [_write(found[path], manager.files[path]) for path in changed] if not dry_run else []
+        copies = (
+            [write_user_file(found[path], units.files[path], datetime.now(UTC)) for path in changed]
+            if not dry_run
+            else []
+        )
     if not dry_run:
-        with as_command_error(UnsafePathError, OSError, remedy="see quarterdeck doctor"):
-            make_private_dir(state_dir())  # launchd opens the log in it
-        for order in manager.starting:
-            _tell(order)
+        units.order("daemon-reload")
+        units.order("enable", "--now", *(path.name for path in units.files))
     if json:
         print_json(
             {
-                "manager": manager.name,
-                "files": [str(path) for path in manager.files],
+                "manager": "systemd",
+                "files": [str(path) for path in units.files],
                 "changed": [str(path) for path in changed],
                 "copies": [str(copy) for copy in copies if copy is not None],
             }
@@ -123,32 +134,31 @@ def install(dry_run: options.DryRun = False, json: options.Json = False) -> None
     if dry_run:
         print_line("Nothing was changed." if changed else "All of it is there already.")
         return
-    print_line(f"{manager.name} runs the daemon from now on, and from each login on.", "green")
-    if manager.name == "systemd":
-        print_line("It ends when you log out for good; `loginctl enable-linger` has it stay then, too.")
+    print_line("systemd runs the daemon from now on, and from each login on.", "green")
+    print_line("It ends when you log out for good; `loginctl enable-linger` has it stay then, too.")
 
 
 @group.command("uninstall")
 def uninstall(json: options.Json = False) -> None:
     """Take out what `install` wrote; clients that are connected stay so."""
-    manager = find_manager()
+    units = find_units()
     removed, copies, left = [], [], []
     with as_command_error(UserFileError, remedy="remove it by hand"):
-        found = {path: read_user_file(path) for path in manager.files}
+        found = {path: read_user_file(path) for path in units.files}
     ours = {path: file for path, file in found.items() if file.status is not None and is_ours(file.text)}
     left = [path for path, file in found.items() if file.status is not None and path not in ours]
     if ours:
-        for order in manager.ending:
-            _tell(order)
+        names = [path.name for path in units.files]
+        units.order("disable", *names)
+        units.order("stop", names[0], may_fail=True)
         _leave()
         with as_command_error(UserFileError, OSError, remedy="remove it by hand"):
             for path, file in ours.items():
-                if file.text != manager.files[path]:
-                    copies.append(write_user_file(file, manager.files[path], datetime.now(UTC)))
+                if file.text != units.files[path]:
+                    copies.append(write_user_file(file, units.files[path], datetime.now(UTC)))
                 path.unlink()
                 removed.append(path)
-        for order in manager.forgetting:
-            _tell(order)
+        units.order("daemon-reload", may_fail=True)
     if json:
         print_json({"removed": [str(path) for path in removed], "left": [str(path) for path in left]})
         return
@@ -198,11 +208,11 @@ def run_service() -> None:
         serve(Entrance(listener, daemon_dir(), is_managed=True))
 
 
-def find_manager() -> Manager:
-    """What runs services of this user.
+def find_units() -> Units:
+    """Return the units of this user's daemon.
 
     Raises:
-        CommandError: nothing that we know does.
+        CommandError: no systemd runs services of this user.
     """
     words = (sys.executable, "-I", "-m", "quarterdeck.cli", "service", "run")
     environ = {
@@ -216,13 +226,16 @@ def find_manager() -> Manager:
     # Without the protocol: an upgrade that speaks another one is installed over what there is.
     digest = service_dir().name.removeprefix("service").rpartition("-")[0]
     name = APP_NAME if state_dir() == default_state_dir() else f"{APP_NAME}{digest}"
-    if sys.platform == "darwin":
-        return _launchd(f"{name}.daemon", words, environ)
     program = shutil.which("systemctl")
     if program is None or not has_manager():
         what = "systemd runs no services of this user here" if program is not None else "there is no systemd here"
-        raise CommandError(ExitCode.NOT_FOUND, f"{what}, and launchd is macOS's: nothing was installed", _NO_MANAGER)
-    return _systemd(program, name, words, environ)
+        raise CommandError(ExitCode.NOT_FOUND, f"{what}: nothing was installed", _NO_MANAGER)
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+    files = {
+        folder / f"{name}.socket": socket_unit(name, str(service_dir() / SOCKET_NAME)),
+        folder / f"{name}.service": service_unit(name, words, environ, is_hardened=not _needs_privileges()),
+    }
+    return Units(files, program)
 
 
 def keep_key(path: Path) -> None:
@@ -237,72 +250,17 @@ def keep_key(path: Path) -> None:
         make_key(path)
 
 
-def _systemd(program: str, name: str, words: tuple[str, ...], environ: Mapping[str, str]) -> Manager:
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
-    units = f"{name}.socket", f"{name}.service"
-    manage = program, "--user"
-    return Manager(
-        "systemd",
-        {
-            folder / units[0]: socket_unit(name, str(service_dir() / SOCKET_NAME)),
-            folder / units[1]: service_unit(name, words, environ, is_hardened=not _needs_privileges()),
-        },
-        starting=((*manage, "daemon-reload"), (*manage, "enable", "--now", *units)),
-        ending=((*manage, "disable", *units), ("-", *manage, "stop", units[0])),
-        forgetting=(("-", *manage, "daemon-reload"),),
-    )
-
-
-def _launchd(label: str, words: tuple[str, ...], environ: Mapping[str, str]) -> Manager:
-    path = Path.home() / "Library" / "LaunchAgents" / f"{label}.plist"
-    domain = f"gui/{os.getuid()}"
-    end = "launchctl", "bootout", f"{domain}/{label}"
-    return Manager(
-        "launchd",
-        {path: launch_agent(label, words, environ, str(log_path().absolute()))},
-        starting=(("-", *end), ("launchctl", "bootstrap", domain, str(path))),
-        ending=(("-", *end),),
-    )
-
-
 def has_manager() -> bool:
-    """Whether something here runs services of this user that `install` knows."""
-    return sys.platform == "darwin" or (shutil.which("systemctl") is not None and _has_user_manager())
-
-
-def _has_user_manager() -> bool:
-    """Whether systemd runs services of this user: its socket is in the session's directory."""
+    """Return whether systemd runs services of this user: its socket is in the session's directory."""
     places = os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"
-    return any(place.startswith("/") and os.path.exists(f"{place}/systemd/private") for place in places)
+    has_session = any(place.startswith("/") and os.path.exists(f"{place}/systemd/private") for place in places)
+    return has_session and shutil.which("systemctl") is not None
 
 
 def _needs_privileges() -> bool:
     """Whether `bwrap` is installed set-user-ID, and could make no sandbox without new privileges."""
     program = shutil.which("bwrap")
     return program is not None and bool(os.stat(program).st_mode & stat.S_ISUID)
-
-
-def _write(file: UserFile, text: str) -> Path | None:
-    return write_user_file(file, text, datetime.now(UTC))
-
-
-def _tell(order: tuple[str, ...]) -> None:
-    """Give the service manager one order; one that begins with `-` may fail.
-
-    Raises:
-        CommandError: it does not obey.
-    """
-    may_fail, order = order[0] == "-", order[1:] if order[0] == "-" else order
-    said = " ".join(order)
-    try:
-        ended = subprocess.run(
-            order, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MANAGER_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandError(ExitCode.NO_ANSWER, f"{said}: {error}", "run it by hand, to see why") from None
-    if ended.returncode and not may_fail:
-        why = printable(ended.stderr.strip() or f"it ended with {ended.returncode}")
-        raise CommandError(ExitCode.NO_ANSWER, f"{said}: {why}", "quarterdeck service install can be run again")
 
 
 def _take_over() -> None:

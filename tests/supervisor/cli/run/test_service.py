@@ -1,8 +1,5 @@
 """`quarterdeck service`: what it writes, what it leaves alone, and what it says where nothing runs services."""
 
-import json
-import os
-import plistlib
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +8,7 @@ import pytest
 from support.config.places import short_folder
 
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.run import service
-from quarterdeck.cli.run.service import find_manager, install, uninstall
+from quarterdeck.cli.run.service import find_units, install, uninstall
 from quarterdeck.daemon import place
 
 
@@ -29,7 +25,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             f'#!/bin/sh\necho "$@" >> {folder}/orders\ntest ! -e {folder}/refuses || {{ echo no >&2; exit 1; }}\n'
         )
         program.chmod(0o755)
-        monkeypatch.setattr(service.sys, "platform", "linux")
         monkeypatch.setenv("HOME", str(folder))
         monkeypatch.setenv("PATH", f"{folder}/bin:/usr/bin:/bin")
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "run"))
@@ -136,36 +131,20 @@ def test_where_nothing_runs_services_it_is_said(home: Path, lacks: str, monkeypa
 def test_another_state_directory_has_units_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one's daemon would be the first one's, or replace it."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(home / "other"))
-    (path, *_) = find_manager().files
+    (path, *_) = find_units().files
     assert path.name.startswith("quarterdeck-")
     monkeypatch.setattr(place, "PROTOCOL", place.PROTOCOL + 1)
-    (after_an_upgrade, *_) = find_manager().files
+    (after_an_upgrade, *_) = find_units().files
     assert after_an_upgrade == path, "a second pair of units, and the first would stay"
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(home / "an\nother"))
     with pytest.raises(CommandError, match="no service file can hold this"):
-        find_manager()
-
-
-def test_on_macos_an_agent_is_written(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Half of our users would start the daemon by hand."""
-    monkeypatch.setattr(service.sys, "platform", "darwin")
-    (home / "bin" / "systemctl").rename(home / "bin" / "launchctl")
-    path = home / "Library" / "LaunchAgents" / "quarterdeck.daemon.plist"
-    install(json=True)
-    assert json.loads(capsys.readouterr().out)["changed"] == [str(path)]
-    assert Path(plistlib.loads(path.read_bytes())["StandardErrorPath"]).parent.is_dir()  # launchd makes none
-    domain = f"gui/{os.getuid()}"
-    assert orders(home) == [f"bootout {domain}/quarterdeck.daemon", f"bootstrap {domain} {path}"]
-    uninstall()
-    assert not path.exists()
+        find_units()
 
 
 def test_a_bwrap_with_privileges_of_its_own_is_seen(home: Path) -> None:
     """The service's filters would keep it from making any sandbox."""
     bwrap = home / "bin" / "bwrap"
     bwrap.touch(0o755)
-    assert "NoNewPrivileges" in "".join(find_manager().files.values())
+    assert "NoNewPrivileges" in "".join(find_units().files.values())
     bwrap.chmod(0o755 | stat.S_ISUID)
-    assert "NoNewPrivileges" not in "".join(find_manager().files.values())
+    assert "NoNewPrivileges" not in "".join(find_units().files.values())

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from quarterdeck.ledger.events.events import Approved, Authority, Enrolled, Subject
-from quarterdeck.ledger.store.rewrite import compact
 from quarterdeck.ledger.store.store import LedgerStore
 
 WHERE = {"scope": "/home/u/mcp.json", "server": "fs"}
@@ -48,8 +47,6 @@ def write(directory: Path, seed: int) -> NoReturn:
                 ]
             )
             say(str(stored[-1].seq))
-            if chance.random() < 0.05:
-                compact(store)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -285,7 +285,7 @@ def test_a_decision_is_acted_upon_in_every_deck(config: Path) -> None:
         for client in (one, other):
             eventually(client.list_tools, DEADLINE_S)
             assert client.call("s__echo", text="approved")["content"][0]["text"] == "approved"
-        refused = quarterdeck_forked("ledger", "compact")
+        refused = quarterdeck_forked("ledger", "redact")
     assert refused.returncode == 2
     assert "the daemon (process" in refused.stderr
     assert "fix: end it with `quarterdeck down`" in refused.stderr

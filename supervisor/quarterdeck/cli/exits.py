@@ -110,7 +110,7 @@ def ledger_error(error: "LedgerError") -> CommandError:
     """The error of a ledger that cannot be used."""
     from quarterdeck.ledger import errors
 
-    missing = (errors.MissingLedgerError, errors.ArchivedError)
+    missing = errors.MissingLedgerError
     broken = (
         errors.BrokenChainError,
         errors.CorruptLedgerError,

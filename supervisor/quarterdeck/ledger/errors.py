@@ -6,12 +6,11 @@ LedgerError
 ├── MissingLedgerError       there is none, and a reader makes none
 ├── ForeignFileError         another program's file has its place
 ├── NewerLedgerError         a later Quarterdeck wrote it
-├── OlderLedgerError         an earlier one did, and a reader changes nothing
+├── OlderLedgerError         an earlier one did
 ├── CorruptLedgerError       the database's own structure is damaged
 ├── BrokenChainError         an event is not what was written
 ├── TruncatedLedgerError     events that the head names are gone
 ├── MissingHeadError         there are events, and no head to hold them against
-├── ArchivedError            what is asked for was archived, and its archive is not there
 ├── LedgerWriteError         an append that did not happen; the ledger is as before
 │   └── TooLargeError        it never will
 ├── TransferError            a file cannot be imported
@@ -89,12 +88,12 @@ class NewerLedgerError(LedgerError):
 
 
 class OlderLedgerError(LedgerError):
-    """An earlier version of ours wrote it, and nobody has opened it for writing since."""
+    """An earlier version of ours wrote it."""
 
     def __init__(self, path: Path, schema: int) -> None:
         super().__init__(
-            f"{path} has schema {schema}, made by an older Quarterdeck",
-            "`quarterdeck up --replace` brings it up to date",
+            f"{path} has schema {schema}, made by an older Quarterdeck, which this one does not read",
+            f"export it with the version that made it, move {path.parent} away, then `quarterdeck ledger import` that",
         )
 
 
@@ -135,16 +134,6 @@ class MissingHeadError(LedgerError):
             "restore it from a backup, or accept what is there with `quarterdeck ledger verify --accept`",
         )
         self.count = count
-
-
-class ArchivedError(LedgerError):
-    """What is asked for was archived, and the archive is not there."""
-
-    def __init__(self, seq: int, directory: Path) -> None:
-        super().__init__(
-            f"the events up to {seq} are archived, and no archive in {directory} ends with them", "put the file back"
-        )
-        self.seq = seq
 
 
 class LedgerWriteError(LedgerError):

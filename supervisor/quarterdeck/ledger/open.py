@@ -40,7 +40,6 @@ from quarterdeck.ledger.store.lease import (
 )
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
-from quarterdeck.ledger.store.rewrite import needs_compaction
 from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, WireResult
@@ -148,10 +147,6 @@ class LedgerWriter:
         await self.record(batch.events, batch.documents)
         if batch.calls:
             await self.record_calls(batch.calls)
-
-    async def run(self, work: Callable[[LedgerStore], T]) -> T:
-        """Have the thread do something else with the ledger, which must not touch its book; others wait meanwhile."""
-        return await self._do(partial(work, self._store))
 
     async def close(self) -> None:
         """Wait until all that was accepted is done, then bring it to the disk.  Repeatable."""
@@ -270,9 +265,6 @@ async def open_recorder(
         return
     with taken as lease:
         async with LedgerWriter.open(directory, lease) as writer:
-            # Nobody is kept waiting for an archive that was not asked for.
-            if must_write and await writer.run(needs_compaction):
-                _log.warning("the ledger is large: when this has ended, run `quarterdeck ledger compact`")
             yield writer
 
 

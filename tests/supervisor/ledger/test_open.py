@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -13,33 +13,32 @@ from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
 from quarterdeck.ledger.open import MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter, visiting
 from quarterdeck.ledger.store.lease import Lease, ledger_dir
 from quarterdeck.ledger.store.queries import CallRow
-from quarterdeck.ledger.store.rewrite import compact
-from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import WireResult
 
 pytestmark = pytest.mark.anyio
 
 
-def writing(directory: Path):
-    return LedgerWriter.open(directory, Lease(directory, -1), now=Clock(AT))
-
-
 class Gate:
-    """Holds the writer's thread until it is opened."""
+    """A clock that holds the writer's thread, which asks it for each append, until it is opened."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
         self._open = threading.Event()
 
-    def __call__(self, store: LedgerStore) -> None:
+    def __call__(self) -> str:
         """Wait until somebody opens it."""
         self.entered.set()
         assert self._open.wait(30)
+        return AT
 
     def open(self) -> None:
         """Let the thread go on."""
         self._open.set()
+
+
+def writing(directory: Path, now: Callable[[], str] = Clock(AT)):  # noqa: B008  # one time for ever
+    return LedgerWriter.open(directory, Lease(directory, -1), now=now)
 
 
 async def test_what_is_awaited_is_in_the_book_and_on_the_disk(tmp_path: Path) -> None:
@@ -50,8 +49,8 @@ async def test_what_is_awaited_is_in_the_book_and_on_the_disk(tmp_path: Path) ->
         assert await writer.document(digest_of("document 1")) == b"document 1"
         assert await writer.document("none") is None
         await writer.record_calls([CallRow(AT, "s", "fs", "read", "ok")])
-        assert len(await writer.run(lambda store: list(store.calls()))) == 1
     with opened(tmp_path / "l") as store:
+        assert len(list(store.calls())) == 1
         assert store.head.count == 1
 
 
@@ -73,8 +72,8 @@ async def test_appends_are_carried_out_in_the_order_in_which_they_came(tmp_path:
 async def test_who_stops_waiting_loses_nothing(tmp_path: Path) -> None:
     """A client that hangs up would undo a decision, or leave the book behind the disk."""
     gate = Gate()
-    async with writing(tmp_path / "l") as writer:
-        held = asyncio.create_task(writer.run(gate))
+    async with writing(tmp_path / "l", gate) as writer:
+        held = asyncio.create_task(writer.append([]))
         task = asyncio.create_task(writer.append([enrolled(1), approved(1)], documents_of(1)))
         await anyio.to_thread.run_sync(gate.entered.wait)
         with anyio.move_on_after(0) as scope:
@@ -94,8 +93,8 @@ async def test_who_stops_waiting_loses_nothing(tmp_path: Path) -> None:
 async def test_the_loop_goes_on_while_the_disk_is_slow(tmp_path: Path) -> None:
     """Every call of every client would wait for one sync."""
     gate = Gate()
-    async with writing(tmp_path / "l") as writer, anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run, gate)
+    async with writing(tmp_path / "l", gate) as writer, anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.append, [])
         tasks.start_soon(writer.append, [enrolled(1)])
         await anyio.to_thread.run_sync(gate.entered.wait)
         for _ in range(100):
@@ -108,8 +107,8 @@ async def test_the_loop_goes_on_while_the_disk_is_slow(tmp_path: Path) -> None:
 async def test_only_so_much_waits_for_the_disk(tmp_path: Path) -> None:
     """A flood of servers would fill the memory while the disk is slow."""
     gate = Gate()
-    async with writing(tmp_path / "l") as writer, anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.run, gate)
+    async with writing(tmp_path / "l", gate) as writer, anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.append, [])
         for number in range(2 * MAX_QUEUED):
             tasks.start_soon(writer.append, [enrolled(number)])
         await anyio.to_thread.run_sync(gate.entered.wait)
@@ -147,8 +146,8 @@ async def test_a_failed_append_leaves_the_book_alone_and_the_writer_usable(tmp_p
 async def test_a_failure_that_nobody_waits_for_is_quiet(tmp_path: Path) -> None:
     """A hung up client would leave a traceback on the terminal."""
     gate = Gate()
-    async with writing(tmp_path / "l") as writer:
-        held = asyncio.create_task(writer.run(gate))
+    async with writing(tmp_path / "l", gate) as writer:
+        held = asyncio.create_task(writer.append([]))
         task = asyncio.create_task(writer.append([enrolled(1)], {"h": bytes(5 * 1024 * 1024)}))
         await anyio.to_thread.run_sync(gate.entered.wait)
         task.cancel()
@@ -156,22 +155,6 @@ async def test_a_failure_that_nobody_waits_for_is_quiet(tmp_path: Path) -> None:
         await held
         await writer.append([enrolled(2)])
         assert writer.book.last_seq == 1
-
-
-async def test_compaction_between_appends_leaves_the_book_whole(tmp_path: Path) -> None:
-    """What the loop has not read yet would be missing from the checkpoint."""
-    async with writing(tmp_path / "l") as writer:
-        async with anyio.create_task_group() as tasks:
-            for number in range(20):
-                tasks.start_soon(writer.append, [enrolled(number)])
-            tasks.start_soon(writer.run, compact)
-            for number in range(20, 40):
-                tasks.start_soon(writer.append, [enrolled(number)])
-        state = bytes(writer.book.to_state())
-        assert len(writer.book.entry(enrolled(1).scope, "fs").live) == 40
-    with opened(tmp_path / "l") as store:
-        assert bytes(store.book.to_state()) == state
-        assert store.start.count == 20
 
 
 async def test_a_visitor_writes_nothing_even_where_nobody_does(tmp_path: Path) -> None:

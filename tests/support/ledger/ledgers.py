@@ -1,5 +1,6 @@
 """Ledgers to try things on: events of every kind, a clock that is set, stores in a directory of the test."""
 
+from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from quarterdeck.ledger.events.events import (
     Subject,
     encode_json,
 )
+from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.store import LedgerStore
 
 AT: Final = "2026-01-02T03:04:05.678Z"
@@ -96,6 +98,11 @@ def approved(number: int, server: str = "fs") -> Approved:
         by=Authority.PERSON,
         name=f"tool_{number}",
     )
+
+
+def state_of(book: Book) -> object:
+    """All that a book says, for comparisons."""
+    return deepcopy(([*book.entries.items()], [*book.findings.items()]))
 
 
 def digest_of(text: str) -> str:

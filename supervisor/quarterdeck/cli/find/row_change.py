@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -195,7 +194,7 @@ def recorded() -> "Iterator[tuple[Book, Read]]":
         yield Book(), lambda _: None
         return
     with ledger_errors(), store:
-        yield store.book, partial(store.document, archived=True)
+        yield store.book, store.document
 
 
 def launch_row(source: Source, change: RowChange) -> "ServerRow":

@@ -115,7 +115,7 @@ class TrustContext(msgspec.Struct, frozen=True):
         """A recorded document; None too for one that somebody has edited."""
         from quarterdeck.ledger.events.events import hash_of
 
-        body = self._store.document(hash_, archived=True) if self._store is not None else None
+        body = self._store.document(hash_) if self._store is not None else None
         return body if body is not None and hash_of(body) == hash_ else None
 
     def is_suspicious(self, server: "ServerMatters", matter: "Matter") -> bool:
@@ -144,7 +144,7 @@ class TrustContext(msgspec.Struct, frozen=True):
         from quarterdeck.ledger.store.queries import Selection
 
         seen = Selection(kinds=("seen",))
-        return self._store.events(seen, archived=True) if self._store is not None else iter(())
+        return self._store.events(seen) if self._store is not None else iter(())
 
     def server(self, name: str) -> "ServerMatters":
         """The one server of this id.

@@ -14,8 +14,8 @@ from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted
 
-from .context import directory, reading
-from .ledger_maintenance import compact, export, import_, verify
+from .context import reading
+from .ledger_maintenance import export, import_, redact, verify
 from .ledger_views import (
     parse_moment,
     parse_time,
@@ -52,7 +52,7 @@ class Kind(StrEnum):
     SCAN = "scan"
     BEGAN = "began"
     ENDED = "ended"
-    CHECKPOINT = "checkpoint"
+    REDACT = "redact"
 
 
 OfServer = Annotated[str | None, Option("--server", metavar="ID", help="Only of this server.", show_default=False)]
@@ -104,13 +104,10 @@ def log(
                 print_json(view_event(each))
             return
         found = list(islice(lines_of(events), lines))
-        archived = reader.start.count
     if found:
         print_lines(found)
     else:
         print_line("there is no such event", stderr=True)
-    if archived:
-        print_line(f"the events up to {archived} are archived in {directory() / 'archive'}", "dim", stderr=True)
 
 
 @group.command("show")
@@ -185,7 +182,7 @@ def diff(
 group.command("verify")(verify)
 group.command("export")(export)
 group.command("import")(import_)
-group.command("compact")(compact)
+group.command("redact")(redact)
 
 
 @group.command("calls")
@@ -249,7 +246,7 @@ def _book(reader: "LedgerReader", moment: str | None) -> "Book":
 
 
 def _first_seen(reader: "LedgerReader", server: "ServerMatters", matter: "Matter", last_seq: int) -> str:
-    """When what is offered was first offered in this form; empty when that is archived."""
+    """When what is offered was first offered in this form."""
     from quarterdeck.ledger.events.events import Seen
     from quarterdeck.ledger.store.queries import Selection
 
@@ -275,4 +272,4 @@ def _values(reader: "LedgerReader", hashes: "dict[ItemKey, str]", keys: "list[It
     from quarterdeck.trust.judge.documents import value_of
 
     wanted = {key: hashes[key] for key in keys if hashes.get(key)}
-    return {key: value_of(reader.document(digest, archived=True) or b"null") for key, digest in wanted.items()}
+    return {key: value_of(reader.document(digest) or b"null") for key, digest in wanted.items()}

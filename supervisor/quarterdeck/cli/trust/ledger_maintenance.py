@@ -1,4 +1,4 @@
-"""`quarterdeck ledger verify`, `export`, `import` and `compact`: keep the record whole, and keep it elsewhere."""
+"""`quarterdeck ledger verify`, `export`, `import` and `redact`: keep the record whole, and keep it elsewhere."""
 
 import sys
 from pathlib import Path
@@ -68,7 +68,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the ledger as JSON lines, documents and hashes included: a backup, or something to look at elsewhere."""
-    from quarterdeck.ledger.store.archive import write_file
+    from quarterdeck.ledger.store.rewrite import write_export
 
     with reading() as reader:
         try:
@@ -78,7 +78,7 @@ def export(
                 return
             if file.exists() or file.is_symlink():
                 raise UsageError(f"{file} is there already", "name a new file")
-            write_file(file, reader.export())
+            write_export(file, reader.export())
         except OSError as error:
             where = file if file is not None else "stdout"
             raise UsageError(
@@ -109,41 +109,14 @@ def import_(
         print_line(f"{counted(head.count, 'event')}, head {_spell_head(head)}")
 
 
-def compact(
-    redact: Annotated[
-        bool,
-        Option("--redact", help="Take secrets out of all that was ever recorded; all hashes become others."),
-    ] = False,
-    json: options.Json = False,
-) -> None:
-    """Move all events into an archive file beside the ledger, and go on from what they amount to."""
-    if redact:
-        _redact(json=json)
-        return
-    from quarterdeck.ledger.store.rewrite import compact as compact_store
-    from quarterdeck.ledger.store.store import LedgerStore
-
-    with leased() as place, LedgerStore.open(place) as store:
-        done = compact_store(store)
-    if json:
-        archived = {"archive": str(done.archive), "events": done.events} if done is not None else None
-        print_json({"compacted": archived})
-    elif done is None:
-        print_line("there is nothing to archive", stderr=True)
-    else:
-        print_line(
-            f"{counted(done.events, 'event')} archived in {done.archive}; keep it: older moments are looked up there"
-        )
-
-
-def _redact(*, json: bool) -> None:
-    """Take secrets out of the ledger and its archives, and see that it is whole afterwards."""
+def redact(json: options.Json = False) -> None:
+    """Remove secrets from every record, then verify the ledger; all hashes change."""
     from functools import partial
 
     from quarterdeck.config.places.paths import state_dir
     from quarterdeck.ledger.events.events import hash_of
     from quarterdeck.ledger.open import secrets_key
-    from quarterdeck.ledger.store.rewrite import redact
+    from quarterdeck.ledger.store.rewrite import redact as redact_store
     from quarterdeck.ledger.store.store import LedgerStore
     from quarterdeck.trust.judge.launches import redacted_launch
     from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins
@@ -152,7 +125,7 @@ def _redact(*, json: bool) -> None:
         return hide_text(only_origins(text), lambda _: REDACTED)
 
     with leased() as place, LedgerStore.open(place) as store:
-        done = redact(store, partial(redacted_launch, key=secrets_key(state_dir())), message)
+        done = redact_store(store, partial(redacted_launch, key=secrets_key(state_dir())), message)
         found = store.verify(hash_of)
     if json:
         redacted = {
@@ -160,23 +133,17 @@ def _redact(*, json: bool) -> None:
             "messages": done.messages,
             "before": _spell_head(done.before),
             "head": _spell_head(done.head),
-            "removed": [str(path) for path in done.removed],
-            "missing_archives": done.missing,
         }
         print_json({"redacted": redacted, "intact": found.is_intact})
     elif done.launches or done.messages:
         forms = counted(done.launches, "form")
         print_line(
-            f"secrets were taken out of {forms} of how servers are started, and {counted(done.messages, 'message')}"
+            f"secrets were removed from {forms} of how servers are started, and {counted(done.messages, 'message')}"
         )
-        print_line(
-            f"all hashes are others now: the head was {_spell_head(done.before)}, and one that was written down before"
-        )
-        print_line("does not fit any more: write deck.lock anew with quarterdeck lock")
+        print_line(f"all hashes changed: the head was {_spell_head(done.before)}, and one that was written down before")
+        print_line("no longer fits: write deck.lock anew with quarterdeck lock")
     else:
-        print_line("no secrets were found; its events are archived")
-    if done.missing and not json:
-        print_line(f"the archives of the events up to {done.missing} are not there, and were not looked at", "yellow")
+        print_line("no secrets were found")
     if not found.is_intact:
         raise CommandError(
             ExitCode.BROKEN,
@@ -217,8 +184,6 @@ def _print_verification(found: "Verification", problem: str, *, is_whole: bool) 
         print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
         if found.verdict in {"truncated", "unanchored"}:
             print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")
-    if found.missing_archives:
-        print_line(f"the archives of the events up to {found.missing_archives} are not there, and were not looked at")
 
 
 def _view_verification(found: "Verification", problem: str, *, is_whole: bool) -> dict[str, object]:
@@ -229,6 +194,4 @@ def _view_verification(found: "Verification", problem: str, *, is_whole: bool) -
         "hash": found.tip.hash,
         "broken_seq": found.broken_seq,
         "reason": problem,
-        "archived": found.archived,
-        "missing_archives": found.missing_archives,
     }

@@ -126,7 +126,7 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
         return draft_lock(
             servers,
             settings.ids,
-            lambda hash_: reader.document(hash_, archived=True),
+            reader.document,
             empty,
             old,
             lambda server: str(settings.paths_of(server).home),

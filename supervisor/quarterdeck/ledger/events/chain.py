@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from .events import Checkpoint, LedgerEvent, decode_event
+from .events import LedgerEvent, Redacted, decode_event
 
 GENESIS: Final = bytes(32)
 """Stands before the first event."""
@@ -64,10 +64,6 @@ class Head(msgspec.Struct, frozen=True):
         return f"{self.count} {self.hash}"
 
 
-ORIGIN: Final = Head()
-"""Where every chain begins."""
-
-
 class Verdict(StrEnum):
     """Whether a chain is what was written."""
 
@@ -77,7 +73,7 @@ class Verdict(StrEnum):
     TRUNCATED = "truncated"
     """Events that the head names are gone."""
     UNANCHORED = "unanchored"
-    """The chain holds, and there is no head to compare it with."""
+    """The chain holds, and there is no head to compare it with, or one from before a redaction."""
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -85,26 +81,20 @@ class Verification(msgspec.Struct, frozen=True):
 
     Attributes:
         tip: the last event that is as it was written.
-        start: the head of what is archived before the events that were looked at.
         anchor: the head that they were held against.
         broken_seq: the first event that is not as it was written.
         reason: for people; empty when intact.
-        archived: how many events of archives were looked at, too.
-        missing_archives: up to which event a needed archive is not there; 0 for none.
     """
 
     verdict: Verdict
     tip: Head
-    start: Head = ORIGIN
     anchor: Head | None = None
     broken_seq: int | None = None
     reason: str = ""
-    archived: int = 0
-    missing_archives: int = 0
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is amiss; an archive that was put elsewhere is not."""
+        """Whether nothing is amiss."""
         return self.verdict is Verdict.INTACT
 
 
@@ -160,46 +150,42 @@ class Checker:
             event = decode_event(row.body)
         except msgspec.MsgspecError:
             raise BrokenRowError(row.seq, "it is not an event that this version knows") from None
-        if isinstance(event, Checkpoint) and (event.count, event.head) != (self._count, self._digest.hex()):
-            raise BrokenRowError(row.seq, "the checkpoint does not match the events before it")
         self._count, self._digest, self._at = row.seq, digest, row.at
         return event
 
 
-def check(rows: Iterable[ChainRow], start: Head) -> Iterator[tuple[ChainRow, LedgerEvent]]:
-    """Each row with its event, once it is known to be what was written after `start`."""
-    checker = Checker(start)
+def check(rows: Iterable[ChainRow]) -> Iterator[tuple[ChainRow, LedgerEvent]]:
+    """Each row of a whole chain with its event, once it is known to be what was written."""
+    checker = Checker(Head())
     for row in rows:
         yield row, checker.take(row)
 
 
-def verify(rows: Iterable[ChainRow], head: Head | None, start: Head = ORIGIN) -> Verification:
+def verify(rows: Iterable[ChainRow], head: Head | None, start: Head = Head()) -> Verification:  # noqa: B008  # a value
     """Whether `rows` are the events after `start`, as they were written, and reach to `head`.
 
     Events beyond `head` are no flaw: it is written after them.
     """
     checker = Checker(start)
-    anchor_hash = start.hash if head is not None and head.count == start.count else None
+    anchor_hash, before_redaction = start.hash, ""
     try:
         for row in rows:
-            checker.take(row)
+            event = checker.take(row)
+            if isinstance(event, Redacted):
+                before_redaction = event.before
             if head is not None and head.count == row.seq:
                 anchor_hash = row.hash.hex()
     except BrokenRowError as error:
-        return Verification(Verdict.BROKEN, checker.tip, start, head, error.seq, error.reason)
-    return compare_with_head(checker.tip, start, head, anchor_hash)
-
-
-def compare_with_head(tip: Head, start: Head, head: Head | None, anchor_hash: str | None) -> Verification:
-    """How a chain without a flaw from `start` to `tip` stands to `head`; `anchor_hash` is the event's that it names."""
+        return Verification(Verdict.BROKEN, checker.tip, head, error.seq, error.reason)
+    tip = checker.tip
     if head is None:
-        return Verification(Verdict.UNANCHORED, tip, start, reason="there is no head to compare it with")
+        return Verification(Verdict.UNANCHORED, tip, reason="there is no head to compare it with")
     if tip.count < head.count:
         reason = f"it ends at event {tip.count}, but its head names event {head.count}"
-        return Verification(Verdict.TRUNCATED, tip, start, head, reason=reason)
+        return Verification(Verdict.TRUNCATED, tip, head, reason=reason)
     if anchor_hash == head.hash:
-        return Verification(Verdict.INTACT, tip, start, head)
-    if anchor_hash is None:
-        reason = f"its head names event {head.count}, which is archived"
-        return Verification(Verdict.UNANCHORED, tip, start, head, reason=reason)
-    return Verification(Verdict.BROKEN, tip, start, head, head.count, "it is not the one that the head names")
+        return Verification(Verdict.INTACT, tip, head)
+    if before_redaction == str(head):
+        reason = "its head is from before secrets were removed from it"
+        return Verification(Verdict.UNANCHORED, tip, head, reason=reason)
+    return Verification(Verdict.BROKEN, tip, head, head.count, "it is not the one that the head names")

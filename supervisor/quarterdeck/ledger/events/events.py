@@ -176,23 +176,17 @@ class Ended(Event, frozen=True, tag="ended"):
     limit: str | None = None
 
 
-class Checkpoint(Event, frozen=True, tag="checkpoint"):
-    """Stands for all events before it, which are archived.  Names no scope and no server.
+class Redacted(Event, frozen=True, tag="redact"):
+    """Secrets were removed from the events before this one, which changed their hashes.  Names no scope and no server.
 
     Attributes:
-        count: how many events the archived segment ends with.
-        head: its last hash, 64 hex digits.
-        state: what they amount to; see `Book.to_state`.
-        redacted: where the chain ended before secrets were taken out of all events; empty where none were.
+        before: the end of the chain before that, as `Head` writes it.
     """
 
-    count: int
-    head: str
-    state: msgspec.Raw
-    redacted: str = ""
+    before: str
 
 
-LedgerEvent = Enrolled | Retired | Seen | Gone | Approved | Blocked | Scanned | Began | Ended | Checkpoint
+LedgerEvent = Enrolled | Retired | Seen | Gone | Approved | Blocked | Scanned | Began | Ended | Redacted
 
 TRUST_EVENTS: Final = (Approved, Blocked)
 """What a person would have to do again if it were lost: written through to the disk before it counts."""
@@ -217,10 +211,7 @@ def decode_event(body: bytes) -> LedgerEvent:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        value = load_escaped(body)
-        if isinstance(value, dict) and "state" in value:
-            value["state"] = msgspec.Raw(json.dumps(value["state"], separators=(",", ":")).encode("ascii"))
-        event = msgspec.convert(value, LedgerEvent)
+        event = msgspec.convert(_load_escaped(body), LedgerEvent)
     return event
 
 
@@ -240,7 +231,7 @@ _event_lists: Final = msgspec.json.Decoder(list[LedgerEvent])
 
 T = TypeVar("T")
 
-ESCAPE: Final = b"\\ud"
+_ESCAPE: Final = b"\\ud"
 """How the escape of a surrogate begins, as we write it."""
 
 
@@ -252,13 +243,13 @@ def encode_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
 
 
-def load_escaped(data: bytes) -> Any:
+def _load_escaped(data: bytes) -> Any:
     """The plain value of JSON that the quick codec refused because of a surrogate in it.
 
     Raises:
         msgspec.DecodeError: there is none, so that it was right to refuse; or it is no JSON for other reasons.
     """
-    if ESCAPE not in data.lower():
+    if _ESCAPE not in data.lower():
         raise msgspec.DecodeError("it is not JSON")
     try:
         return json.loads(data)
@@ -273,4 +264,4 @@ def decode_json(data: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.convert(load_escaped(data), kind)
+        return msgspec.convert(_load_escaped(data), kind)

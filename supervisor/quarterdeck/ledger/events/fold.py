@@ -14,7 +14,6 @@ from .events import (
     Authority,
     Began,
     Blocked,
-    Checkpoint,
     Ended,
     Enrolled,
     Gone,
@@ -24,8 +23,6 @@ from .events import (
     Seen,
     Stored,
     Subject,
-    decode_json,
-    encode_json,
 )
 
 
@@ -160,35 +157,7 @@ class Book:
                 self.findings.pop(event.hash, None)
                 if event.findings:
                     self.findings[event.hash] = event
-            elif isinstance(event, Checkpoint):
-                self._restore(event, seq)
             self.last_seq, self.last_at = seq, at
-
-    def documents(self) -> frozenset[str]:
-        """The hashes of all documents that it names: what is offered, approved or live."""
-        named: set[str] = set()
-        for entry in self.entries.values():
-            named.update(item.seen for item in entry.items.values())
-            named.update(item.approved for item in entry.items.values())
-            named.update(tool.definition for tool in entry.live.values())
-        return frozenset(named - {""})
-
-    def to_state(self) -> msgspec.Raw:
-        """All of it as JSON, for a `Checkpoint`."""
-        rows = [_Row(key.scope, key.server, _flat(entry)) for key, entry in self.entries.items()]
-        return msgspec.Raw(encode_json(_State(rows, list(self.findings.values()))))
-
-    def _restore(self, checkpoint: Checkpoint, seq: int) -> None:
-        try:
-            state = decode_json(bytes(checkpoint.state), _State)
-        except msgspec.MsgspecError:
-            return
-        self.entries.clear()
-        self.findings.clear()
-        for row in state.rows:
-            self.entries[ServerKey(row.scope, row.server)] = _deep(row.entry)
-        self._changed_at |= dict.fromkeys((*self._changed_at, *self.entries), seq)
-        self.findings.update((scanned.hash, scanned) for scanned in state.findings)
 
 
 def _enroll(entry: Entry, event: Enrolled, at: str) -> None:  # noqa: ARG001  # as the others
@@ -246,34 +215,3 @@ def _item(entry: Entry, subject: Subject, name: str) -> Item:
     if item is None:
         item = entry.items[ItemKey(subject, name)] = Item()
     return item
-
-
-class _FlatEntry(msgspec.Struct):
-    """An entry whose keys JSON can say."""
-
-    items: list[tuple[Subject, str, Item]]
-    live: list[tuple[str, LiveTool]]
-    life: Began | None = None
-    last_life: Began | None = None
-    last_end: Ended | None = None
-
-
-class _Row(msgspec.Struct):
-    scope: str
-    server: str
-    entry: _FlatEntry
-
-
-class _State(msgspec.Struct):
-    rows: list[_Row]
-    findings: list[Scanned]
-
-
-def _flat(entry: Entry) -> _FlatEntry:
-    items = [(key.subject, key.name, item) for key, item in entry.items.items()]
-    return _FlatEntry(items, list(entry.live.items()), entry.life, entry.last_life, entry.last_end)
-
-
-def _deep(flat: _FlatEntry) -> Entry:
-    items = {ItemKey(subject, name): item for subject, name, item in flat.items}
-    return Entry(items, dict(flat.live), flat.life, flat.last_life, flat.last_end)

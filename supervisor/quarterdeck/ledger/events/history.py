@@ -14,11 +14,11 @@ from .events import (
     Authority,
     Began,
     Blocked,
-    Checkpoint,
     Ended,
     Enrolled,
     Gone,
     LedgerEvent,
+    Redacted,
     Retired,
     Scanned,
     Seen,
@@ -132,8 +132,8 @@ def in_words(event: LedgerEvent) -> Words:
             return Words(", ".join(fact for fact in ("ready", event.program, event.package, process) if fact))
         case Ended():
             return Words(f"ended: {event.message} ({event.code})")
-        case Checkpoint():
-            return Words(f"the {event.count} events before are archived")
+        case Redacted():
+            return Words("secrets were removed from the events before")
         case _:
             assert_never(event)
 

@@ -1,6 +1,6 @@
-"""A ledger, or a part of one, as JSON lines: a header, then events, each document before it is needed.  Pure.
+"""A ledger as JSON lines: a header, then events, each document before it is needed.  Pure.
 
-    {"format":"quarterdeck-ledger","version":1,"quarterdeck":"0.1.0","start":"0 00…","head":"2 9f…"}
+    {"format":"quarterdeck-ledger","version":1,"quarterdeck":"0.1.0","head":"2 9f…"}
     {"document":"<its hash>","text":"…"}                    `base64` in place of `text` where it is no UTF-8
     {"seq":1,"at":"…","hash":"…","event":{…}}               the event to the byte: the hash is over it
 
@@ -17,7 +17,7 @@ from quarterdeck.ledger.errors import TransferError
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
 from .chain import BrokenRowError, ChainRow, Checker, Head
-from .events import Checkpoint, LedgerEvent
+from .events import LedgerEvent
 
 FORMAT: Final = "quarterdeck-ledger"
 
@@ -30,13 +30,12 @@ _EVENT: Final = b',"event":'
 """Splits a line before the event's own bytes: a quote within a text is escaped, so no text before it holds this."""
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: where the events begin and end.  `quarterdeck` is the version that wrote it."""
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line; `head` is the end of the chain, `quarterdeck` the version that wrote it."""
 
     format: str
     version: int
     quarterdeck: str
-    start: str
     head: str
 
 
@@ -64,12 +63,10 @@ class _EventLine(msgspec.Struct, frozen=True):
 
 
 def write(
-    start: Head, head: Head, rows: Iterable[tuple[ChainRow, LedgerEvent]], documents: Iterable[StoredDocument]
+    head: Head, rows: Iterable[tuple[ChainRow, LedgerEvent]], documents: Iterable[StoredDocument]
 ) -> Iterator[bytes]:
-    """The lines of these events, which follow `start` and end with `head`; documents in the order of their `seq`."""
-    yield _line(
-        Header(format=FORMAT, version=FORMAT_VERSION, quarterdeck=CLIENT_VERSION, start=str(start), head=str(head))
-    )
+    """The lines of these events, which end with `head`; documents in the order of their `seq`."""
+    yield _line(_Header(format=FORMAT, version=FORMAT_VERSION, quarterdeck=CLIENT_VERSION, head=str(head)))
     waiting = iter(documents)
     document = next(waiting, None)
     for row, _ in rows:
@@ -82,22 +79,18 @@ def write(
         yield from map(_document_line, concatenated([document], waiting))
 
 
-def read_header(line: bytes) -> tuple[Head, Head]:
-    """Where the events begin and where they end, as the first line says.
-
-    Raises:
-        TransferError: it is none that we know.
-    """
+def _read_header(line: bytes) -> Head:
+    """The end of the chain, as the first line says."""
     try:
         header = _headers.decode(line)
-        start, head = Head.parse(header.start), Head.parse(header.head)
+        head = Head.parse(header.head)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         raise TransferError(1, "it is not an export of a ledger") from None
     if header.format != FORMAT:
         raise TransferError(1, "it is not an export of a ledger")
     if header.version != FORMAT_VERSION:
         raise TransferError(1, f"Quarterdeck {header.quarterdeck} wrote format {header.version}: update this one")
-    return start, head
+    return head
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Piece]:
@@ -112,8 +105,8 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
         if not line.endswith(b"\n"):
             raise TransferError(number, "it is cut off, or too long")
         if checker is None:
-            start, head = read_header(line)
-            checker = Checker(start)
+            head = _read_header(line)
+            checker = Checker(Head())
             continue
         piece = _piece(number, line, checker.tip.count + 1)
         if isinstance(piece, StoredDocument):
@@ -123,8 +116,6 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
             event = checker.take(piece)
         except BrokenRowError as error:
             raise TransferError(number, f"event {error.seq}: {error.reason}") from None
-        if piece.seq == start.count + 1 > 1 and not isinstance(event, Checkpoint):
-            raise TransferError(number, "its first event must be a checkpoint for those before it")
         yield piece, event
     if checker is None:
         raise TransferError(1, "it is empty")
@@ -157,6 +148,6 @@ def _line(value: msgspec.Struct) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
-_headers: Final = msgspec.json.Decoder(Header)
+_headers: Final = msgspec.json.Decoder(_Header)
 _document_lines: Final = msgspec.json.Decoder(_DocumentLine)
 _event_lines: Final = msgspec.json.Decoder(_EventLine)

@@ -1,11 +1,17 @@
-"""The ledger's files: its database, made, recognised, opened and updated, and the head beside it.  Blocking.
+"""The ledger's files: its database, made, recognised and opened, and the head beside it.  Blocking.
 
     <state>/ledger/    0700
         ledger.db      SQLite in WAL mode
         head           where the chain ends, kept apart from it: one line, `<count> <hash>`
         lock, holder   module `lease`
-        archive/       module `archive`
-        backup/        the database as it was before its schema was changed, and heads that were given up
+        backup/        heads that were given up
+
+Its tables:
+
+    events      the chain; the columns after `hash` repeat what the body says, for lookups, and `verify` compares them
+    documents   whole definitions and the like by their hash; `seq` is the first event of the append that brought it
+    calls       what was called; neither chained nor kept for ever
+    meta        `quarterdeck`: the version that made this schema
 
 The head is written after the events that it names are on the disk: it may lag behind and is never ahead.  A database is
 looked at through a connection that cannot write before one that can is opened: SQLite tidies up whatever it opens for
@@ -22,12 +28,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from quarterdeck.common.file_changes import replace_file, sync_directory
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem
 from quarterdeck.ledger.errors import (
-    BrokenChainError,
     CorruptLedgerError,
     ForeignFileError,
     LedgerWriteError,
@@ -42,7 +45,30 @@ from quarterdeck.ledger.errors import (
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
-from . import migrations
+APPLICATION_ID: Final = 0x51644C67
+"""`QdLg` in the file's header: tells our databases from other programs'."""
+
+SCHEMA_VERSION: Final = 5
+"""Those before were never released."""
+
+_SCHEMA: Final = """
+CREATE TABLE events(
+    seq INTEGER PRIMARY KEY, at TEXT NOT NULL, body BLOB NOT NULL, hash BLOB NOT NULL,
+    kind TEXT NOT NULL, scope TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL
+);
+CREATE TABLE documents(hash TEXT PRIMARY KEY, seq INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE INDEX events_of_server ON events(server);
+CREATE INDEX events_of_tool ON events(tool) WHERE tool <> '';
+CREATE INDEX events_of_kind ON events(kind);
+CREATE INDEX documents_by_seq ON documents(seq);
+CREATE TABLE calls(
+    id INTEGER PRIMARY KEY, at TEXT NOT NULL, scope TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL,
+    outcome TEXT NOT NULL, code TEXT NOT NULL, duration_ms REAL NOT NULL, bytes INTEGER NOT NULL,
+    client TEXT NOT NULL, program TEXT NOT NULL
+);
+CREATE INDEX calls_of_server ON calls(server);
+"""
 
 DATABASE_NAME: Final = "ledger.db"
 
@@ -73,15 +99,11 @@ def open_for_reading(directory: Path) -> sqlite3.Connection:
         raise MissingLedgerError(path)
     if problem := privacy_problem(directory):
         raise UnsafeLedgerError(f"{directory} {problem}")
-    version, connection = _look(path)
-    if version < migrations.SCHEMA_VERSION:
-        connection.close()
-        raise OlderLedgerError(path, version)
-    return connection
+    return _look(path)
 
 
-def prepare(directory: Path, now: str) -> None:
-    """Make the directory and its database where there are none, and bring an older schema up to date."""
+def prepare(directory: Path) -> None:
+    """Make the directory and its database where there are none, and recognise the one that is there."""
     path = directory / DATABASE_NAME
     try:
         make_private_dir(directory)
@@ -92,10 +114,7 @@ def prepare(directory: Path, now: str) -> None:
         raise UnsafeLedgerError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         raise UnusableLedgerError(path, getattr(error, "strerror", None) or str(error)) from error
-    version, connection = _look(path)
-    with closing(connection):
-        if version < migrations.SCHEMA_VERSION:
-            _update(path, connection, version, now)
+    _look(path).close()
 
 
 def open_for_writing(directory: Path) -> sqlite3.Connection:
@@ -175,21 +194,19 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         return connection
 
 
-def _look(path: Path) -> tuple[int, sqlite3.Connection]:
-    """The schema of a database of ours, and a connection that can only read."""
+def _look(path: Path) -> sqlite3.Connection:
+    """A connection to a database of ours that can only read."""
     _require_database(path)
     with reading(path), closed_on_failure(_connect(path, _mode(path))) as connection:
-        return _version(path, connection), connection
-
-
-def _version(path: Path, connection: sqlite3.Connection) -> int:
-    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application != migrations.APPLICATION_ID:
-        raise ForeignFileError(path, "another program's database")
-    if version > migrations.SCHEMA_VERSION:
-        raise NewerLedgerError(path, version, migrations.SCHEMA_VERSION, _made_by(connection))
-    return version
+        application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != APPLICATION_ID:
+            raise ForeignFileError(path, "another program's database")
+        if version > SCHEMA_VERSION:
+            raise NewerLedgerError(path, version, SCHEMA_VERSION, _made_by(connection))
+        if version < SCHEMA_VERSION:
+            raise OlderLedgerError(path, version)
+        return connection
 
 
 def _made_by(connection: sqlite3.Connection) -> str:
@@ -248,11 +265,10 @@ def _create(path: Path) -> None:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN")
-            connection.execute(f"PRAGMA application_id = {migrations.APPLICATION_ID}")
-            migrations.make_chain(connection)
-            connection.execute("COMMIT")
-            migrations.migrate(connection, 0, CLIENT_VERSION)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            connection.execute("INSERT INTO meta VALUES('quarterdeck', ?)", (CLIENT_VERSION,))
         os.rename(draft, path)
     finally:
         _remove_draft(draft)
@@ -263,36 +279,6 @@ def _remove_draft(draft: Path) -> None:
     for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
         with suppress(FileNotFoundError):
             os.unlink(draft.with_name(name))
-
-
-def _update(path: Path, connection: sqlite3.Connection, version: int, now: str) -> None:
-    """Copy an older database into `backup/`, then change it."""
-    try:
-        folder = make_private_dir(path.parent / BACKUP_NAME)
-        back_up(connection, folder / f"ledger-schema-{version}-{now.replace(':', '')}.db")
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerWriteError(f"the backup before its update failed: {error}") from error
-    except UnsafePathError as error:
-        raise UnsafeLedgerError(str(error)) from error
-    with closing(open_for_writing(path.parent)) as writer:
-        try:
-            migrations.migrate(writer, version, CLIENT_VERSION)
-        except sqlite3.Error as error:
-            raise LedgerWriteError(f"its update failed: {error}") from error
-        except msgspec.MsgspecError as error:
-            raise BrokenChainError(0, f"an event is of an unknown kind: {error}") from error
-
-
-def back_up(connection: sqlite3.Connection, target: Path) -> None:
-    """A copy of the whole database in `target`, on the disk when this returns."""
-    descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with closing(sqlite3.connect(target)) as copy:
-            connection.backup(copy)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    sync_directory(target.parent)
 
 
 HEAD_NAME: Final = "head"

@@ -15,10 +15,46 @@ import msgspec
 
 from quarterdeck.ledger.errors import BrokenChainError
 from quarterdeck.ledger.events.chain import BrokenRowError, ChainRow, Head
-from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Stored, decode_event, decode_events
+from quarterdeck.ledger.events.events import (
+    LISTED,
+    Approved,
+    Blocked,
+    Enrolled,
+    Gone,
+    LedgerEvent,
+    Retired,
+    Seen,
+    Stored,
+    decode_event,
+    decode_events,
+)
 from quarterdeck.ledger.events.fold import Book
 
-from .migrations import column, lookups, text_of
+Column = str | bytes
+"""A text; as bytes when a lone surrogate keeps it from being one to SQLite."""
+
+
+def lookups(event: LedgerEvent) -> tuple[str, Column, Column, Column]:
+    """What an event is found by: kind, scope, server and tool, or the name or URI of what else the server lists."""
+    tool = ""
+    if isinstance(event, Enrolled | Retired):
+        tool = event.tool
+    elif isinstance(event, Seen | Gone | Approved | Blocked) and event.subject in LISTED:
+        tool = event.name
+    return type(event).__struct_config__.tag, column(event.scope), column(event.server), column(tool)  # type: ignore[return-value]  # a str, as each class says
+
+
+def column(text: str) -> Column:
+    """A text as SQLite takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _text_of(value: Column) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,20 +72,6 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     until: str | None = None
     after_seq: int = 0
 
-    def matches(self, stored: Stored) -> bool:
-        """Whether the event is wanted."""
-        kind, scope, server, tool = lookups(stored.event)
-        return (
-            stored.seq > self.after_seq
-            and (self.since is None or stored.at >= self.since)
-            and (self.until is None or stored.at <= self.until)
-            and (self.kinds is None or kind in self.kinds)
-            and (self.scope is None or scope == column(self.scope))
-            and (self.server is None or server == column(self.server))
-            # What is of no tool is not of one without a name.
-            and (self.tool is None or (bool(tool) and tool == column(self.tool)))
-        )
-
 
 ALL: Final = Selection()
 
@@ -59,12 +81,6 @@ PAGE_ROWS: Final = 200
 _DAMAGED: Final = "its record is damaged"
 
 _NO_BOUND: Final = 2**62
-
-
-def first_seq(connection: sqlite3.Connection) -> int:
-    """The number of the first event that is there; 1 without any."""
-    seq: int | None = connection.execute("SELECT min(seq) FROM events").fetchone()[0]
-    return 1 if seq is None else seq
 
 
 def tip(connection: sqlite3.Connection) -> tuple[Head, str]:
@@ -78,29 +94,10 @@ def tip(connection: sqlite3.Connection) -> tuple[Head, str]:
     return Head(seq, digest.hex()), at
 
 
-def start(connection: sqlite3.Connection) -> Head:
-    """Where the rows begin: the head of what was archived before them.
-
-    Raises:
-        BrokenRowError: the first row is no checkpoint, though events before it are gone.
-    """
-    seq = first_seq(connection)
-    if seq == 1:
+def head_at(connection: sqlite3.Connection, seq: int) -> Head:
+    """The head as it was after event `seq`; of number 0, what stands before the first."""
+    if seq <= 0:
         return Head()
-    [body] = connection.execute("SELECT body FROM events WHERE seq = ?", (seq,)).fetchone()
-    try:
-        event = decode_event(body)
-    except (msgspec.MsgspecError, TypeError):
-        event = None
-    if not isinstance(event, Checkpoint):
-        raise BrokenRowError(1, "it is missing")
-    return Head(event.count, event.head)
-
-
-def head_at(connection: sqlite3.Connection, seq: int, start: Head) -> Head:
-    """The head as it was after event `seq`; `start` where that is archived or never was."""
-    if seq <= start.count:
-        return start
     row = connection.execute("SELECT hash FROM events WHERE seq = ?", (seq,)).fetchone()
     if row is None or not isinstance(row[0], bytes):
         raise BrokenRowError(seq, _DAMAGED if row else "it is missing")
@@ -152,11 +149,11 @@ def select(connection: sqlite3.Connection, selection: Selection, *, newest_first
 
 
 def seq_at(connection: sqlite3.Connection, at: str, *, before: bool = False) -> int:
-    """The number of the last event not after `at`, or `before` it; what stands before the first row when there is none.
+    """The number of the last event not after `at`, or `before` it; 0 when there is none.
 
     Times never fall along the chain, so halving finds it.
     """
-    low, high = first_seq(connection) - 1, tip(connection)[0].count
+    low, high = 0, tip(connection)[0].count
     while low < high:
         middle = (low + high + 1) // 2
         row = connection.execute("SELECT at FROM events WHERE seq = ?", (middle,)).fetchone()
@@ -286,6 +283,6 @@ def select_calls(
     before = 2**62
     while page := connection.execute(statement, (before, *values)).fetchall():
         for _, *row, duration_ms, size in page:
-            at, scope, server, tool, outcome, code, client, program = map(text_of, row)
+            at, scope, server, tool, outcome, code, client, program = map(_text_of, row)
             yield CallRow(at, scope, server, tool, outcome, code, duration_ms, size, client, program)
         before = page[-1][0]

@@ -1,14 +1,14 @@
 """Read a ledger: events, documents, the book of any moment, and whether all of it is what was written.
 
 Blocking; one thread at a time.  Beside a writer as long as one likes; changes nothing.  What cannot be read raises a
-`LedgerError`: an `ArchivedError` where an archive that is needed is not there.
+`LedgerError`.
 """
 
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from quarterdeck.ledger.errors import BrokenChainError, LedgerError
 from quarterdeck.ledger.events import json_lines
 from quarterdeck.ledger.events.chain import BrokenRowError, Head, Verdict, Verification, check, verify
-from quarterdeck.ledger.events.events import Checkpoint, Stored
+from quarterdeck.ledger.events.events import Stored
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import StoredDocument
 
-from . import archive, queries
+from . import queries
 from .database import DATABASE_NAME, open_for_reading, read_head, reading
 from .queries import ALL, CallRow, Selection
 
@@ -57,22 +57,14 @@ class LedgerReader:
         with self.reading():
             return queries.tip(self.connection)[0]
 
-    @property
-    def start(self) -> Head:
-        """Where the events begin that are not archived."""
-        with self.reading():
-            return queries.start(self.connection)
-
-    def document(self, digest: str, *, archived: bool = False) -> bytes | None:
-        """A document by its hash; with `archived` those that were compacted away are looked through, too."""
+    def document(self, digest: str) -> bytes | None:
+        """A document by its hash."""
         with self.reading():
             row = self.connection.execute("SELECT body FROM documents WHERE hash = ?", (digest,)).fetchone()
-        if row is None and archived:
-            return archive.archived_document(self.directory, self.start, digest)
         return None if row is None else bytes(row[0])
 
     def documents(self) -> Iterator[StoredDocument]:
-        """All documents that were not archived, in the order in which they came."""
+        """All documents, in the order in which they came."""
         after: tuple[int, str] = (0, "")
         statement = (
             f"SELECT seq, hash, body FROM documents WHERE (seq, hash) > (?, ?) ORDER BY seq, hash LIMIT {_DOCUMENTS}"  # noqa: S608
@@ -84,32 +76,20 @@ class LedgerReader:
                 after = found[-1][:2]
 
     def events(
-        self,
-        wanted: Selection = ALL,
-        *,
-        limit: int | None = None,
-        newest_first: bool = False,
-        archived: bool = False,
+        self, wanted: Selection = ALL, *, limit: int | None = None, newest_first: bool = False
     ) -> Iterator[Stored]:
-        """The events that are wanted, as they are read; with `archived` those that were compacted away, too."""
-        old: Iterator[Stored] = iter(())
-        if archived:
-            old = archive.select_archived(self.directory, self.start, wanted, newest_first=newest_first)
+        """The events that are wanted, as they are read."""
         with self.reading():
-            here = queries.select(self.connection, wanted, newest_first=newest_first)
-            yield from islice(chain(here, old) if newest_first else chain(old, here), limit)
+            yield from islice(queries.select(self.connection, wanted, newest_first=newest_first), limit)
 
     def book_at(self, when: int | str) -> Book:
-        """What the events up to a number, or up to a time, amounted to; an archive is read when it is needed."""
+        """What the events up to a number, or up to a time, amounted to."""
         with self.reading(), snapshot(self.connection):
-            start = queries.start(self.connection)
             seq = when if isinstance(when, int) else queries.seq_at(self.connection, when)
-            if seq > start.count or not start.count:
-                return queries.fold(self.connection, seq)
-        return archive.archived_book(self.directory, start, when)
+            return queries.fold(self.connection, seq)
 
     def verify(self, hash_of: Callable[[bytes], str] | None = None, *, anchored: bool = True) -> Verification:
-        """Look at every event, here and in the archives that are there, and hold them against the head, if `anchored`.
+        """Look at every event, and hold them against the head, if `anchored`.
 
         Documents are looked at where `hash_of` is given: the hash that one should be kept under.
         """
@@ -118,8 +98,7 @@ class LedgerReader:
             with self.reading(), snapshot(self.connection):
                 # First, for a writer may bring it forward at any moment.
                 anchor = read_head(self.directory, 0) if anchored else None
-                start = queries.start(self.connection)
-                checked = verify(queries.rows(self.connection, compare=True), anchor, start)
+                checked = verify(queries.rows(self.connection, compare=True), anchor)
                 problem = _damage(self.connection) or self._changed(hash_of)
         except BrokenChainError as error:
             return replace(nothing, broken_seq=error.seq, reason=error.reason)
@@ -127,16 +106,16 @@ class LedgerReader:
             return replace(nothing, reason=str(error))
         if problem and checked.verdict is not Verdict.BROKEN:
             return replace(checked, verdict=Verdict.BROKEN, reason=problem)
-        return archive.verify_archives(self.directory, checked)
+        return checked
 
     def export(self) -> Generator[bytes, None, None]:
-        """All that is not archived, in constant memory, as lines that `rewrite.import_ledger` takes.
+        """All of it, in constant memory, as lines that `rewrite.import_ledger` takes.
 
         Close it before the ledger is written again.
         """
         with self.reading(), snapshot(self.connection):
-            start, (head, _) = queries.start(self.connection), queries.tip(self.connection)
-            yield from json_lines.write(start, head, check(queries.rows(self.connection), start), self.documents())
+            head, _ = queries.tip(self.connection)
+            yield from json_lines.write(head, check(queries.rows(self.connection)), self.documents())
 
     def calls(
         self,
@@ -206,36 +185,14 @@ def contradiction(reader: LedgerReader, noted: Head) -> str:
             f"it ends at event {head.count}, and once had {noted.count}: the last ones are gone, "
             "or it is another ledger"
         )
-    if _hash_at(reader, noted.count) != noted.hash:
-        if (redacted := _redacted_at(reader, noted)) is not None:
+    with reader.reading():
+        found = queries.head_at(reader.connection, noted.count)
+    if found.hash != noted.hash:
+        redactions = Selection(kinds=("redact",), after_seq=noted.count)
+        if (redacted := next(reader.events(redactions), None)) is not None:
             return (
-                f"secrets were taken out of it, as event {redacted} records: the events before that have other "
-                "hashes since, and a head that was written down before does not fit any more"
+                f"secrets were removed from it, as event {redacted.seq} records: the events before have other hashes "
+                "since, and a head that was written down before no longer fits"
             )
         return f"event {noted.count} is not the one that was noted: it was changed, or it is another ledger"
-    return ""
-
-
-def _redacted_at(reader: LedgerReader, noted: Head) -> int | None:
-    """The event by which the ledger tells that secrets were taken out of what `noted` names; None for none."""
-    for stored in reader.events(Selection(kinds=("checkpoint",), after_seq=noted.count), archived=True):
-        if isinstance(stored.event, Checkpoint) and stored.event.redacted:
-            return stored.seq
-    return None
-
-
-def _hash_at(reader: LedgerReader, seq: int) -> str:
-    """The hash of an event; of number 0, what stands before the first."""
-    start = reader.start
-    if seq == 0:
-        return Head().hash
-    if seq >= start.count:
-        with reader.reading():
-            return queries.head_at(reader.connection, seq, start).hash
-    for path, begin in archive.segments(reader.directory, start):
-        if seq == begin.count:
-            return begin.hash
-        if seq > begin.count:
-            rows_of_file = (each[0] for each in archive.pieces(path) if not isinstance(each, StoredDocument))
-            return next((row.hash.hex() for row in rows_of_file if row.seq == seq), "")
     return ""

@@ -8,7 +8,7 @@ machine's power, never with a process.  Module `database` tells what stands in w
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -25,8 +25,8 @@ from quarterdeck.ledger.errors import (
     TruncatedLedgerError,
     UnusableLedgerError,
 )
-from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, link, verify
-from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_json
+from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, check, link, verify
+from quarterdeck.ledger.events.events import TRUST_EVENTS, LedgerEvent, Redacted, Stored, encode_json
 from quarterdeck.ledger.events.json_lines import Piece, StoredDocument
 
 from . import queries
@@ -42,8 +42,7 @@ from .database import (
     transaction,
     write_head,
 )
-from .migrations import lookups
-from .queries import CallRow, insert_calls
+from .queries import CallRow, insert_calls, lookups
 from .reader import LedgerReader
 
 TAIL: Final = 1_000
@@ -95,7 +94,7 @@ class LedgerStore(LedgerReader):
         Raises:
             LedgerError: what is there cannot be used, or not be trusted; it is left as it is.
         """
-        prepare(directory, now())
+        prepare(directory)
         with LedgerReader.open(directory) as reader:
             anchor = _anchor(reader)
         with closed_on_failure(open_for_writing(directory)) as connection:
@@ -129,8 +128,8 @@ class LedgerStore(LedgerReader):
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
     ) -> tuple[Stored, ...]:
         """`append`, and leave the book to whoever reads it, perhaps in another thread."""
-        if any(isinstance(event, Checkpoint) for event in events):
-            raise ValueError("only compaction makes a checkpoint")
+        if any(isinstance(event, Redacted) for event in events):
+            raise ValueError("only a redaction records one")
         end, documents = self._writing(), documents or {}
         bodies = [encode_json(event) for event in events]
         _require_room(bodies, documents)
@@ -151,47 +150,43 @@ class LedgerStore(LedgerReader):
             self._quietly(self.sync)
         return tuple(Stored(row.seq, at, event) for row, event in zip(added, events, strict=True))
 
-    def stand_for(
-        self,
-        checkpoint: Checkpoint,
-        keep: Collection[str],
-        *,
-        after: Head | None = None,
-        instead: Iterable[StoredDocument] = (),
-    ) -> Stored:
-        """Put a checkpoint in place of all events; the last step of a compaction, and of a redaction.
+    def rewrite(self, change: Callable[[LedgerEvent], LedgerEvent], documents: Mapping[str, StoredDocument]) -> None:
+        """Replace events and documents by forms without their secrets, in one transaction.
 
-        The book of a compacted ledger says the same as before and is left; a redacted one's is folded anew.
+        All hashes behind the first change become others; a `Redacted` at the end names the head before.
 
         Args:
-            checkpoint: what stands for the events.
-            keep: hashes of the documents that stay.
-            after: where the chain ends that it stands for, when that was written anew.
-            instead: documents that come in.
+            change: returns the new form of an event, of the same kind, server and name; the event itself to keep it.
+            documents: the new form of each document that is replaced, by its old hash.
+
+        Raises:
+            BrokenChainError: an event is not what was written; nothing was done.
         """
         end = self._writing()
         at = max(self._now(), end.at)
-        added = list(link(after or end.tip, at, [encode_json(checkpoint)]))
+        note = Redacted(scope="", server="", before=str(end.tip))
         self._synchronize(full=True)
-        # What is deleted is overwritten.
-        self.connection.execute(f"PRAGMA secure_delete = {'ON' if after is not None else 'OFF'}")
-        with transaction(self.connection):
-            self.connection.execute("DELETE FROM events")
-            self._insert([(added[0], checkpoint)])
-            kept = frozenset(keep)
-            hashes = [row[0] for row in self.connection.execute("SELECT hash FROM documents")]
+        self.connection.execute("PRAGMA secure_delete = ON")  # what is replaced is overwritten
+        with self.reading(), transaction(self.connection):
+            tip = Head()
+            for row, event in check(queries.rows(self.connection)):
+                changed = change(event)
+                [new] = link(tip, row.at, [row.body if changed is event else encode_json(changed)])
+                tip = Head(new.seq, new.hash.hex())
+                self.connection.execute(
+                    "UPDATE events SET body = ?, hash = ? WHERE seq = ?", (new.body, new.hash, new.seq)
+                )
+            added = list(link(tip, at, [encode_json(note)]))
+            self._insert([(added[0], note)])
+            self.connection.executemany("DELETE FROM documents WHERE hash = ?", [(digest,) for digest in documents])
             self.connection.executemany(
-                "DELETE FROM documents WHERE hash = ?", [(digest,) for digest in hashes if digest not in kept]
+                "INSERT INTO documents(seq, hash, body) VALUES(?, ?, ?)"
+                " ON CONFLICT(hash) DO UPDATE SET seq = min(seq, excluded.seq)",
+                [(each.seq, each.hash, each.body) for each in documents.values()],
             )
-            self._insert_documents(instead)
         self._move_to(added)
         self._quietly(self._write_head)
-        with suppress(sqlite3.Error):  # the room is used again, if not given back
-            self.connection.execute("VACUUM")
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        if after is not None:
-            self._forget_book()
-        return Stored(end.tip.count, at, checkpoint)
+        self._forget_book()
 
     def wipe(self) -> None:
         """Leave nothing in the files of what was deleted.
@@ -343,7 +338,6 @@ def _anchor(reader: LedgerReader) -> Head | None:
     """The head of a ledger whose last events are what was written and reach to it; None for one without either."""
     with reader.reading():
         tip, _ = queries.tip(reader.connection)
-        start = queries.start(reader.connection)
         path = reader.directory / HEAD_NAME
         try:
             head = read_head(reader.directory, tip.count)
@@ -355,10 +349,10 @@ def _anchor(reader: LedgerReader) -> Head | None:
             return None
         if tip.count < head.count:
             raise TruncatedLedgerError(tip.count, head.count)
-        if head.count < start.count:
-            raise MissingHeadError(path, tip.count, "names an event that was archived,")
-        before = queries.head_at(reader.connection, max(head.count - TAIL, start.count), start)
+        before = queries.head_at(reader.connection, max(head.count - TAIL, 0))
         found = verify(queries.rows(reader.connection, before.count), head, before)
+    if found.verdict is Verdict.UNANCHORED:
+        raise MissingHeadError(path, tip.count, "is from before secrets were removed,")
     if not found.is_intact:
         raise BrokenChainError(found.broken_seq or head.count, found.reason)
     return head

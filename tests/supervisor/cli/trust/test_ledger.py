@@ -230,7 +230,7 @@ def test_beside_a_serve_one_can_look_but_not_change(state: Path, ledger: LedgerS
     """Two writers would tear the chain; or a user would have to end a serve to look."""
     for command in (["log"], ["show"], ["diff", "1"], ["verify"], ["calls"], ["export", "backup.jsonl"]):
         ledger(*command)
-    for command in (["compact"], ["compact", "--redact"], ["import", "backup.jsonl"], ["verify", "--accept"]):
+    for command in (["redact"], ["import", "backup.jsonl"], ["verify", "--accept"]):
         assert ledger(*command, code=ExitCode.USAGE) == ""
         assert "quarterdeck serve (process 4711) writes the ledger" in ledger.err
         assert "end it first" in ledger.err

@@ -2,7 +2,6 @@
 
 from hashlib import sha256
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 from support.ledger.ledgers import AT, EVENTS, enrolled, head_of, rows_of
 
 from quarterdeck.ledger.events.chain import GENESIS, Head, Verdict, link, row_hash, verify
-from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, encode_json
+from quarterdeck.ledger.events.events import LedgerEvent, Redacted, encode_json
 
 CHAINS = st.lists(EVENTS, min_size=1, max_size=8).map(rows_of)
 
@@ -95,24 +94,23 @@ def test_time_never_falls(seen: LedgerEvent) -> None:
     assert (found.verdict, found.broken_seq, found.reason) == (Verdict.BROKEN, 2, "it is older than the one before")
 
 
-def test_a_chain_goes_on_after_what_was_archived(seen: LedgerEvent) -> None:
-    """A compacted ledger could not be verified at all."""
-    before = head_of(rows_of([seen, seen]))
-    checkpoint = Checkpoint(scope="", server="", count=before.count, head=before.hash, state=msgspec.Raw(b"{}"))
-    rows = rows_of([checkpoint, seen], before)
-    assert verify(rows, head_of(rows), before).is_intact
-    assert verify(rows, before, before).is_intact
-    assert verify(rows, Head(1, "00" * 32), before).verdict is Verdict.UNANCHORED
-    assert verify(rows, replace(before, hash="00" * 32), before).verdict is Verdict.BROKEN
+def test_a_head_from_before_a_redaction_is_told_from_a_forgery(seen: LedgerEvent) -> None:
+    """A person could not accept a redacted ledger whose head was not written; or could accept a forged one."""
+    old, other = head_of(rows_of([seen, seen])), Head(2, "00" * 32)
+    rows = rows_of([enrolled(2), enrolled(3), Redacted(scope="", server="", before=str(old))])
+    assert verify(rows, old).verdict is Verdict.UNANCHORED
+    assert verify(rows, other).verdict is Verdict.BROKEN
+    assert verify(rows, head_of(rows)).is_intact
 
 
-@pytest.mark.parametrize("lie", [{"count": 1}, {"head": "00" * 32}])
-def test_a_checkpoint_that_stands_for_other_events_is_found(seen: LedgerEvent, lie: dict[str, object]) -> None:
-    """What was archived could be exchanged for another history."""
-    before = head_of(rows_of([seen, seen]))
-    told = {"count": before.count, "head": before.hash} | lie
-    rows = rows_of([Checkpoint(scope="", server="", state=msgspec.Raw(b"{}"), **told)], before)
-    assert verify(rows, None, before).broken_seq == 3
+def test_a_part_of_a_chain_is_verified_from_the_head_before_it(seen: LedgerEvent) -> None:
+    """A start, which looks at the last events alone, would find every ledger broken, or none."""
+    rows = rows_of([seen, seen, seen])
+    before = head_of(rows[:1])
+    assert verify(rows[1:], head_of(rows), before).is_intact
+    assert verify(rows[1:], before, before).is_intact
+    assert verify(rows[1:], replace(before, hash="00" * 32), before).verdict is Verdict.BROKEN
+    assert verify(rows[1:], None, replace(before, hash="00" * 32)).broken_seq == 2
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.ledger.ledgers import EVENTS, SCOPE
+from support.ledger.ledgers import EVENTS
 
-from quarterdeck.ledger.events.events import Checkpoint, Seen, Stored, Subject, decode_event, decode_events, encode_json
-from quarterdeck.ledger.events.fold import Book
+from quarterdeck.ledger.events.events import Seen, Subject, decode_event, decode_events, encode_json
 
 
 @given(EVENTS)
@@ -20,18 +19,6 @@ def test_an_event_is_the_same_after_a_round_trip(event) -> None:
 def test_many_at_once_are_what_they_are_one_by_one(events) -> None:
     """A start would fold something else than what was written."""
     assert decode_events([encode_json(event) for event in events]) == events
-
-
-def test_a_checkpoint_keeps_a_state_with_half_characters() -> None:
-    """A compacted ledger could never be opened again."""
-    seen = Seen(scope=SCOPE, server="fs", subject=Subject.TOOL, hash="h", name="\udcff")
-    book = Book.of([Stored(1, "", seen)])
-    checkpoint = Checkpoint(scope="", server="", count=1, head="", state=book.to_state())
-    decoded = decode_event(encode_json(checkpoint))
-    assert isinstance(decoded, Checkpoint)
-    again = Book.of([Stored(2, "", decoded)])
-    assert bytes(again.to_state()) == bytes(book.to_state())
-    assert again.entries == book.entries
 
 
 BROKEN = [b"", b"{", b"[]", b'{"kind":"nothing"}', b'{"kind":"seen","scope":"\\udcff"}', b'"\\udcff', b"\xff", b"1,2"]

@@ -4,10 +4,9 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from support.ledger.ledgers import AT, EVENTS, HASHES, KEYS, NAMES, SCOPE, enrolled
+from support.ledger.ledgers import AT, EVENTS, HASHES, KEYS, NAMES, SCOPE
 
 from quarterdeck.embedding.ledger import BridgeCapability, BridgeEntry, BridgeLedger, BridgeOp
 from quarterdeck.ledger.events.events import (
@@ -16,7 +15,6 @@ from quarterdeck.ledger.events.events import (
     Began,
     Blocked,
     BridgeKey,
-    Checkpoint,
     Ended,
     Enrolled,
     Gone,
@@ -27,7 +25,7 @@ from quarterdeck.ledger.events.events import (
     Stored,
     Subject,
 )
-from quarterdeck.ledger.events.fold import Book, Entry, ItemKey, LiveTool, ServerKey
+from quarterdeck.ledger.events.fold import Book, Entry, ItemKey, LiveTool
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome
 
 MANY = 20_000
@@ -126,20 +124,9 @@ def test_what_was_folded_between_changes_nothing(events: list[LedgerEvent], cut:
     at_once = Book()
     at_once.apply_rows((each.seq, each.at, each.event) for each in stored(events))
     in_parts = Book.of(stored(events)[:cut])
-    bytes(in_parts.to_state())
     for each in stored(events)[cut:]:
         in_parts.apply(each)
     assert told(in_parts) == told(at_once)
-
-
-@given(st.lists(EVENTS, max_size=30))
-def test_a_checkpoint_stands_for_everything_before_it(events: list[LedgerEvent]) -> None:
-    """A compacted ledger would have forgotten a decision."""
-    book = Book.of(stored(events))
-    checkpoint = Checkpoint(scope="", server="", count=len(events), head="", state=book.to_state())
-    again = Book.of([Stored(len(events) + 1, AT, checkpoint)])
-    assert told(again) == told(book)
-    assert bytes(again.to_state()) == bytes(book.to_state())
 
 
 @given(st.lists(EVENTS, max_size=30), st.integers(0, 30))
@@ -152,29 +139,14 @@ def test_what_changed_since_an_event_is_told(events: list[LedgerEvent], seen: in
     assert changed == {(event.scope, event.server) for event in events[seen:] if not isinstance(event, Scanned)}
 
 
-def test_after_a_checkpoint_all_servers_have_changed() -> None:
-    """One that it does not know any more would seem to be as it was."""
-    book = Book.of(stored([enrolled(1)]))
-    book.apply(Stored(2, AT, Checkpoint(scope="", server="", count=1, head="", state=Book().to_state())))
-    assert book.changed_since(1) == [ServerKey(SCOPE, "fs")]
-    assert not book.entries
-
-
 @given(st.lists(EVENTS, max_size=30), st.data())
 def test_an_event_that_is_known_already_changes_nothing(events: list[LedgerEvent], data: st.DataObject) -> None:
     """What two parts of a program apply would count twice."""
     book = Book.of(stored(events))
-    before = bytes(book.to_state())
+    before = told(book)
     for each in data.draw(st.lists(st.sampled_from(stored(events)))) if events else []:
         book.apply(each)
-    assert (bytes(book.to_state()), book.last_seq) == (before, len(events))
-
-
-def test_a_checkpoint_of_nonsense_changes_nothing() -> None:
-    """A damaged one would wipe out what is known."""
-    book = Book.of(stored([enrolled(1)]))
-    book.apply(Stored(2, AT, Checkpoint(scope="", server="", count=1, head="", state=msgspec.Raw(b'{"rows":1}'))))
-    assert list(book.entries[ServerKey(SCOPE, "fs")].live) == ["bk_1"]
+    assert (told(book), book.last_seq) == (before, len(events))
 
 
 def test_a_stranger_is_not_kept() -> None:
@@ -182,17 +154,6 @@ def test_a_stranger_is_not_kept() -> None:
     book = Book()
     assert book.entry("nowhere", "nobody") == Entry()
     assert not book.entries
-
-
-@given(st.lists(EVENTS, max_size=40))
-def test_the_documents_are_those_that_something_names(events: list[LedgerEvent]) -> None:
-    """Compaction would archive what a listing, or tomorrow's diff, still needs."""
-    book = Book.of(stored(events))
-    named = {tool.definition for entry in book.entries.values() for tool in entry.live.values()}
-    named |= {
-        digest for e in book.entries.values() for item in e.items.values() for digest in (item.seen, item.approved)
-    }
-    assert book.documents() == named - {""}
 
 
 class Nobody:

@@ -9,8 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
-from support.ledger.ledgers import Clock, approved, documents_of, enrolled, files_of, fill, opened
+from support.ledger.ledgers import Clock, approved, documents_of, enrolled, files_of, fill, opened, state_of
 from support.sandbox.machine_facts import ROOT_ONLY, mounted
 
 from quarterdeck.ledger.errors import (
@@ -26,9 +25,8 @@ from quarterdeck.ledger.errors import (
     UnusableLedgerError,
 )
 from quarterdeck.ledger.events.chain import Verdict
-from quarterdeck.ledger.store import migrations
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.queries import CallRow, Selection
+from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import accept_head
 
@@ -79,6 +77,7 @@ MISPLACED = [
     (foreign, ForeignFileError, "another program's database"),
     (linked, ForeignFileError, "symbolic link"),
     (newer, NewerLedgerError, "schema 7, made by Quarterdeck 9.2.1"),
+    (sql("PRAGMA user_version = 4"), OlderLedgerError, r"schema 4, .*older Quarterdeck.*: export it with the version"),
     (sql("DROP TABLE events"), CorruptLedgerError, "no such table"),
     (overwritten(0, 16), ForeignFileError, "damaged"),
     (overwritten(100, 200), CorruptLedgerError, "malformed"),
@@ -137,7 +136,7 @@ def test_every_byte_of_a_damaged_database_is_found_or_harmless(tmp_path: Path) -
 def everything(reader: LedgerReader) -> tuple[object, ...]:
     documents = [(each.hash, each.body) for each in reader.documents()]
     return (
-        bytes(reader.book.to_state()),
+        state_of(reader.book),
         list(reader.events()),
         list(reader.events(Selection(server="fs"))),
         sorted(documents),
@@ -257,76 +256,6 @@ def test_a_torn_wal_loses_nothing_that_the_head_names_unsaid(tmp_path: Path) -> 
                 assert files_of(directory) == before
                 outcomes.add("told")
     assert "told" in outcomes
-
-
-def old_ledger(directory: Path) -> bytes:
-    """A ledger of version 0, as it was before events could be looked up; returns its state."""
-    with opened(directory) as store:
-        fill(store, 10)
-        store.append([approved(3)])
-        state = bytes(store.book.to_state())
-    with closing(sqlite3.connect(directory / "ledger.db", isolation_level=None)) as hand:
-        for index in ("events_of_server", "events_of_tool", "events_of_kind", "documents_by_seq"):
-            hand.execute(f"DROP INDEX {index}")
-        for column in ("kind", "scope", "server", "tool"):
-            hand.execute(f"ALTER TABLE events DROP COLUMN {column}")
-        hand.execute("DROP TABLE calls")
-        hand.execute("PRAGMA user_version = 0")
-    return state
-
-
-def test_an_older_ledger_is_brought_up_to_date_after_a_backup(tmp_path: Path) -> None:
-    """An update would cost every decision, or leave no way back."""
-    directory = tmp_path / "ledger"
-    state = old_ledger(directory)
-    with pytest.raises(OlderLedgerError, match=r"schema 0.*quarterdeck up --replace"):
-        LedgerReader.open(directory)
-    with opened(directory) as store:
-        assert bytes(store.book.to_state()) == state
-        assert [each.seq for each in store.events(Selection(tool="tool_3"))] == [4, 11]
-        assert store.verify().is_intact
-        store.append([enrolled(20)])
-    [backup] = (directory / "backup").iterdir()
-    assert backup.name == "ledger-schema-0-2026-01-02T030405.678Z.db"
-    with closing(sqlite3.connect(backup)) as old:
-        assert old.execute("PRAGMA user_version").fetchone() == (0,)
-        assert old.execute("SELECT count(*) FROM events").fetchone() == (11,)
-
-
-def test_calls_from_before_clients_were_named_stay(tmp_path: Path) -> None:
-    """An update would cost the record of what agents did, or fail at it."""
-    directory = tmp_path / "ledger"
-    row = CallRow("2026-01-01", "/m.json", "fs", "read", "ok", duration_ms=1.5, bytes=7)
-    with opened(directory) as store:
-        store.record_calls([row])
-    with closing(sqlite3.connect(directory / "ledger.db", isolation_level=None)) as hand:
-        for column in ("client", "program"):
-            hand.execute(f"ALTER TABLE calls DROP COLUMN {column}")
-        hand.execute("PRAGMA user_version = 1")
-    with opened(directory) as store:
-        store.record_calls([replace(row, client="ci")])
-        assert list(store.calls()) == [replace(row, client="ci"), row]
-
-
-def test_an_update_that_fails_leaves_the_old_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash in its midst would leave a ledger that no version knows."""
-    directory = tmp_path / "ledger"
-    state = old_ledger(directory)
-
-    def fails(connection: sqlite3.Connection) -> None:
-        migrations.add_lookups(connection)
-        raise sqlite3.OperationalError("disk full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(migrations, "STEPS", (fails,))
-        with pytest.raises(LedgerError, match="disk full"):
-            opened(directory)
-    with closing(sqlite3.connect(directory / "ledger.db")) as old:
-        assert old.execute("PRAGMA user_version").fetchone() == (0,)
-        assert "calls" not in {name for (name,) in old.execute("SELECT name FROM sqlite_master")}
-    (directory / "backup").rename(tmp_path / "first backup")
-    with opened(directory) as store:
-        assert bytes(store.book.to_state()) == state
 
 
 def test_events_carry_their_time_in_one_form() -> None:

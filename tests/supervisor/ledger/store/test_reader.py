@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-from support.ledger.histories import fill, open_ledger
+from support.ledger.histories import fill
 
-from quarterdeck.ledger.errors import ArchivedError
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.store.reader import LedgerReader, contradiction
-from quarterdeck.ledger.store.rewrite import compact
 
 
 def contradicted(state: Path, witness: Head) -> str:
@@ -45,19 +43,3 @@ def test_an_event_that_was_changed_shows(tmp_path: Path, heads: list[Head]) -> N
     said = contradicted(tmp_path / "day3", Head(heads[1].count, "ab" * 32))
     assert f"event {heads[1].count} is not the one" in said
     assert contradicted(tmp_path / "day3", Head(0, "ab" * 32)) != ""
-
-
-def test_archived_events_are_looked_up_in_their_archive(tmp_path: Path, heads: list[Head]) -> None:
-    """After a compaction every older lock would fail."""
-    state = tmp_path / "day3"
-    for _ in range(2):
-        with open_ledger(state) as store:
-            compact(store)
-            store.append([], {})
-    for head in (Head(), *heads):
-        assert contradicted(state, head) == ""
-    assert contradicted(state, Head(heads[0].count, "ab" * 32)) != ""
-    for path in (state / "ledger" / "archive").iterdir():
-        path.unlink()
-    with pytest.raises(ArchivedError):
-        contradicted(state, heads[0])

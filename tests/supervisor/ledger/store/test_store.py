@@ -20,13 +20,14 @@ from support.ledger.ledgers import (
     files_of,
     fill,
     opened,
+    state_of,
 )
 from support.processes.running import output, python_output
 from support.sandbox.machine_facts import ROOT_ONLY, mounted
 
 from quarterdeck.ledger.errors import BrokenChainError, LedgerWriteError, MissingLedgerError, TooLargeError
 from quarterdeck.ledger.events.chain import Head, Verdict
-from quarterdeck.ledger.events.events import Checkpoint
+from quarterdeck.ledger.events.events import Redacted
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store import store as store_module
 from quarterdeck.ledger.store.database import read_head
@@ -53,9 +54,9 @@ def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
         first = store.append([enrolled(1), enrolled(2)], documents_of(1, 2))
         second = store.append([approved(1)])
         assert [each.seq for each in (*first, *second)] == [1, 2, 3]
-        state, head = bytes(store.book.to_state()), store.head
+        state, head = state_of(store.book), store.head
     with opened(tmp_path / "l") as again:
-        assert (bytes(again.book.to_state()), again.head) == (state, head)
+        assert (state_of(again.book), again.head) == (state, head)
         assert list(again.events()) == [*first, *second]
         assert again.document(digest_of("document 1")) == b"document 1"
         assert again.document("nothing") is None
@@ -72,9 +73,9 @@ def test_any_events_come_back_as_they_went(tmp_path_factory, appends) -> None:
             store.append(events)
         assert [each.event for each in store.events()] == [event for events in appends for event in events]
         assert store.verify().is_intact
-        state = bytes(store.book.to_state())
+        state = state_of(store.book)
     with LedgerReader.open(directory) as reader:
-        assert bytes(reader.book.to_state()) == state
+        assert state_of(reader.book) == state
 
 
 def test_the_same_document_is_kept_once_and_as_it_was_first(tmp_path: Path) -> None:
@@ -98,14 +99,14 @@ def test_an_append_that_cannot_be_written_changes_nothing(tmp_path: Path) -> Non
     """Half of a listing would be approved."""
     with opened(tmp_path / "l") as store:
         store.append([enrolled(1)])
-        head, state = store.head, bytes(store.book.to_state())
+        head, state = store.head, state_of(store.book)
         with closing(sqlite3.connect(tmp_path / "l" / "ledger.db", isolation_level=None)) as other:
             store.connection.execute("PRAGMA busy_timeout = 0")
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(LedgerWriteError, match="locked"):
                 store.append([enrolled(2), approved(2)], documents_of(2))
             other.execute("ROLLBACK")
-        assert (store.head, bytes(store.book.to_state())) == (head, state)
+        assert (store.head, state_of(store.book)) == (head, state)
         assert [each.seq for each in store.append([enrolled(3)])] == [2]
         assert store.verify().is_intact
 
@@ -132,11 +133,11 @@ def test_a_full_disk_loses_nothing_and_is_got_over(tmp_path: Path) -> None:
     """A supervisor would end, or its ledger, because of somebody's download."""
     with opened(tmp_path / "l") as store:
         fill(store, 20)
-        head, state = store.head, bytes(store.book.to_state())
+        head, state = store.head, state_of(store.book)
         with no_file_larger_than((tmp_path / "l" / "ledger.db-wal").stat().st_size + 10_000):
             with pytest.raises(LedgerWriteError, match="no part of it was stored"):
                 store.append([approved(1)], {"large": bytes(1024 * 1024)})
-            assert (store.head, bytes(store.book.to_state())) == (head, state)
+            assert (store.head, state_of(store.book)) == (head, state)
             assert len(list(store.events())) == 20
         store.append([approved(1)], {"large": bytes(1024 * 1024)})
         assert store.verify().is_intact
@@ -183,7 +184,7 @@ def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
 def test_a_clock_that_goes_back_is_not_believed(tmp_path: Path) -> None:
     """A look at a moment would mix what was before with what came after."""
     noon, morning, evening = (f"2026-01-02T{hour:02}:00:00.000Z" for hour in (12, 8, 18))
-    with opened(tmp_path / "l", AT, noon, morning, evening) as store:
+    with opened(tmp_path / "l", noon, morning, evening) as store:
         [first], [second], [third] = (store.append([enrolled(number)]) for number in range(3))
     assert [first.at, second.at, third.at] == [noon, noon, evening]
     with opened(tmp_path / "l", morning) as again:
@@ -254,11 +255,11 @@ def test_what_is_too_large_is_refused_before_anything_is_written(
         store.append([enrolled(1)], {"h": b"x"})
 
 
-def test_a_checkpoint_cannot_be_appended(tmp_path: Path) -> None:
-    """Anybody could replace the whole state by an event."""
-    checkpoint = Checkpoint(scope="", server="", count=0, head="", state=Book().to_state())
-    with opened(tmp_path / "l") as store, pytest.raises(ValueError, match="compaction"):
-        store.append([checkpoint])
+def test_the_record_of_a_redaction_cannot_be_appended(tmp_path: Path) -> None:
+    """A process that hands its records over could explain a forged chain away."""
+    note = Redacted(scope="", server="", before=str(Head()))
+    with opened(tmp_path / "l") as store, pytest.raises(ValueError, match="redaction"):
+        store.append([note])
 
 
 def test_a_reader_beside_the_writer_sees_whole_appends_and_changes_nothing(tmp_path: Path) -> None:
@@ -306,12 +307,12 @@ def test_there_is_nothing_to_read_before_the_first_start(tmp_path: Path) -> None
 def test_the_book_of_any_moment_is_that_of_the_events_until_then(tmp_path: Path) -> None:
     """`ledger show --at` would show a deck that never was."""
     times = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 6)]
-    with opened(tmp_path / "l", AT, *times) as store:
+    with opened(tmp_path / "l", *times) as store:
         stored = [each for number in range(5) for each in store.append([enrolled(number), approved(number)])]
         for seq in range(11):
-            assert bytes(store.book_at(seq).to_state()) == bytes(Book.of(stored[:seq]).to_state())
+            assert state_of(store.book_at(seq)) == state_of(Book.of(stored[:seq]))
         for index, at in enumerate(times, 1):
-            assert bytes(store.book_at(at).to_state()) == bytes(Book.of(stored[: 2 * index]).to_state())
+            assert state_of(store.book_at(at)) == state_of(Book.of(stored[: 2 * index]))
         assert store.book_at("2025").last_seq == 0
         assert store.book_at(99).last_seq == 10
 
@@ -361,6 +362,6 @@ def test_a_document_that_was_changed_behind_our_back_is_found(tmp_path: Path) ->
 
 def test_a_clock_is_asked_once_for_an_append(tmp_path: Path) -> None:
     """One listing would have two moments, and a look between them half of it."""
-    with opened(tmp_path / "l", AT, "2026-05-01", "2026-05-02") as store:
+    with opened(tmp_path / "l", "2026-05-01", "2026-05-02") as store:
         assert {each.at for each in store.append([enrolled(1), enrolled(2)])} == {"2026-05-01"}
     assert Clock(AT)() == AT

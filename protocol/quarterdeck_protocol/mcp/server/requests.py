@@ -1,0 +1,272 @@
+"""Judge one request: its era's envelope, its method, the shape of its parameters.  What is right becomes a `Request`.
+
+The order of the judgements, and the words of the refusals, are those of the SDK's server.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from quarterdeck_protocol.mcp.jsonrpc import (
+    ENVELOPE_PREFIX,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    BodyError,
+    check_object,
+)
+from quarterdeck_protocol.mcp.tasks import METHODS
+from quarterdeck_protocol.tools import ProgressNote
+
+from .messages import MAX_LINE_BYTES, ClientInfo, ClientMessage, Key
+from .methods import DECODERS, METHODS_OF, MODERN_VERSION, TOOL_METHODS, UNSUPPORTED_VERSION, Abilities, Era
+
+MAX_KNOWN_BYTES: Final = 4096
+"""Size of an envelope whose judgement is remembered: a name, a version and capabilities take some hundred."""
+
+OWNED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+"""The requests that one server answers, which their names or URIs tell."""
+
+VERSION_KEY: Final = f"{ENVELOPE_PREFIX}protocolVersion"
+_CAPABILITIES_KEY: Final = f"{ENVELOPE_PREFIX}clientCapabilities"
+_CLIENT_KEY: Final = f"{ENVELOPE_PREFIX}clientInfo"
+_LEVEL_KEY: Final = f"{ENVELOPE_PREFIX}logLevel"
+_AGAIN: Final = ("inputResponses", "requestState")
+_BAD_PARAMS: Final = "Invalid request parameters"
+_EMPTY: Final = Raw(b"{}")
+_NULL: Final = b"null"
+
+
+class Refused(Exception):  # noqa: N818 - a verdict
+    """A request that is not carried out; the fields are those of its JSON-RPC error, `data` absent for `UNSET`."""
+
+    def __init__(self, code: int, message: str, data: object = UNSET) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class Resumption(msgspec.Struct, frozen=True, gc=False):
+    """The answers of a request of 2026-07-28 that is made again.
+
+    Attributes:
+        state: its `requestState`, as it came; None where it brings none.
+        responses: its `inputResponses`, one JSON object; empty for none.
+    """
+
+    state: str | None = None
+    responses: bytes = b""
+
+
+class Request(msgspec.Struct, gc=False, kw_only=True):
+    """A client's request, judged.
+
+    Attributes:
+        key: the id for correlation: 7 and "7" are one.
+        id_json: the id as JSON, for the answer.
+        version: the revision that its client speaks.
+        name: of the tool that is called; empty for another method.
+        arguments: of the tool, one JSON object, untouched; of another method all its parameters but `_meta`.
+        meta: the caller's own `_meta`, without hop-by-hop keys; empty for none.
+        progress_token: as JSON, empty when no progress is wanted.
+        capabilities: what a client of 2026-07-28 can be asked, one JSON object; empty for a legacy client.
+        log_level: from which on a client of 2026-07-28 wants log lines; empty for none.
+        caller: a digest of a 2026-07-28 client's description of itself; programs that share a token differ by it.
+        resumption: the answers that it brings when it is made again.
+        on_progress: takes notes of how far it is; None where none are wanted.
+        task: of a call of 2025-11-25 that is to be a task, what it says of it, as JSON; empty for an ordinary call.
+        work: whatever carries it out, for its owner.
+    """
+
+    key: Key
+    id_json: bytes
+    method: str
+    version: str
+    name: str = ""
+    arguments: bytes = b"{}"
+    meta: bytes = b""
+    progress_token: bytes = b""
+    is_modern: bool = False
+    capabilities: bytes = b""
+    log_level: str = ""
+    caller: str = ""
+    resumption: Resumption | None = None
+    on_progress: Callable[[ProgressNote], None] | None = None
+    task: bytes = b""
+    work: Any = None
+    older: "Request | None" = None
+    """One that is under way under the same id."""
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    """The envelope of a request of 2026-07-28."""
+
+    capabilities: bytes
+    caller: str
+    info: ClientInfo | None
+    log_level: str
+
+
+def read_params(message: ClientMessage) -> Mapping[str, Raw]:
+    """Return the members of a request's parameters.
+
+    Raises:
+        Refused: they are not an object.
+    """
+    params = bytes(message.params)
+    if not params or params == _NULL:
+        return {}
+    try:
+        return check_object(params, max_bytes=MAX_LINE_BYTES)
+    except BodyError as error:
+        raise Refused(INVALID_REQUEST, f"not a JSON-RPC 2.0 message: {error}") from None
+
+
+def claims_modern(params: Mapping[str, Raw]) -> bool:
+    """Whether parameters carry the version of a modern envelope, which no legacy client sends."""
+    if b"protocolVersion" not in (meta := bytes(params.get("_meta", b""))):
+        return False
+    try:
+        return VERSION_KEY in _object.decode(meta)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def judge(
+    message: ClientMessage,
+    key: Key,
+    params: Mapping[str, Raw],
+    version: str,
+    *,
+    has_offers: bool = True,
+) -> tuple[Request, Envelope | None]:
+    """Return the request that a message is, and its envelope where it is one of 2026-07-28.
+
+    Args:
+        message: it.
+        key: of its id.
+        params: of it.
+        version: the revision of its session.
+        has_offers: whether there is more than tools here.
+
+    Raises:
+        Refused: it is not carried out.
+    """
+    method, is_modern = str(message.method), version == MODERN_VERSION
+    members = _members(params.get("_meta"), is_modern=is_modern)
+    envelope = read_envelope(members) if is_modern else None
+    eras, _ = METHODS_OF.get(method, (Era(0), None))
+    if not eras & (Era.MODERN if is_modern else Era.LEGACY) or not (has_offers or method in TOOL_METHODS):
+        raise Refused(METHOD_NOT_FOUND, "Method not found", method)
+    try:
+        token = members.get("progressToken", Raw(_NULL))
+        _token.decode(token)
+        request = Request(key=key, id_json=message.id_json, method=method, version=version, is_modern=is_modern)
+        if method == "tools/call":
+            # Not by its shape: the arguments, which may be large, would be looked at once more.
+            request.name = _text.decode(params.get("name", _EMPTY))
+            given = bytes(params.get("arguments", _EMPTY))
+            request.arguments = b"{}" if given == _NULL else given
+            check_object(request.arguments, max_bytes=MAX_LINE_BYTES)
+            task = bytes(params.get("task", b""))
+            if not is_modern and task not in (b"", _NULL):
+                _object.decode(task)
+                request.task = task
+        else:
+            DECODERS[method].decode(message.params if params else _EMPTY)
+            left_out = {"_meta"} if method in METHODS[True] else {"_meta", *_AGAIN}
+            own = {name: raw for name, raw in params.items() if name not in left_out}
+            is_whole = params and len(own) == len(params)
+            request.arguments = bytes(message.params) if is_whole else msgspec.json.encode(own)
+        if is_modern and any(name in params for name in _AGAIN):
+            state = _state.decode(params.get("requestState", Raw(_NULL)))
+            request.resumption = Resumption(state, bytes(params.get("inputResponses", b"")))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError):
+        raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
+    if members:
+        request.progress_token = b"" if token == _NULL else bytes(token)
+        own = {
+            name: raw
+            for name, raw in members.items()
+            if name != "progressToken" and not name.startswith(ENVELOPE_PREFIX)
+        }
+        request.meta = msgspec.json.encode(own) if own else b""
+    if envelope is not None:
+        request.capabilities, request.caller = envelope.capabilities, envelope.caller
+        request.log_level = envelope.log_level
+    return request, envelope
+
+
+def _members(meta: Raw | None, *, is_modern: bool) -> Mapping[str, Raw]:
+    if meta is None or bytes(meta) == _NULL:
+        members: Mapping[str, Raw] = {}
+    else:
+        try:
+            members = _object.decode(meta)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if is_modern:
+                members = {}
+            else:
+                raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
+    if is_modern and not members:
+        needed = f"the required {VERSION_KEY!r} and {_CAPABILITIES_KEY!r} envelope keys"
+        raise Refused(INVALID_PARAMS, f"params._meta must be an object carrying {needed}")
+    return members
+
+
+def read_envelope(members: Mapping[str, Raw]) -> Envelope:
+    """Return the envelope among the members of a `_meta`.
+
+    Raises:
+        Refused: there is none, or it is of another revision.
+    """
+    if missing := [key for key in (VERSION_KEY, _CAPABILITIES_KEY) if key not in members]:
+        raise Refused(INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}")
+    parts = tuple(bytes(members.get(key, b"")) for key in (VERSION_KEY, _CAPABILITIES_KEY, _CLIENT_KEY, _LEVEL_KEY))
+    read = _known_envelope if sum(map(len, parts)) <= MAX_KNOWN_BYTES else _envelope
+    return read(*parts)
+
+
+def _envelope(version_json: bytes, capabilities: bytes, info_json: bytes, level_json: bytes) -> Envelope:
+    try:
+        version = _text.decode(version_json)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Refused(INVALID_PARAMS, "the protocol-version envelope value must be a string") from None
+    if version != MODERN_VERSION:
+        raise unsupported(version)
+    try:
+        _abilities.decode(capabilities)
+        info = _info.decode(info_json or _NULL)
+        level = _level.decode(level_json or _NULL)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
+    return Envelope(capabilities, caller_of(info_json), info, level or "")
+
+
+def unsupported(version: str) -> Refused:
+    """Return the refusal of a revision that is not served."""
+    data = {"supported": [MODERN_VERSION], "requested": version}
+    return Refused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+
+
+def caller_of(info: bytes) -> str:
+    """Return a short digest of a program's description of itself, JSON, by which those of one token differ."""
+    try:
+        words = msgspec.json.encode(msgspec.json.decode(info or _NULL), order="sorted")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        words = info
+    return hashlib.sha256(words).hexdigest()[:16]
+
+
+_known_envelope: Final = lru_cache(maxsize=256)(_envelope)
+_object: Final = msgspec.json.Decoder(dict[str, Raw])
+_abilities: Final = msgspec.json.Decoder(Abilities)
+_info: Final = msgspec.json.Decoder(ClientInfo | None)
+_level: Final = msgspec.json.Decoder(str | None)
+_token: Final = msgspec.json.Decoder(int | str | None)
+_text: Final = msgspec.json.Decoder(str)
+_state: Final = msgspec.json.Decoder(str | None)

@@ -147,7 +147,8 @@ async def measure(tools: tuple[ToolDescriptor, ...]) -> Measured:
     answered: dict[int, list[Question]] = {1: [], DEFAULT_LIMIT: [], MAX_LIMIT: []}
     for question in asked:
         for limit, right in answered.items():
-            answer = await content.search.answer({"query": question.text, "limit": limit}, box, ANONYMOUS, VERSION)
+            wanted = json.dumps({"query": question.text, "limit": limit}).encode()
+            answer = await content.search.answer(wanted, box, ANONYMOUS, VERSION)
             assert isinstance(answer, str)
             size += estimated_tokens(answer) if limit == DEFAULT_LIMIT else 0
             if any(tool["name"] in question.right for tool in json.loads(answer)["tools"]):

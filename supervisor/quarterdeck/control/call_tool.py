@@ -14,7 +14,7 @@ from quarterdeck.fleet.workers.requests import ended
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, is_usable_phase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool
-from quarterdeck_protocol.tools import ANONYMOUS, Client, RawCall, ToolDescriptor, WireResult
+from quarterdeck_protocol.tools import ANONYMOUS, CancelToken, Client, RawCall, ToolCall, ToolDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 OWN_DECK: Final = "commands"
 """The client whose deck of native tools all these calls use: what one has started or read, the next finds."""
-
-NATIVE_ERA: Final = ""
-"""The protocol revision of a native tool's result: none."""
 
 NO_TOOL: Final = "unknown_tool"
 """The code of a fault that says that no tool has the name."""
@@ -94,16 +91,13 @@ def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:
 
 
 async def _call_native(decks: "Decks", name: str, arguments: bytes, client: Client) -> RemoteCallResult:
-    from quarterdeck.host.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
+    from quarterdeck.host.native_calls import native_end
 
     async with decks.borrow(OWN_DECK, is_bound=False) as box:
         if name not in box.native_names and not box.problem:
             raise no_such_tool(name, box.descriptors())
-        given = msgspec.json.decode(arguments)
-        call = ClientCall("command", name, is_modern=True, arguments=given, client=client)
-        result = await run_call(box, call)
-    is_error = result.get("isError") is True
-    return RemoteCallResult(WireResult(msgspec.json.encode(result), NATIVE_ERA, is_error))
+        call = ToolCall("command", name, msgspec.json.decode(arguments), client=client)
+        return RemoteCallResult(await native_end(box, call, CancelToken()))
 
 
 def _not_ready(status: EndpointStatus) -> ProtocolFault:

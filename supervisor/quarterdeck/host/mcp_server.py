@@ -11,7 +11,6 @@ Legacy sessions get the notification of a change itself; 2026-07-28 clients get 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -26,29 +25,25 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck.common.in_flight import InFlight
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, BodyError
 from quarterdeck_protocol.offers import Listing
-from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor, ToolSource, WireResult
 
-from .calls import ClientCall, Drain, run_call
-from .offer_handlers import WHOLE, OfferHandlers, error_for
+from .calls import Drain
+from .offer_handlers import WHOLE, OfferHandlers, RequestRunner, error_for
 from .offers.client_sessions import Sessions, connection_of, tell_one
 from .offers.content import Content, KnownTools
-from .offers.publish import knows_structures, mirroring_names
+from .offers.publish import mirroring_names
 from .raw_call_gate import GREETED_ALREADY
-from .results import fault_result, refused_result, text_result, under_envelope
+from .results import bad_result, fault_result, is_for_client, under_envelope, whole_result
 from .sdk_requests import (
     Context,
     ResultSlot,
     caller,
-    hold_of,
     is_modern,
-    log_lines_told,
-    reach_of,
-    teller,
     wire_request,
 )
-from .search.tool_search import SEARCH_TOOLS, unwrapped_call
 from .session_news import SessionNews, subscribed
 from .task_streams import tasks_told
 
@@ -126,6 +121,9 @@ class McpServer(Server[ResultSlot]):
             self._news = SessionNews(offers, self.sessions.bus, content.groups if not is_alone else None)
         self._lists: dict[tuple[str, bool], tuple[Sequence[ToolDescriptor], bytes]] = {}
         self._mirroring: tuple[Sequence[ToolDescriptor], frozenset[str]] = ((), frozenset())
+        self._runner: Final = RequestRunner(
+            content, self.drain, self._client_of, self._source_for, None if is_alone else self.calls
+        )
         can_change = content.box.can_change
         super().__init__(
             content.name,
@@ -146,7 +144,7 @@ class McpServer(Server[ResultSlot]):
                 content.offers,
                 self.drain,
                 self._client_of,
-                in_flight=None if is_alone else self.calls,
+                self._runner,
                 on_level=self._note_level,
                 on_listed=self._note_list,
             ).register(self)
@@ -259,54 +257,24 @@ class McpServer(Server[ResultSlot]):
         return types.ListToolsResult(tools=[])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        client = self._client_of(context)
-        reach = reach_of(self._content, client, context)
-        name: str = params.name
-        arguments: Mapping[str, object] = params.arguments or {}
-        if client.is_searched:
-            named = unwrapped_call(name, arguments)
-            if isinstance(named, ProtocolFault):
-                context.lifespan_context.whole = fault_result(named)
-                return types.CallToolResult(content=[])
-            name, arguments = named
-        call = ClientCall(
-            id=str(context.request_id),
-            name=name,
-            is_modern=is_modern(context),
-            arguments=arguments,
-            tell=teller(context),
-            client=client,
-            hold=hold_of(context),
-            takes_structures=knows_structures(context.protocol_version),
-        )
-        # One client over one connection is bounded where its requests are read.
-        if not self._is_alone and (refused := self.calls.begin(call.client.key)):
-            fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, f"too many calls: {refused}", "busy")
+        try:
+            request = wire_request(context, name=params.name, arguments=params.arguments or {})
+        except (ValueError, RecursionError) as error:
+            why = f"the arguments are not JSON: {plain_words(error)}"
+            fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "bad_arguments")
             context.lifespan_context.whole = fault_result(fault)
             return types.CallToolResult(content=[])
-        refusal: ProtocolFault | None = None
+        end = await self._runner.end_of(context, request)
         try:
-            async with log_lines_told(self._content, client, context), self._source_for(context) as box:
-                if client.is_searched and params.name == SEARCH_TOOLS:
-                    await self._content.settle(self.drain.closing)
-                    found = await self._content.search.answer(
-                        arguments, box, client, context.protocol_version, max_bytes=self._content.max_answer_bytes
-                    )
-                    context.lifespan_context.whole = _found_result(found, call)
-                else:
-                    raw = wire_request(context, name=call.name, arguments=call.arguments)
-                    reach = msgspec.structs.replace(reach, box=box)
-                    begin, is_task = partial(reach.begin, raw), bool(raw.task) and reach.takes_task(raw)
-                    try:
-                        call = msgspec.structs.replace(call, begin=begin, is_task=is_task)
-                        context.lifespan_context.whole = await run_call(box, call, self.drain)
-                    except ProtocolFault as error:
-                        refusal = error
-        finally:
-            if not self._is_alone:
-                self.calls.end(call.client.key)
-        if refusal is not None:
-            raise error_for(refusal, context)
+            if isinstance(end, WireResult):
+                context.lifespan_context.whole = whole_result(end, is_modern=request.is_modern)
+                return types.CallToolResult(content=[])
+        except BodyError as error:
+            end = bad_result(error)
+        is_task = bool(request.task) and self._runner.caller(context).takes_task(request)
+        if is_task or is_for_client(end):
+            raise error_for(end, context)
+        context.lifespan_context.whole = fault_result(end)
         return types.CallToolResult(content=[])
 
     async def _listen(
@@ -355,13 +323,6 @@ class McpServer(Server[ResultSlot]):
         box = self._content.box
         descriptors = box.descriptors()
         return self._content.catalog.header_schema(descriptors, box.public(name), LATEST_MODERN_VERSION)
-
-
-def _found_result(found: str | ProtocolFault, call: ClientCall) -> dict[str, object]:
-    """The result of a search; one that is too much for its client is a fault that says so."""
-    if isinstance(found, str) and call.hold is not None:
-        found = refused_result(call.client, len(found), call.hold) or found
-    return text_result(found, is_error=False) if isinstance(found, str) else fault_result(found)
 
 
 @asynccontextmanager

@@ -3,9 +3,8 @@
 The session has judged them; what a server said to one goes past its models, as with tools (see `mcp_server`).
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -16,17 +15,19 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 
 from quarterdeck.common.in_flight import InFlight
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND, BodyError
 from quarterdeck_protocol.mcp.tasks import EXTENSION, LIST, METHODS, MISSING_CAPABILITY, TaskSupport, takes_tasks
-from quarterdeck_protocol.offers import Listing, OfferSource, RawRequest
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Report, WireResult
+from quarterdeck_protocol.offers import Listing, OfferSource
+from quarterdeck_protocol.tools import Client, ToolSource, WireResult
 
-from .calls import Drain, relay_notes, shut_down
+from .asks.sessions import SessionAnswerer
+from .caller import Caller
+from .calls import Drain, end_of, relay_notes
 from .offers.content import Content
 from .raw_calls import WireRequest
 from .results import FAULT_META_KEY, bad_result, error_of, refused_result, whole_result
-from .sdk_requests import Context, hold_of, is_modern, log_lines_told, reach_of, teller, wire_request
+from .sdk_requests import Context, hold_of, is_modern, json_bytes, log_lines_told, teller, wire_request
 
 LISTS: Final = {
     "prompts/list": types.ListPromptsResult(prompts=[]),
@@ -49,6 +50,74 @@ WHOLE: Final = frozenset({*LISTS, *ANSWERS, *OF_TASKS})
 """All whose results are put under the envelope past the SDK's models."""
 
 
+class RequestRunner:
+    """Runs the requests of one server's sessions that have an owner."""
+
+    def __init__(
+        self,
+        content: Content,
+        drain: Drain,
+        client_of: Callable[[Context], Client],
+        borrow: Callable[[Context], AbstractAsyncContextManager[ToolSource]],
+        in_flight: InFlight | None,
+    ) -> None:
+        """For the clients of `content`.
+
+        Args:
+            content: what they are shown.
+            drain: how requests end when serving does.
+            client_of: who makes a request.
+            borrow: gives the tools of the client's deck while one request uses them.
+            in_flight: counts what is under way; None where it is bounded where requests are read.
+        """
+        self._content = content
+        self._drain = drain
+        self._client_of = client_of
+        self._borrow = borrow
+        self._in_flight = in_flight
+
+    def caller(self, context: Context) -> Caller:
+        """The client of a request, as it makes it."""
+        answerer = None if is_modern(context) else SessionAnswerer(context.session)
+        return Caller(self._content, self._client_of(context), answerer, partial(self._borrow, context))
+
+    async def end_of(self, context: Context, request: WireRequest) -> WireResult | ProtocolFault:
+        """How a request ends; what is told meanwhile is told before this returns.
+
+        A result that may not be passed on is a fault.
+        """
+        tell, client, hold = teller(context), self._client_of(context), hold_of(context)
+        if self._in_flight is not None and (refused := self._in_flight.begin(client.key)):
+            what = "calls" if request.method == "tools/call" else "requests"
+            return _too_much(f"too many {what}: {refused}")
+        try:
+            async with log_lines_told(self._content, client, context), AsyncExitStack() as stack:
+                if tell is not None:
+                    on_progress = await relay_notes(stack, tell)
+                    request = msgspec.structs.replace(request, on_progress=on_progress)
+                end = await end_of(partial(self.caller(context).begin, request), self._drain)
+        finally:
+            if self._in_flight is not None:
+                self._in_flight.end(client.key)
+        if isinstance(end, WireResult) and hold is not None:
+            end = refused_result(client, len(end.body), hold) or end
+        return end
+
+    async def whole(self, context: Context, request: WireRequest) -> dict[str, object]:
+        """The result of a request.
+
+        Raises:
+            MCPError: it had none.
+        """
+        end = await self.end_of(context, request)
+        try:
+            if isinstance(end, WireResult):
+                return whole_result(end, is_modern=is_modern(context))
+        except BodyError as error:
+            end = bad_result(error)
+        raise error_for(end, context)
+
+
 class OfferHandlers:
     """Handlers for one server's sessions."""
 
@@ -58,8 +127,8 @@ class OfferHandlers:
         offers: OfferSource,
         drain: Drain,
         client_of: Callable[[Context], Client],
+        runner: RequestRunner,
         *,
-        in_flight: InFlight | None,
         on_level: Callable[[Context, str], None],
         on_listed: Callable[[Context, Listing], None],
     ) -> None:
@@ -70,7 +139,7 @@ class OfferHandlers:
             offers: what servers have beside tools.
             drain: how requests end when serving does.
             client_of: who makes a request.
-            in_flight: counts what is under way, calls of tools too; None where it is bounded where requests are read.
+            runner: runs what has an owner.
             on_level: told from which level on a client of an older era wants log lines.
             on_listed: told of each list that such a client is given.
         """
@@ -78,7 +147,7 @@ class OfferHandlers:
         self._offers = offers
         self._drain = drain
         self._client_of = client_of
-        self._in_flight = in_flight
+        self._runner = runner
         self._on_level = on_level
         self._on_listed = on_listed
 
@@ -112,18 +181,15 @@ class OfferHandlers:
         return list_offers
 
     async def _answer(self, context: Context, _: object) -> Any:
-        request = wire_request(context)
-        reach = reach_of(self._content, self._client_of(context), context)
-        context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
+        context.lifespan_context.whole = await self._runner.whole(context, wire_request(context))
         return ANSWERS[context.method]
 
     async def _answer_of_task(self, context: Context, _: object) -> types.EmptyResult:
         request, support = wire_request(context), self._offers.task_support(self._client_of(context))
         if (refused := task_refusal(request, support, _name_header(context))) is not None:
             raise refused
-        reach = reach_of(self._content, self._client_of(context), context)
         try:
-            context.lifespan_context.whole = await self._ended(context, partial(reach.begin, request))
+            context.lifespan_context.whole = await self._runner.whole(context, request)
         except MCPError as error:
             # Where no server has tasks, nobody has the method; but a task that was lost is said to be.
             if _is_unknown(error) and not support.is_for(is_modern=request.is_modern):
@@ -131,45 +197,11 @@ class OfferHandlers:
             raise
         return types.EmptyResult()
 
-    async def _ended(
-        self, context: Context, begin: Callable[[Report | None, Deliver], PendingCall | None]
-    ) -> dict[str, object]:
-        tell, client, hold = teller(context), self._client_of(context), hold_of(context)
-        with self._counted(context, client):
-            async with log_lines_told(self._content, client, context), AsyncExitStack() as stack:
-                on_progress = await relay_notes(stack, tell) if tell is not None else None
-                end = await end_of(partial(begin, on_progress), self._drain)
-        if isinstance(end, WireResult) and hold is not None:
-            end = refused_result(client, len(end.body), hold) or end
-        try:
-            if isinstance(end, WireResult):
-                return whole_result(end, is_modern=is_modern(context))
-        except BodyError as error:
-            end = bad_result(error)
-        raise error_for(end, context)
-
-    @contextmanager
-    def _counted(self, context: Context, client: Client) -> Iterator[None]:
-        """Count a request while it is under way, whether or not its client still waits for it.
-
-        Raises:
-            MCPError: it would be one too many.
-        """
-        if self._in_flight is None:
-            yield
-            return
-        if refused := self._in_flight.begin(client.key):
-            raise error_for(_too_much(f"too many requests: {refused}"), context)
-        try:
-            yield
-        finally:
-            self._in_flight.end(client.key)
-
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        request = RawRequest(
-            "resources/subscribe", msgspec.json.encode({"uri": str(params.uri)}), client=self._client_of(context)
+        request = wire_request(context)
+        await self._runner.whole(
+            context, msgspec.structs.replace(request, arguments=json_bytes({"uri": str(params.uri)}))
         )
-        await self._ended(context, lambda _, deliver: self._offers.subscribe(request, deliver))
         return types.EmptyResult()
 
     async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
@@ -231,25 +263,3 @@ def error_for(fault: ProtocolFault, context: Context) -> MCPError:
     code = error["code"]
     assert isinstance(code, int)
     return MCPError(code=code, message=str(error["message"]), data=value)
-
-
-async def end_of(begin: Callable[[Deliver], PendingCall | None], drain: Drain) -> WireResult | ProtocolFault:
-    """How the request that `begin` starts ends, at the latest with serving.  Cancelling the task gives it up."""
-    if drain.closing.cancelled:
-        return shut_down(Delivery.NOT_SENT)
-    ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
-
-    def deliver(end: CallEnd) -> None:
-        if not ended.done():
-            ended.set_result(end)
-
-    running = begin(deliver)
-    if running is None:
-        return shut_down(Delivery.NOT_SENT)
-    forget = drain.ending.on_cancel(lambda: deliver(shut_down(running.cancel("serving ends"))))
-    try:
-        return await ended
-    finally:
-        forget()
-        if not ended.done() or ended.cancelled():
-            running.cancel("the client gave it up")

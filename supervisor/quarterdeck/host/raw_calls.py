@@ -20,6 +20,7 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     check_object,
     correlation_key,
 )
+from quarterdeck_protocol.tools import Report
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """One line of a client; the same as one line of a server."""
@@ -85,6 +86,8 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
         caller: a digest of the client's description of itself, see `caller_of`; empty for a legacy client.
         resumption: what it brings when it is made again.
         task: of a call of 2025-11-25 that is to be a task, what it says of it, as JSON; empty for an ordinary call.
+        version: the protocol revision that its client speaks; empty for one of which no more than the era is known.
+        on_progress: takes progress notes; None where none are wanted.
     """
 
     key: Key
@@ -100,6 +103,8 @@ class WireRequest(msgspec.Struct, frozen=True, gc=False):
     caller: str = ""
     resumption: Resumption | None = None
     task: bytes = b""
+    version: str = ""
+    on_progress: Report | None = None
 
 
 class Cancellation(msgspec.Struct, frozen=True):

@@ -113,14 +113,6 @@ def render(output: object) -> str:
         return str(output)
 
 
-def outcome_bytes(outcome: ToolOutcome) -> int:
-    """What an outcome takes until it is read: its texts as UTF-8, or the server's own bytes, and what it structured."""
-    if outcome.wire is not None:
-        return len(outcome.wire.body)
-    texts = map(render, (*(outcome.parts or (outcome.output,)), outcome.structured))
-    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-
-
 def outcome_result(outcome: ToolOutcome, *, is_modern: bool, takes_structures: bool = True) -> dict[str, object]:
     """An outcome for the SDK's session: its `wire` whole when there is one, else its `output` as text.
 

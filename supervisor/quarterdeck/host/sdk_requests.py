@@ -16,11 +16,9 @@ from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
 from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.tools import Client, ProgressNote, ToolDescriptor
 
-from .asks.sessions import SessionAnswerer
 from .calls import Tell
 from .offers.content import Content
 from .raw_calls import Resumption, WireRequest, caller_of
-from .reach import Reach
 
 HOLD: Final = "quarterdeck.hold"
 """In the state of an HTTP request's scope: keeps a result for its client, see `refused_result`."""
@@ -105,6 +103,7 @@ def wire_request(context: Context, *, name: str = "", arguments: object = None) 
         log_level=level,
         caller=caller(context) if is_modern(context) else "",
         resumption=resumption,
+        version=str(context.protocol_version),
         task=json_bytes(params["task"]) if name and not is_modern(context) and params.get("task") is not None else b"",
     )
 
@@ -135,24 +134,6 @@ def _log_level(context: Context) -> str:
 def json_bytes(value: object) -> bytes:
     """A value that came as JSON, as JSON again; numbers of any size stay what they are."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-
-
-def reach_of(content: Content, client: Client, context: Context) -> Reach:
-    """What a request reaches, and who answers what is asked because of it."""
-    if is_modern(context):
-        return Reach(
-            content.box,
-            content.offers,
-            client,
-            None,
-            content.parking,
-            results=content.results,
-            logins=content.logins_of(client),
-        )
-    answerer = SessionAnswerer(context.session)
-    return Reach(
-        content.box, content.offers, client, answerer, results=content.results, logins=content.logins_of(client)
-    )
 
 
 @asynccontextmanager

@@ -32,8 +32,7 @@ from quarterdeck_protocol.offers import (
 )
 from quarterdeck_protocol.tools import Client
 
-from .calls import Drain
-from .offer_handlers import end_of
+from .calls import Drain, end_of
 from .offers.client_sessions import TELL_S
 from .offers.groups import LiveGroups
 from .offers.offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of

@@ -22,8 +22,8 @@ from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import Client
 
 from .budget.budgeted import state_within_budget
+from .caller import CapabilitiesOnly, of_task_may_have_schema
 from .offers.content import Content
-from .reach import CapabilitiesOnly, of_task_may_have_schema
 from .sdk_requests import Context, wire_request
 
 MAX_TASKS: Final = 100

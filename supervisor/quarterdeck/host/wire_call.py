@@ -15,9 +15,9 @@ from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.tools import CallEnd, PendingCall, ProgressNote, WireResult
 
-from .calls import not_granted, shut_down
+from .caller import Caller
+from .calls import shut_down
 from .raw_calls import Key, WireRequest
-from .reach import Reach
 from .results import bad_result, error_of, fault_parts, is_for_client, splice
 
 Part = bytes | memoryview
@@ -66,22 +66,18 @@ class WireCall:
         """The id of its request, as JSON."""
         return self._request.id_json
 
-    def begin(self, reach: Reach) -> bool:
+    def begin(self, caller: Caller) -> bool:
         """Start the call; False when the session has to run it."""
-        if (request := reach.called(self._request)) is None:
-            return False
-        is_tool = request.method == "tools/call"
-        if is_tool and not_granted(reach.box, reach.client, request.name) is not None:
-            return False
-        if not is_tool and reach.offers is None:
-            return False
+        request = self._request
+        if request.progress_token:
+            request = msgspec.structs.replace(request, on_progress=self._pass_on)
         try:
-            self._call = reach.begin(request, self._pass_on if request.progress_token else None, self._settle)
+            self._call = caller.begin_raw(request, self._settle)
         except Exception:
             # Ours to mend; the session makes it an answer, here it would be silence.
             _logger.exception("the request %s %s could not begin", request.method, request.name)
-        if self._call is not None and request.log_level and reach.logs is not None:
-            self._close_log = reach.logs.open(reach.asking(request), request.log_level, self._tell_log)
+        if self._call is not None and request.log_level and (logs := caller.content.logs) is not None:
+            self._close_log = logs.open(caller.asking(request), request.log_level, self._tell_log)
         return self._call is not None
 
     def cancel(self, reason: str) -> None:

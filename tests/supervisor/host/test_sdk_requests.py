@@ -13,10 +13,9 @@ from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import sdk_requests as module
-from quarterdeck.host.asks.sessions import SessionAnswerer
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import Resumption
-from quarterdeck.host.sdk_requests import caller, is_modern, json_bytes, log_lines_told, reach_of, teller, wire_request
+from quarterdeck.host.sdk_requests import caller, json_bytes, log_lines_told, teller, wire_request
 from quarterdeck_protocol.offers import LogLine
 from quarterdeck_protocol.tools import Client, ProgressNote
 
@@ -123,17 +122,6 @@ def test_what_is_no_json_is_not_made_json() -> None:
     """A server would be sent a line that no parser reads."""
     with pytest.raises(ValueError, match="JSON"):
         json_bytes({"n": float("nan")})
-
-
-@pytest.mark.parametrize(("era", "is_newer"), [(OLDER, False), (NEWER, True), ("2024-11-05", False)])
-def test_each_era_is_asked_in_its_own_way(era: str, is_newer: bool) -> None:
-    """A client would be sent requests where it awaits a result, or the other way round."""
-    asked = context(era)
-    assert is_modern(asked) is is_newer
-    reach = reach_of(shown := content(), ADA, asked)
-    assert (reach.box, reach.offers, reach.client) == (shown.box, None, ADA)
-    assert (reach.parking is shown.parking) is is_newer
-    assert isinstance(reach.answerer, SessionAnswerer) is not is_newer
 
 
 async def test_progress_is_told_to_whoever_wants_it() -> None:

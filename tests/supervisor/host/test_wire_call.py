@@ -5,10 +5,12 @@ import json
 import pytest
 from support.tools.tool_boxes import LiveBox, answer, hold
 
+from quarterdeck.host.caller import Caller
+from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import WireRequest
-from quarterdeck.host.reach import Reach
 from quarterdeck.host.wire_call import WireCall
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.tools import ANONYMOUS
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +28,7 @@ class FakeOutlet:
         """Collect one message."""
         self.lines.append(json.loads(message))
 
-    def answer(self, *parts, error=0):
+    def answer(self, id_json, *parts, error=0):
         """Collect one message, of which its code is part."""
         self.errors.append(error)
         self.lines.append(json.loads(b"".join(parts)))
@@ -37,7 +39,7 @@ def start(box, token=b"", *, is_modern=False):
     sink, ended = FakeOutlet(), []
     request = WireRequest(7, b'"7"', "s__t", b'{"a":1}', b"", token, is_modern)
     call = WireCall(request, sink, INFO, ended.append)
-    return call, sink, ended, call.begin(Reach(box))
+    return call, sink, ended, call.begin(Caller(Content(box=box, name="hub", version="1"), ANONYMOUS))
 
 
 @pytest.mark.parametrize("is_modern", [False, True])

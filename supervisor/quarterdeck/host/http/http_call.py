@@ -9,10 +9,10 @@ from typing import Protocol
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
 from quarterdeck.host.asks.requests import ClientRequests
+from quarterdeck.host.caller import Caller
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES
 from quarterdeck.host.raw_call_gate import RawCallGate
 from quarterdeck.host.raw_calls import Key, WireRequest
-from quarterdeck.host.reach import Reach
 from quarterdeck.host.results import refused_result
 from quarterdeck.host.wire_call import Part, WireCall, answer_of
 from quarterdeck_protocol.tools import ANONYMOUS, Client
@@ -62,8 +62,8 @@ class CallHost(Protocol):
         """Those under way; a call adds itself when it begins, and takes itself out when it has ended."""
         ...
 
-    def reach_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Reach:
-        """What a client's requests reach."""
+    def caller_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Caller:
+        """A client as it makes requests."""
         ...
 
     def hold(self, client: Client, size: int) -> str:
@@ -118,7 +118,7 @@ class HttpCall:
     def begin(self, client: Client) -> bool:
         """Start it; False when the application has to run it."""
         self.client = client
-        if not self._call.begin(self._way.reach_of(client, self._session, self.exchange)):
+        if not self._call.begin(self._way.caller_of(client, self._session, self.exchange)):
             return False
         if self._session is not None:
             self._session.gate.began(self._request, self)

@@ -113,18 +113,13 @@ class HttpHost:
         limit = RequestLimit(StreamableHTTPASGIApp(self._manager), in_flight, held, max_body_bytes, uses)
         self.requests: Final = _Requests(limit)
         self.short_way: Final = HttpShortWay(
-            host.box,
+            host.content,
             host.server_info,
             server.drain,
             mirrors=server.mirrors_headers,
             ready_list=server.ready_list,
             in_flight=in_flight,
             held=held,
-            offers=host.content.offers,
-            parking=host.content.parking,
-            logs=host.content.logs,
-            results=host.content.results,
-            programs=host.content.programs,
             on_end=self.requests.ended,
             max_body_bytes=min(MAX_HELD_BYTES, max_body_bytes),
         )

@@ -20,14 +20,12 @@ from starlette.types import ASGIApp, Receive, Send
 
 from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.host.asks.abilities import NOTHING
-from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.asks.requests import Asking
-from quarterdeck.host.budget.kept_results import KeptResults
+from quarterdeck.host.caller import Caller
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.mcp_server import ANSWERED
-from quarterdeck.host.offers.offer_news import LogStreams
-from quarterdeck.host.program_names import ProgramNames
+from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import (
     OWNED,
     ClientMessage,
@@ -41,10 +39,8 @@ from quarterdeck.host.raw_calls import (
     read_list,
     read_message,
 )
-from quarterdeck.host.reach import Reach
 from quarterdeck_protocol.mcp.jsonrpc import correlation_key
-from quarterdeck_protocol.offers import OfferSource
-from quarterdeck_protocol.tools import Client, ToolSource
+from quarterdeck_protocol.tools import Client
 
 from .admission import Admitted, Header
 from .connection import COMING, MAX_HELD_BYTES, NOBODY, Exchange, RawAnswer, Scope
@@ -82,7 +78,6 @@ class HttpShortWay:
     """The short way to one host.
 
     Attributes:
-        box: whose tools are called.
         server_info: our identity as JSON.
         calls: those under way.
         guests: the clients without sessions.
@@ -90,7 +85,7 @@ class HttpShortWay:
 
     def __init__(
         self,
-        box: ToolSource,
+        content: Content,
         server_info: bytes,
         drain: Drain,
         *,
@@ -98,33 +93,23 @@ class HttpShortWay:
         ready_list: Callable[[Client, str], bytes | None],
         in_flight: InFlight,
         held: HeldBytes,
-        offers: OfferSource | None = None,
-        parking: Parking | None = None,
-        logs: LogStreams | None = None,
-        results: KeptResults | None = None,
-        programs: ProgramNames | None = None,
         on_end: Callable[[], None] = lambda: None,
         max_body_bytes: int = MAX_HELD_BYTES,
     ) -> None:
         """A way that nothing has opened yet.
 
         Args:
-            box: whose tools are called.
+            content: what clients are shown, and can reach.
             server_info: our identity as JSON.
             drain: how the calls end when serving does.
             mirrors: whether arguments of this tool stand in headers, too, so that the SDK has to compare them.
             ready_list: the result of `tools/list` for a client of this protocol version, where it is ready as bytes.
             in_flight: what is open of each client; what would be too much is left to the application, which refuses it.
             held: what is kept for each client: answers that it does not read, and large arguments.
-            offers: what servers have beside tools.
-            parking: the calls of clients of 2026-07-28 that wait for an answer.
-            logs: where their requests are told log lines that asked for them.
-            results: bounds what tools answer, and keeps what is cut of it; None for no bound.
-            programs: keeps the names by which clients without sessions introduce themselves.
             on_end: called when a call has ended.
             max_body_bytes: a larger body is left to the application.
         """
-        self.box: Final = box
+        self._content: Final = content
         self.server_info: Final = server_info
         self.calls: Final[dict[HttpCall, None]] = {}
         self.guests: Final = Guests()
@@ -134,22 +119,14 @@ class HttpShortWay:
         self._ready_list = ready_list
         self._in_flight = in_flight
         self._held = held
-        self._offers = offers
-        self._parking = parking
-        self._logs = logs
-        self._results = results
-        self._programs = programs or ProgramNames()
         self._max_body_bytes = max_body_bytes
         self._sessions: dict[bytes, LegacySession] = {}
         self._envelopes: dict[tuple[str, bytes], dict[Envelope, None]] = {}
         drain.ending.on_cancel(self._end_all)
 
-    def reach_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Reach:
-        """What a client's requests reach; a session's client is asked on the stream of its request."""
-        if session is None:
-            return Reach(self.box, self._offers, client, None, self._parking, self._logs, self._results)
-        answerer = Asking(session.asking, exchange.tell)
-        return Reach(self.box, self._offers, client, answerer, results=self._results)
+    def caller_of(self, client: Client, session: LegacySession | None, exchange: Exchange) -> Caller:
+        """A client as it makes requests; a session's client is asked on the stream of its request."""
+        return Caller(self._content, client, Asking(session.asking, exchange.tell) if session is not None else None)
 
     def opened(
         self,
@@ -257,7 +234,7 @@ class HttpShortWay:
         envelope = envelope_of(message)
         if envelope is not None and envelope not in accepted:
             if (info := read_introduction(message)) is not None:
-                self._programs.introduce(head.client, info.name)
+                self._content.programs.introduce(head.client, info.name)
             scope["state"][ANSWERED] = partial(self._accept, place, envelope)
         return None
 

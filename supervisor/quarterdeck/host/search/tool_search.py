@@ -7,7 +7,7 @@ told of, asked about and cancelled as any other.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from operator import itemgetter
@@ -67,7 +67,7 @@ class ToolSearch:
 
     async def answer(
         self,
-        arguments: Mapping[str, object],
+        arguments: bytes,
         box: ToolSource,
         client: Client,
         version: str,
@@ -77,15 +77,15 @@ class ToolSearch:
         """What `search_tools` answers to these arguments, one JSON object as a text.
 
         Args:
-            arguments: as the client sent them.
+            arguments: as the client sent them, one JSON object.
             box: all tools of its deck; those that it may not use are not found.
             client: who asks.
             version: the protocol revision that it speaks, in which definitions are shown.
             max_bytes: of the definitions; never more than `MAX_ANSWER_BYTES`.
         """
         try:
-            asked = msgspec.convert(arguments, _Search)
-        except msgspec.ValidationError as error:
+            asked = _search.decode(arguments)
+        except msgspec.DecodeError as error:
             return _bad(f"{SEARCH_TOOLS} takes a query and a limit: {plain_words(error)}")
         try:
             ranked = await self._ranked(asked.query, tuple(box.descriptors()))
@@ -177,32 +177,19 @@ class SearchedTools(ForwardingSource):
         return _two_tools(tuple(servers), has_native=len(names) > sum(QUALIFIER in name for name in names))
 
 
-def unwrapped(request: WireRequest) -> WireRequest | None:
-    """The request, or that of the tool which a `call_tool` names; None when only the session can answer it."""
-    if request.method != "tools/call" or request.name not in (CALL_TOOL, SEARCH_TOOLS):
+def unwrapped(request: WireRequest) -> WireRequest | ProtocolFault:
+    """The request, or that of the tool which a `call_tool` names; a fault where it names none."""
+    if request.method != "tools/call" or request.name != CALL_TOOL:
         return request
-    if request.name == SEARCH_TOOLS:
-        return None
     try:
         call = _raw_call.decode(request.arguments)
         check_object(bytes(call.arguments), max_bytes=MAX_LINE_BYTES)
-    except (msgspec.DecodeError, BodyError):
-        return None
-    return msgspec.structs.replace(request, name=call.name, arguments=bytes(call.arguments))
-
-
-def unwrapped_call(name: str, arguments: Mapping[str, object]) -> tuple[str, Mapping[str, object]] | ProtocolFault:
-    """The same of a call that was read already: a tool's name, and its arguments."""
-    if name != CALL_TOOL:
-        return name, arguments
-    try:
-        call = msgspec.convert(arguments, _Call)
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, BodyError) as error:
         return _bad(
             f"{CALL_TOOL} takes the name of a tool, and arguments, one object as that tool's inputSchema describes it: "
             f"{plain_words(error)}"
         )
-    return call.name, call.arguments
+    return msgspec.structs.replace(request, name=call.name, arguments=bytes(call.arguments))
 
 
 class _Search(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -216,16 +203,12 @@ class _Search(msgspec.Struct, forbid_unknown_fields=True, gc=False):
             raise ValueError(f"the limit is 1 to {MAX_LIMIT}")
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    name: str
-    arguments: dict[str, object] = {}
-
-
 class _RawCall(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     arguments: Raw = Raw(b"{}")
 
 
+_search: Final = msgspec.json.Decoder(_Search)
 _raw_call: Final = msgspec.json.Decoder(_RawCall)
 
 

@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.asks.requests import Asking, ClientRequests
+from quarterdeck.host.caller import Caller
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, shut_down
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.offers.offer_news import OfferNews
@@ -32,7 +33,6 @@ from quarterdeck.host.raw_calls import (
     read_introduction,
     read_message,
 )
-from quarterdeck.host.reach import Reach
 from quarterdeck.host.results import fault_parts
 from quarterdeck.host.wire_call import Part, WireCall
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -169,17 +169,7 @@ class _Connection:
         self._outlet = _LineOutlet(self._sink)
         loop, content = asyncio.get_running_loop(), host.content
         self._asking = ClientRequests(loop.call_soon)
-        answerer = Asking(self._asking, self._outlet.tell)
-        self._reach = Reach(
-            host.box,
-            content.offers,
-            client,
-            answerer,
-            content.parking,
-            content.logs,
-            results=content.results,
-            logins=content.logins_of(client),
-        )
+        self._caller = Caller(content, client, Asking(self._asking, self._outlet.tell))
         self._source = open_source(stdin_fd, self._take, self._over.set, journal, stderr_fd=stderr_fd)
         self._session = Session(
             host,
@@ -365,7 +355,7 @@ class _Connection:
             call = WireCall(request, self._outlet, self._server_info, partial(self._on_end, request.id_json))
             # Before `begin`, which may end the call at once.
             self._call_lines[request.key] = line
-            if call.begin(self._reach):
+            if call.begin(self._caller):
                 self._gate.began(request, call)
                 return
             self._call_lines.pop(request.key, None)

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from support.tools.tool_boxes import LiveBox, hold
 
+from quarterdeck.host.caller import Caller
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES
 from quarterdeck.host.http.http_call import HttpCall, LegacySession
+from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import WireRequest
-from quarterdeck.host.reach import Reach
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import Client
 
@@ -84,9 +85,9 @@ class Way:
         self.held: list[int] = []
         self._full = full
 
-    def reach_of(self, client: Client, session: LegacySession | None, exchange: Any) -> Reach:
+    def caller_of(self, client: Client, session: LegacySession | None, exchange: Any) -> Caller:
         """See `CallHost`."""
-        return Reach(self.box, None, client)
+        return Caller(Content(box=self.box, name="hub", version="1"), client)
 
     def hold(self, client: Client, size: int) -> str:
         """See `CallHost`."""

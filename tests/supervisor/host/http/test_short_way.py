@@ -18,6 +18,7 @@ from quarterdeck.host.http import serve, short_way
 from quarterdeck.host.http.admission import Admitted
 from quarterdeck.host.http.connection import MAX_HELD_BYTES
 from quarterdeck.host.http.short_way import HEAD, HttpShortWay
+from quarterdeck.host.offers.content import Content
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import Client
 
@@ -348,7 +349,7 @@ class NoHolder:
 async def test_a_session_is_short_only_for_who_opened_it():
     """Another client that learns the id of a session could call with it."""
     way = HttpShortWay(
-        box_that(),
+        Content(box=box_that(), name="hub", version="1"),
         b"{}",
         Drain(),
         mirrors=lambda _: False,

@@ -10,7 +10,7 @@ from quarterdeck.host.offers.content import Content
 from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.raw_calls import WireRequest
 from quarterdeck.host.search.index import ToolIndex
-from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch, shared_out, unwrapped, unwrapped_call
+from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch, shared_out, unwrapped
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor
 
@@ -27,7 +27,7 @@ def box_of(*names: str) -> LiveBox:
 
 
 async def answer_of(search: ToolSearch, box: LiveBox, client: Client = ANONYMOUS, **arguments: object) -> object:
-    answer = await search.answer(arguments, box, client, VERSION)
+    answer = await search.answer(json.dumps(arguments).encode(), box, client, VERSION)
     return json.loads(answer) if isinstance(answer, str) else answer
 
 
@@ -83,7 +83,7 @@ async def test_definitions_that_are_too_long_together_are_named_instead_the_long
     assert isinstance(answer, dict)
     assert [tool["name"] for tool in answer["tools"]] == ["a__long_1", "a__long_2", "a__long_3"]
     assert answer["left_out"] == ["a__long_0"]
-    shorter = await ToolSearch().answer({"query": "long"}, box, ANONYMOUS, VERSION, max_bytes=300)
+    shorter = await ToolSearch().answer(b'{"query":"long"}', box, ANONYMOUS, VERSION, max_bytes=300)
     assert isinstance(shorter, str)
     assert json.loads(shorter)["left_out"] == ["a__long_0", "a__long_2", "a__long_3"]
 
@@ -145,9 +145,10 @@ async def test_what_is_taken_away_during_a_search_is_not_found(monkeypatch: pyte
 async def test_any_question_is_answered() -> None:
     """A question with odd characters or the words of every tool would fail, or hold up every other client."""
     box = box_of("a__near_or_not", "b__read_mail")
-    for question in ('"', "a\0b", "\ud800", "NEAR(", "*", "^near", "name:near OR", "-- ; DROP TABLE tools", "\n" * 900):
+    for question in ('"', "a\0b", "NEAR(", "*", "^near", "name:near OR", "-- ; DROP TABLE tools", "\n" * 900):
         assert isinstance(await found(ToolSearch(), box, query=question), list)
-    assert isinstance(await answer_of(ToolSearch(), box, query="near " * 200_000), ProtocolFault)
+    for question in ("near " * 200_000, "\ud800"):
+        assert isinstance(await answer_of(ToolSearch(), box, query=question), ProtocolFault)
 
 
 def test_a_client_is_shown_two_tools_that_name_the_servers_it_may_use() -> None:
@@ -171,16 +172,13 @@ def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:
     """What is allowed, recorded or asked would be of `call_tool`."""
     wrapped = {"name": "a__b", "arguments": {"x": 1}}
     plain = unwrapped(request("call_tool", wrapped))
-    assert plain is not None
+    assert isinstance(plain, WireRequest)
     assert (plain.name, json.loads(plain.arguments)) == ("a__b", {"x": 1})
-    assert unwrapped_call("call_tool", wrapped) == ("a__b", {"x": 1})
     bare = unwrapped(request("call_tool", {"name": "a__b"}))
-    assert bare is not None
+    assert isinstance(bare, WireRequest)
     assert bare.arguments == b"{}"
     for other in (request("a__b", wrapped), request("call_tool", wrapped, "prompts/get")):
         assert unwrapped(other) is other
-    assert unwrapped_call("a__b", wrapped) == ("a__b", wrapped)
-    assert unwrapped(request("search_tools", {"query": "x"})) is None
 
 
 @pytest.mark.parametrize(
@@ -189,7 +187,6 @@ def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:
 )
 def test_a_call_tool_that_names_no_call_is_refused_with_what_it_takes(arguments: dict[str, object]) -> None:
     """The tool would be called without what the model meant to send."""
-    assert unwrapped(request("call_tool", arguments)) is None
-    fault = unwrapped_call("call_tool", arguments)
+    fault = unwrapped(request("call_tool", arguments))
     assert isinstance(fault, ProtocolFault)
     assert (fault.code, str(fault).startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)

@@ -1,10 +1,12 @@
 """Where a client's requests begin, and with what: the same whatever carried them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer, Pending
@@ -13,26 +15,33 @@ from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
 from quarterdeck.bridge.offerings import Offerings
-from quarterdeck.host.asks.parked import Parking, ParkingAnswerer
+from quarterdeck.host.asks.parked import ParkingAnswerer
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
+from quarterdeck.host.caller import Caller
+from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import Resumption, WireRequest
-from quarterdeck.host.reach import Reach
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
+from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
-from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.offers import OfferSource
+from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import (
     CallEnd,
+    CancelToken,
     Client,
     Deliver,
     PendingCall,
     ProgressNote,
     RawCall,
+    ToolCall,
+    ToolOutcome,
     WireResult,
 )
 
 pytestmark = pytest.mark.anyio
 
 ADA = Client("ada", "door")
+HERE = Client("ada", "door", is_local=True)
 ABLE = b'{"elicitation":{}}'
 DONE = WireResult(b'{"content":[]}', "2025-11-25")
 ASKING = "input_required"
@@ -87,6 +96,20 @@ def request(method: str = "tools/call", *, is_modern: bool = True, **options: An
     )
 
 
+def caller(
+    box: Box,
+    offers: OfferSource | None = None,
+    answerer: Answerer | None = None,
+    *,
+    results: KeptResults | None = None,
+    logins: Any = None,
+    client: Client = ADA,
+) -> Caller:
+    """The client `ADA`, as it makes requests."""
+    content = Content(box=box, name="hub", version="1", offers=offers, results=results, logins=logins)
+    return Caller(content, client, answerer)
+
+
 def note(_: ProgressNote) -> None:
     """Takes progress."""
 
@@ -94,8 +117,8 @@ def note(_: ProgressNote) -> None:
 def test_a_call_carries_all_that_its_client_said() -> None:
     """A server would not learn who asks, what may be asked of them, or what they want to know."""
     box, person = Box(), Person()
-    reach = Reach(box, None, ADA, person)
-    reach.begin(request(is_modern=False, log_level="debug"), note, lambda _: None)
+    asks = caller(box, None, person)
+    asks.begin(request(is_modern=False, log_level="debug", on_progress=note), lambda _: None)
     expected = RawCall("short", b'{"a":1.0}', b'{"own":1}', None, note, ADA, person, "debug")
     assert box.calls == [expected]
 
@@ -103,29 +126,126 @@ def test_a_call_carries_all_that_its_client_said() -> None:
 async def test_another_request_carries_it_too() -> None:
     """Prompts would be asked for by nobody in particular."""
     server, person = OfferServer("fs", prompts=("plan",)), Person()
-    reach = Reach(Box(), Offerings(OfferFleet(server)), ADA, person)
-    reach.begin(request("prompts/get", is_modern=False, log_level="debug"), note, lambda _: None)
+    asks = caller(Box(), Offerings(OfferFleet(server)), person)
+    asks.begin(request("prompts/get", is_modern=False, log_level="debug", on_progress=note), lambda _: None)
     [asked] = server.asked
     assert (asked.method, asked.params, asked.meta) == ("prompts/get", b'{"name":"plan"}', b'{"own":1}')
     assert (asked.client, asked.answerer, asked.log_level, asked.on_progress) == (ADA, person, "debug", note)
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
-def test_what_takes_no_raw_call_has_to_be_run(*, is_modern: bool) -> None:
-    """A native tool would be called as if it were a server's."""
-    reach = Reach(Box(), None, ADA, None, Parking())
+async def test_a_native_tool_is_run_and_answered_as_a_servers_is(*, is_modern: bool) -> None:
+    """A native tool would have to be called in a way of its own, by each carrier."""
+    box, seen, ends = Box(), list[ToolCall](), list[CallEnd]()
+
+    async def run(call: ToolCall, _: CancelToken) -> ToolOutcome:
+        seen.append(call)
+        return ToolOutcome(call.id, "done", structured={"n": 2**70})
+
+    box.native("native", run)
+    caller(box).begin(request(name="native", is_modern=is_modern, on_progress=note), ends.append)
+    await until(lambda: ends)
+    assert isinstance(ends[0], WireResult)
+    found = json.loads(ends[0].body)
+    assert (found["content"], found["isError"]) == ([{"type": "text", "text": "done"}], False)
+    assert found.get("structuredContent") == ({"n": 2**70} if is_modern else None)
+    [call] = seen
+    assert (call.name, call.input, call.report, call.client, box.calls) == ("native", {"a": 1.0}, note, ADA, [])
+
+
+async def test_a_native_tool_that_raises_is_an_error_in_its_own_words() -> None:
+    """A model can only act on what it can read, and a carrier would wait for ever."""
+    box, ends = Box(), list[CallEnd]()
+
+    async def run(call: ToolCall, _: CancelToken) -> ToolOutcome:
+        raise KeyError
+
+    box.native("native", run)
+    caller(box).begin(request(name="native"), ends.append)
+    await until(lambda: ends)
+    assert isinstance(ends[0], WireResult)
+    assert json.loads(ends[0].body) == {"content": [{"type": "text", "text": "KeyError"}], "isError": True}
+
+
+async def test_a_native_call_that_is_given_up_ends_though_it_shields_itself() -> None:
+    """A command would go on for a client that has left, or its late answer find nobody."""
+    box, ends, stopped = Box(), list[CallEnd](), asyncio.Event()
+
+    async def run(call: ToolCall, token: CancelToken) -> ToolOutcome:
+        token.on_cancel(stopped.set)
+        with anyio.CancelScope(shield=True):
+            await stopped.wait()
+        return ToolOutcome(call.id, "late")
+
+    box.native("native", run)
+    running = caller(box).begin(request(name="native"), ends.append)
+    await anyio.lowlevel.checkpoint()
+    assert running.cancel("enough") is Delivery.UNKNOWN
+    await anyio.wait_all_tasks_blocked()
+    assert (stopped.is_set(), ends) == (True, [])
+
+
+async def test_a_request_that_nobody_answers_has_its_end() -> None:
+    """Its client would wait for ever."""
     ends: list[CallEnd] = []
-    assert reach.begin(request(name="native", is_modern=is_modern), None, ends.append) is None
-    assert reach.begin(request("prompts/get", is_modern=is_modern), None, ends.append) is None, "nobody has prompts"
-    assert ends == []
+    caller(Box()).begin(request("prompts/get"), ends.append)
+    await until(lambda: ends)
+    assert isinstance(ends[0], ProtocolFault)
+    assert ends[0].reply == ReplyError(METHOD_NOT_FOUND, "Method not found", b'"prompts/get"')
 
 
-def test_an_older_clients_own_answerer_is_never_a_newer_ones() -> None:
+class Readers:
+    """Allows one tool."""
+
+    words = "the token 'ci'"
+    max_result_bytes = None
+
+    def allows(self, name: str, listing: str = "tools") -> bool:
+        """See `Allowance`."""
+        return name == "fs__read"
+
+    def allows_some_of(self, server: str) -> bool:
+        """See `Allowance`."""
+        return server == "fs"
+
+
+@pytest.mark.parametrize("name", ["short", "native"])
+async def test_what_a_client_may_not_call_is_begun_nowhere(name: str) -> None:
+    """A token would be worth as much as another."""
+    box, ends = Box(), list[CallEnd]()
+    caller(box, client=Client("ci", "token ci", Readers())).begin(request(name=name), ends.append)
+    await until(lambda: ends)
+    assert isinstance(ends[0], ProtocolFault)
+    assert (ends[0].code, box.calls) == ("not_granted", [])
+    assert ends[0].message == f"the token 'ci' does not allow the tool {name!r}"
+
+
+async def test_a_client_that_searches_finds_and_calls_by_the_two_tools() -> None:
+    """It would be shown two tools that nobody answers."""
+    box, ends = Box(), list[CallEnd]()
+    box.graft("fs__mail", name="mail", description="sends mail", inputSchema={"type": "object"})
+    asks = caller(box, client=Client("ada", "door", is_searched=True))
+    search = msgspec.structs.replace(request(name="search_tools", version="2026-07-28"), arguments=b'{"query":"mail"}')
+    asks.begin(search, ends.append)
+    await until(lambda: ends)
+    assert isinstance(ends[0], WireResult)
+    [found] = json.loads(json.loads(ends[0].body)["content"][0]["text"])["tools"]
+    assert found["name"] == "fs__mail"
+    wrapped = b'{"name":"fs__mail","arguments":{"to":"ada"}}'
+    asks.begin(msgspec.structs.replace(request(name="call_tool"), arguments=wrapped), ends.append)
+    assert [(call.tool, call.arguments) for call in box.calls] == [("fs__mail", b'{"to":"ada"}')]
+    asks.begin(msgspec.structs.replace(request(name="call_tool"), arguments=b"{}"), ends.append)
+    await until(lambda: len(ends) == 3)
+    assert isinstance(ends[2], ProtocolFault)
+    assert (ends[2].code, ends[2].message.startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)
+
+
+async def test_an_older_clients_own_answerer_is_never_a_newer_ones() -> None:
     """A client of 2026-07-28 would be sent a request that its era does not know."""
     box = Box()
-    reach = Reach(box, None, ADA, Person())
-    reach.begin(request(capabilities=ABLE), None, lambda _: None)
-    assert box.calls[0].answerer is None
+    asks = caller(box, None, Person())
+    asks.begin(request(capabilities=ABLE), lambda _: None)
+    assert not isinstance(box.calls[0].answerer, Person)
 
 
 @pytest.mark.parametrize(("capabilities", "kind"), [(ABLE, ParkingAnswerer), (b"{}", type(None)), (b"", type(None))])
@@ -134,7 +254,7 @@ async def test_a_newer_client_is_asked_by_a_result_as_far_as_it_can_be_asked(
 ) -> None:
     """Each call of a client that answers nothing would be kept for one."""
     box = Box()
-    Reach(box, None, ADA, None, Parking()).begin(request(capabilities=capabilities), None, lambda _: None)
+    caller(box).begin(request(capabilities=capabilities), lambda _: None)
     assert type(box.calls[0].answerer) is kind
     if box.calls[0].answerer is not None:
         assert box.calls[0].answerer.capabilities == ABLE
@@ -143,14 +263,14 @@ async def test_a_newer_client_is_asked_by_a_result_as_far_as_it_can_be_asked(
 async def test_a_call_that_is_made_again_goes_under_its_own_name_with_the_answers_and_the_state() -> None:
     """A server would be asked for a tool that only our clients know, or forget what it was doing."""
     server = OfferServer("fs")
-    box, parking, ends = Box(ASKS), Parking(), list[CallEnd]()
+    box, ends = Box(ASKS), list[CallEnd]()
     offers = Offerings(OfferFleet(server))
-    reach = Reach(box, offers, ADA, None, parking)
-    reach.begin(request(capabilities=ABLE), None, ends.append)
+    asks = caller(box, offers)
+    asks.begin(request(capabilities=ABLE), ends.append)
     assert isinstance(ends[0], WireResult)
     sealed = json.loads(ends[0].body)["requestState"]
     again = request(capabilities=ABLE, resumption=Resumption(sealed, b'{"q":{"action":"accept"}}'))
-    reach.begin(again, note, ends.append)
+    asks.begin(msgspec.structs.replace(again, on_progress=note), ends.append)
     await until(lambda: server.asked)
     [asked] = server.asked
     assert asked.method == "tools/call"
@@ -166,15 +286,15 @@ async def test_a_call_that_is_made_again_goes_under_its_own_name_with_the_answer
 @pytest.mark.parametrize("given", [{"requestState": "mine"}, {}])
 async def test_another_request_that_is_made_again_has_its_own_params_too(given: dict[str, str]) -> None:
     """A server would get back a state that it never gave, or not the one it did."""
-    server, parking, ends = OfferServer("fs", prompts=("plan",)), Parking(), list[CallEnd]()
-    reach = Reach(Box(), Offerings(OfferFleet(server)), ADA, None, parking)
+    server, ends = OfferServer("fs", prompts=("plan",)), list[CallEnd]()
+    asks = caller(Box(), Offerings(OfferFleet(server)))
     server.end = WireResult(json.dumps({"inputRequests": {}, **given}).encode(), "2026-07-28", result_type=ASKING)
-    reach.begin(request("prompts/get", capabilities=ABLE), None, ends.append)
+    asks.begin(request("prompts/get", capabilities=ABLE), ends.append)
     await until(lambda: ends)
     assert isinstance(ends[0], WireResult)
     sealed = json.loads(ends[0].body)["requestState"]
     again = request("prompts/get", capabilities=ABLE, resumption=Resumption(sealed, b""))
-    reach.begin(again, None, ends.append)
+    asks.begin(again, ends.append)
     await until(lambda: len(server.asked) == 2)
     assert json.loads(server.asked[1].params) == {"name": "plan", "inputResponses": {}, **given}
 
@@ -182,12 +302,12 @@ async def test_another_request_that_is_made_again_has_its_own_params_too(given: 
 async def test_a_state_is_of_one_tool_alone() -> None:
     """A client could have the answers to one tool's question given to another, with the same arguments."""
     box, ends = Box(ASKS), list[CallEnd]()
-    reach = Reach(box, None, ADA, None, Parking())
-    reach.begin(request(capabilities=ABLE), None, ends.append)
+    asks = caller(box)
+    asks.begin(request(capabilities=ABLE), ends.append)
     assert isinstance(ends[0], WireResult)
     sealed = json.loads(ends[0].body)["requestState"]
     again = request(name="another", capabilities=ABLE, resumption=Resumption(sealed, b"{}"))
-    reach.begin(again, None, ends.append)
+    asks.begin(again, ends.append)
     await until(lambda: len(ends) == 2)
     assert isinstance(ends[1], ProtocolFault)
     assert ends[1].code == "not_resumable"
@@ -196,18 +316,11 @@ async def test_a_state_is_of_one_tool_alone() -> None:
 async def test_what_is_made_again_without_a_state_of_ours_begins_nothing() -> None:
     """A client could have a call done twice, or take up another's."""
     box, ends = Box(), list[CallEnd]()
-    reach = Reach(box, None, ADA, None, Parking())
-    reach.begin(request(capabilities=ABLE, resumption=Resumption("forged", b"{}")), None, ends.append)
+    asks = caller(box)
+    asks.begin(request(capabilities=ABLE, resumption=Resumption("forged", b"{}")), ends.append)
     await until(lambda: ends)
     assert isinstance(ends[0], ProtocolFault)
     assert (ends[0].code, box.calls) == ("not_resumable", [])
-
-
-def test_where_nobody_can_be_asked_nothing_is_made_again() -> None:
-    """A request that brings answers would begin as if it were new."""
-    box = Box()
-    assert Reach(box, None, ADA).begin(request(resumption=Resumption("x", b"")), None, lambda _: None) is None
-    assert box.calls == []
 
 
 @pytest.mark.parametrize(
@@ -229,10 +342,10 @@ async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
 ) -> None:
     """A client's task would be nobody's; or every plain call go the longer way."""
     server, box = OfferServer("fs", tasks=tasks), Box()
-    reach = Reach(box, Offerings(OfferFleet(server)), ADA, None, Parking())
-    reach.begin(request(**options), None, lambda _: None)
+    asks = caller(box, Offerings(OfferFleet(server)))
+    asks.begin(request(**options), lambda _: None)
     assert (len(server.asked), len(box.calls)) == ((1, 0) if is_for_offers else (0, 1))
-    reach.begin(request(name="native", **options), None, lambda _: None)
+    asks.begin(request(name="native", **options), lambda _: None)
     assert len(server.asked) == is_for_offers
 
 
@@ -240,19 +353,19 @@ async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
 @pytest.mark.parametrize("tasks", [TaskSupport.EXTENDS, TaskSupport.CALLS, NO_TASKS])
 def test_a_client_is_given_a_task_of_its_own_era_alone(tasks: TaskSupport, *, is_modern: bool) -> None:
     """A fault of a call would be for its program and not for its model; or a client get what it cannot read."""
-    reach = Reach(Box(), Offerings(OfferFleet(OfferServer("fs", tasks=tasks))), ADA, None, Parking())
+    asks = caller(Box(), Offerings(OfferFleet(OfferServer("fs", tasks=tasks))))
     wish: Any = {"capabilities": taking_tasks(b"{}")} if is_modern else {"task": b"{}"}
     own = TaskSupport.EXTENDS if is_modern else TaskSupport.CALLS
-    assert reach.takes_task(request(is_modern=is_modern, **wish)) == (tasks is own)
-    assert not reach.takes_task(request(is_modern=is_modern))
+    assert asks.takes_task(request(is_modern=is_modern, **wish)) == (tasks is own)
+    assert not asks.takes_task(request(is_modern=is_modern))
 
 
 @pytest.mark.parametrize(("method", "max_tokens", "is_cut"), [("tools/call", None, False), ("tools/call", 10, True)])
 async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: int | None, *, is_cut: bool) -> None:
     """Results would be cut that nobody bounded, or each of them looked through for nothing."""
     body, ends = json.dumps({"content": [{"type": "text", "text": "x" * 500}]}).encode(), list[CallEnd]()
-    reach = Reach(Box(WireResult(body, "2025-11-25")), None, ADA, None, Parking(), results=KeptResults(max_tokens))
-    reach.begin(request(method), None, ends.append)
+    asks = caller(Box(WireResult(body, "2025-11-25")), results=KeptResults(max_tokens))
+    asks.begin(request(method), ends.append)
     assert isinstance(ends[0], WireResult)
     assert (ends[0].body == body) is not is_cut
 
@@ -267,15 +380,15 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
     body = {"content": [{"type": "text", "text": "x" * 500}], "structuredContent": structured}
     box, results, ends = Box(WireResult(json.dumps(body).encode(), "2025-11-25")), KeptResults(10), list[CallEnd]()
     box.graft("fs__long", name="long", **({"outputSchema": {"type": "object"}} if has_schema else {}))
-    reach = Reach(box, None, ADA, None, Parking(), results=results)
-    reach.begin(request(is_modern=is_modern), None, ends.append)
+    asks = caller(box, results=results)
+    asks.begin(request(is_modern=is_modern), ends.append)
     assert isinstance(ends[0], WireResult)
     found = json.loads(ends[0].body)
     assert found.get("structuredContent") == (structured if has_schema else None)
     said = found["content"][0]["text"]
     uri = SCHEME + said.partition(SCHEME)[2].partition("]")[0]
     asked = request("resources/read", is_modern=is_modern)
-    reach.begin(msgspec.structs.replace(asked, arguments=json.dumps({"uri": uri}).encode()), None, ends.append)
+    asks.begin(msgspec.structs.replace(asked, arguments=json.dumps({"uri": uri}).encode()), ends.append)
     await until(lambda: len(ends) == 2)
     assert isinstance(ends[1], WireResult)
     assert [len(each["text"]) for each in json.loads(ends[1].body)["contents"]] == [500] + [69] * (not has_schema)
@@ -287,11 +400,11 @@ async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_ca
     body = {"content": [], "structuredContent": {"a": "s" * 600}}
     box, server, ends = Box(), older_server(result=json.dumps(body).encode()), list[CallEnd]()
     box.graft("a__work", name="work", **({"outputSchema": {"type": "object"}} if has_schema else {}))
-    reach = Reach(box, Offerings(OfferFleet(server)), ADA, results=KeptResults(10))
-    reach.begin(request(name="a__work", is_modern=False, task=b"{}"), None, ends.append)
+    asks = caller(box, Offerings(OfferFleet(server)), results=KeptResults(10))
+    asks.begin(request(name="a__work", is_modern=False, task=b"{}"), ends.append)
     await until(lambda: len(ends) == 1)
     asked = msgspec.structs.replace(request("tasks/result", is_modern=False), arguments=b'{"taskId":"1"}')
-    reach.begin(asked, None, ends.append)
+    asks.begin(asked, ends.append)
     await until(lambda: len(ends) == 2)
     assert isinstance(ends[1], WireResult)
     assert ("structuredContent" in json.loads(ends[1].body)) == has_schema
@@ -322,12 +435,12 @@ async def test_whatever_a_client_asks_of_a_server_may_bring_about_a_login(method
     fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "it requires login again", "auth_needed")
     server, person, logins = OfferServer("fs", prompts=("plan",), fault=fault), Person(), Logins()
     person.capabilities = b'{"elicitation":{"url":{}}}'
-    reach = Reach(Box(fault), Offerings(OfferFleet(server)), ADA, person, logins=logins)  # type: ignore[arg-type]
+    asks = caller(Box(fault), Offerings(OfferFleet(server)), person, logins=logins, client=HERE)
     ends: list[CallEnd] = []
     wish = request(method, is_modern=False)
     if method == "completion/complete":
         params = {"ref": {"type": "ref/prompt", "name": "fs__plan"}, "argument": {"name": "a", "value": ""}}
         wish = msgspec.structs.replace(wish, arguments=msgspec.json.encode(params))
-    reach.begin(wish, None, ends.append)
+    asks.begin(wish, ends.append)
     await until(lambda: len(ends) == 1)
     assert logins.joins == (["fs"] if is_asked else [])

@@ -18,7 +18,7 @@ def test_both_commands_of_the_readme_are_run_as_they_stand_before_anything_is_in
     assert pattern is not None
     commands = [line for line in (ROOT / "README.md").read_text().splitlines() if re.match(pattern[1], line)]
     assert [command.rpartition("/")[2] for command in commands] == ["quarterdeck demo", "pytest -n auto"]
-    for brought in ("apt-get install", "ziglang", "compile_gate"):
+    for brought in ("apt-get install", "-m ziglang", "compile_gate"):
         assert text.index('bash -c "$command"') < text.index(brought)
 
 

@@ -1,12 +1,13 @@
 """Compile the gate: `python sandbox/native/compile_gate.py [PLACE]`; without a place, where this checkout looks for it,
 and the workers' library (`worker/native`) where it looks for that.
 
-Any compiler that takes gcc's options will do: `$CC`, which may be several words, else cc, gcc or clang.  Both need
-neither a C library nor the kernel's headers.  For another architecture:
+Any compiler that takes gcc's options will do: `$CC`, which may be several words, else cc, gcc or clang, else the one of
+the package ziglang.  Both need neither a C library nor the kernel's headers.  For another architecture:
 
     CC="python -m ziglang cc -target aarch64-linux-musl" python sandbox/native/compile_gate.py build/quarterdeck-gate
 """
 
+import importlib.util
 import os
 import platform
 import shlex
@@ -20,13 +21,13 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 
-sys.path.insert(0, str(HERE.parent / "quarterdeck_sandbox" / "inside"))
+sys.path.insert(0, str(HERE.parent / "quarterdeck_sandbox" / "gate"))
 try:
-    import compiled
+    import program
 finally:
     del sys.path[0]
 
-IN_CHECKOUT: Final = Path(compiled.PROGRAM)
+IN_CHECKOUT: Final = Path(program.PROGRAM)
 """Where this checkout looks for it."""
 
 PAGES: Final = HERE.parents[1] / "worker" / "native" / "pages.c"
@@ -34,6 +35,9 @@ PAGES_IN_CHECKOUT: Final = HERE.parents[1] / "worker" / "quarterdeck_worker" / "
 """The workers' library: its source, and where this checkout looks for it."""
 
 COMPILERS: Final = ("cc", "gcc", "clang")
+
+ZIG: Final = "ziglang==0.17.1"
+"""A whole compiler as a package, of 100 MB: what a build requires where there is none (`requirements`)."""
 
 FLAGS: Final = (
     *("-std=c11", "-O2", "-g0", "-ffreestanding", "-fno-pie", "-fno-asynchronous-unwind-tables"),
@@ -61,6 +65,12 @@ DEADLINE_S: Final = 120.0
 
 class NotBuiltError(Exception):
     """There is no compiler, or it failed, or what it made does not work; the text says which."""
+
+
+def requirements() -> list[str]:
+    """What has to be installed before anything can be compiled here: nothing, or `ZIG`."""
+    is_possible = sys.platform == "linux" and platform.machine() in program.ARCHITECTURES
+    return [ZIG] if is_possible and not _installed_compiler() else []
 
 
 def compile_gate(place: Path, *, strict: bool = False) -> str:
@@ -99,7 +109,7 @@ def _compile_library(place: Path, compiler: list[str], strict: tuple[str, ...]) 
 
 def _compile(place: Path, compiler: list[str], strict: tuple[str, ...]) -> str:
     sources = sorted(HERE.glob("*.c"))
-    flags = [*FLAGS, *strict, f'-DSOURCES="{compiled.digest()}"']
+    flags = [*FLAGS, *strict, f'-DSOURCES="{program.digest()}"']
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # One by one: zig compiles one at a time, and in one step with the linking without a stack protector.
@@ -130,12 +140,18 @@ def _put(made: Path, place: Path, mode: int) -> str:
 
 
 def _find_compiler() -> list[str]:
+    if found := _installed_compiler():
+        return found
+    if importlib.util.find_spec("ziglang") is None:
+        raise NotBuiltError(f"there is no C compiler (none of {', '.join(COMPILERS)}, CC names none, and no {ZIG})")
+    return [sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-musl"]
+
+
+def _installed_compiler() -> list[str]:
+    """The command of the environment's or the system's compiler; empty where there is none."""
     if named := os.environ.get("CC"):
         return shlex.split(named)
-    for name in COMPILERS:
-        if found := shutil.which(name):
-            return [found]
-    raise NotBuiltError(f"there is no C compiler (none of {', '.join(COMPILERS)}, and CC names none)")
+    return [found for name in COMPILERS if (found := shutil.which(name))][:1]
 
 
 def _run(argv: list[str], folder: Path) -> str:
@@ -150,8 +166,8 @@ def _run(argv: list[str], folder: Path) -> str:
     return ended.stdout.decode(errors="replace")
 
 
-def _try(program: Path) -> None:
-    if _run([str(program), "version"], program.parent).strip() != compiled.version(platform.machine()):
+def _try(made: Path) -> None:
+    if _run([str(made), "version"], made.parent).strip() != program.version(platform.machine()):
         raise NotBuiltError("what was built does not say that it is of these sources")
 
 

@@ -1,7 +1,12 @@
 /* What a process asks of the kernel for itself, for good: no privileges, Landlock, filters, a death signal.
 
-   The same as `inside/kernel.py`, which says the reasons.  Every function returns an errno below zero when the kernel
-   refuses. */
+   Every function returns an errno below zero when the kernel refuses.
+
+   Landlock: a process gives up all files, ports and signals but those that it names, for itself and its children.  What
+   the running kernel's version of it cannot rule stays allowed: changing the mode, times and attributes of one's own
+   files, looking at metadata, UDP, and before version 9 (Linux 7.1) connecting to Unix sockets that have a path.
+   Seccomp closes what it can of that, and `broker.h` judges changes of metadata.
+   Source: https://docs.kernel.org/userspace-api/landlock.html */
 
 #ifndef QUARTERDECK_CONFINE_H
 #define QUARTERDECK_CONFINE_H
@@ -31,10 +36,15 @@ long landlock_version(void);
 /* Give up all files but those that the order names, and what else this version of Landlock can rule. */
 long restrict_to(const struct order *order, bool denies_tcp);
 
-/* Give up the memory and the signals of processes outside, and no file; `with_files`: see `inside/kernel.py`. */
+/* Give up the memory and the signals of processes outside, and no file.  A process of the same user that is not confined
+   like this, as bubblewrap's first one, could else be written to by `/proc/PID/mem` where Yama is off.
+
+   `with_files`: `restrict_to` will follow, here or below.  A domain that says nothing of files then forbids renaming
+   from one directory to another, which no later one can give back.  It also forbids mounting. */
 long set_apart(bool with_files);
 
-/* Have this process killed before its owner when memory runs out, as far as that is allowed. */
+/* Have this process killed before its owner when memory runs out, as far as that is allowed: before a change of user, a
+   read-only /proc and Landlock, each of which would close the file. */
 void raise_oom_score(const char *score);
 void raise_own_oom_score(int64_t score);
 

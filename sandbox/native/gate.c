@@ -1,5 +1,3 @@
-/* What travels over the control socket is told in `inside/gate.py`, which does the same where this was not built. */
-
 #include "gate.h"
 
 #include "broker.h"

@@ -1,4 +1,16 @@
-/* The last steps between a spawn and the first instruction of the program. */
+/* The last steps between a spawn and the first instruction of the program: prepare, report, wait, execute.
+
+   The gate is our own code inside a sandbox that is already closed.  Its owner talks to it over one stream socket:
+
+       owner -> gate   the order: 8 bytes of length, then its records; with it, at most eight descriptors in which a
+                       process joins a control group by writing 0
+       gate -> owner   messages of listening sockets, when the order asks for any
+       gate -> owner   a report: lines `key value`, then an empty line; the kernel adds our credentials
+       owner -> gate   one byte: go.  End of file means that the owner is gone, or refuses
+       gate -> owner   the errno of an exec that failed; nothing when it worked
+
+   The report has a line `joined ERRNO` for each of those descriptors, with 0 for success; `failed ERRNO STEP` says at
+   what the gate failed. */
 
 #ifndef QUARTERDECK_GATE_H
 #define QUARTERDECK_GATE_H

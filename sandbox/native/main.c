@@ -7,9 +7,7 @@
        quarterdeck-gate network NAMESPACE OWNER
        quarterdeck-gate kernel SIGNAL PROGRAM [ARGUMENT…]
        quarterdeck-gate version
-
-   The modules of these names in `inside/` do the same with an interpreter, where this was not built: the reasons are
-   told there, and the same tests hold both.  In place of `network` there is `ip` (`network/commands.py`). */
+ */
 
 #include "confine.h"
 #include "gate.h"

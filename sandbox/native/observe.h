@@ -1,4 +1,5 @@
-/* What can be seen and done from inside, just before the program starts; the same facts as `inside/gate.py` tells. */
+/* What can be seen and done from inside, just before the program starts.  `policy/confinement.py`
+   judges it.  Each probe tries something that the program could try. */
 
 #ifndef QUARTERDECK_OBSERVE_H
 #define QUARTERDECK_OBSERVE_H

@@ -35,7 +35,6 @@ static enum shape shape_of(int tag)
     case TAG_LANDLOCK:
     case TAG_OOM_SCORE:
     case TAG_OWNER:
-    case TAG_LIMIT_SEEN:
         return SHAPE_INTEGER;
     case TAG_RLIMIT:
     case TAG_IDENTITY:

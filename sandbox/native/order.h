@@ -1,4 +1,4 @@
-/* The order of a gate's owner, as `inside/order.py` writes it; read here in place, and nothing is copied.
+/* The order of a gate's owner, as `gate/order.py` writes it; read here in place, and nothing is copied.
 
    Records: one byte of tag, four of the payload's length, the payload; numbers are little endian, integers 8 bytes.
    Texts end with a zero byte and hold no other. */
@@ -29,7 +29,6 @@ enum {
     TAG_OWNER = 'o',
     TAG_SECRET = 's',
     TAG_FIXED = 'f',
-    TAG_LIMIT_SEEN = 'l',
     TAG_ALL_CLOSED = 'Z',
     TAG_KEPT_OPEN = 'K',
     TAG_STEP = 'Y',

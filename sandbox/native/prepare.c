@@ -99,7 +99,9 @@ static long listen_on(const struct record *wanted, struct text *step)
     return result < 0 ? result : fd;
 }
 
-/* Listen where the program will dial, and hand all of it to our owner, who accepts outside; see `inside/gate.py`. */
+/* Listen where the program will dial, and hand all of it to our owner.  A listening socket belongs to the network
+   namespace that it was made in, whoever holds it: our owner accepts outside, and nothing of ours stays inside.  Ports
+   below `net.ipv4.ip_unprivileged_port_start` need CAP_NET_BIND_SERVICE in the user namespace that owns the network. */
 static long open_listeners(const struct order *order, long control, struct text *step)
 {
     struct record wanted;

@@ -24,7 +24,9 @@ void take_child_signal(int fd);
 int exit_status(int status);
 
 /* Run a gate below us, adopt every orphan of its tree, and kill all that is left when the program ends or the leash is
-   dropped; see `inside/reaper.py`.  Ends as the program did.
+   dropped, by an owner who is gone or wants it all to end.  At one stroke where Landlock lets our signals reach nothing
+   else; elsewhere all is stopped first, so that it hardly can fork ahead of us.  Ends as the program did: with its
+   status, or 128 plus the number of its signal.
 
    `wants_apart`: the program will be confined by Landlock, and so may we; `oom_score`: null where there are none. */
 _Noreturn void reaper(long control, long leash, bool wants_apart, const char *oom_score);

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from .hostile_files import path_of_fd as path_of_fd
     from .hostile_files import remove_tree as remove_tree
     from .hostile_files import temporary_folder as temporary_folder
-    from .inside.kernel import adopt_orphans as adopt_orphans
-    from .inside.kernel import die_with_parent as die_with_parent
-    from .inside.kernel import set_process_name as set_process_name
     from .network.namespace import own_addresses as own_addresses
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches
@@ -68,10 +65,13 @@ if TYPE_CHECKING:
     from .run.prepare import Preparer as Preparer
     from .run.process import ConfinedProcess as ConfinedProcess
     from .run.process_settings import OomScore as OomScore
+    from .run.process_settings import adopt_orphans as adopt_orphans
+    from .run.process_settings import die_with_parent as die_with_parent
     from .run.process_settings import give_back_large_blocks as give_back_large_blocks
     from .run.process_settings import open_files_of_children as open_files_of_children
     from .run.process_settings import raise_oom_score as raise_oom_score
     from .run.process_settings import raise_open_files_limit as raise_open_files_limit
+    from .run.process_settings import set_process_name as set_process_name
     from .run.process_signals import ask_to_end as ask_to_end
     from .run.process_signals import descendants as descendants
     from .run.process_signals import kill_descendants as kill_descendants

@@ -34,8 +34,8 @@ from quarterdeck.tools.session import DeckSession, open_deck_session
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_protocol.tools import CancelToken, ToolCall
+from quarterdeck_sandbox.doctor.kernel import landlock_abi
 from quarterdeck_sandbox.doctor.probe import known_machine
-from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.policy.promises import SOCKETS_ABI
 from quarterdeck_sandbox.run.confine import Requester
@@ -311,7 +311,7 @@ def test_no_row_that_a_command_or_a_server_adds_is_ever_started(project: Project
     assert not marker.exists()
 
 
-@pytest.mark.skipif(bool(missing(Tier.LANDLOCK)) or kernel.abi() >= SOCKETS_ABI, reason="Landlock tells sockets apart")
+@pytest.mark.skipif(bool(missing(Tier.LANDLOCK)) or landlock_abi() >= SOCKETS_ABI, reason="sockets are told apart")
 def test_a_grant_of_one_socket_opens_no_other(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

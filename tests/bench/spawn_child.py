@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
-from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode
@@ -36,9 +35,6 @@ async def main(rounds: int) -> None:
     ways: dict[str, Callable[[], Awaitable[None]]] = {"bare": bare}
     for mode in modes:
         ways[str(mode)] = confined(SandboxPolicy(network=mode), requester)
-    if machine.gate:
-        uncompiled = replace(requester, machine=replace(machine, gate=""))
-        ways["none, by an interpreter"] = confined(SandboxPolicy(network=NetworkMode.NONE), uncompiled)
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():

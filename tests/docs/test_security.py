@@ -23,6 +23,7 @@ MACHINE: Final = Machine(
     landlock_abi=6,
     seccomp=True,
     pasta="/usr/bin/pasta",
+    gate="/gate",
     euid=1000,
 )
 """The one that the table is for, but for its control groups."""

@@ -25,9 +25,9 @@ from support.sandbox.confinements import TierHome, tier_home_of
 from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy_values import Tier
-from quarterdeck_sandbox.inside.kernel import adopt_orphans
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess
+from quarterdeck_sandbox.run.process_settings import adopt_orphans
 from quarterdeck_sandbox.run.process_signals import kill_descendants
 from quarterdeck_sandbox.run.start import start
 

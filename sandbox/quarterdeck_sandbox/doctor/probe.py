@@ -6,13 +6,10 @@ say what is missing, and why.  Landlock and seccomp are tried on a thread of our
 bubblewrap and control groups.
 """
 
-import errno
 import os
 import shutil
-import socket
-import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -20,16 +17,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from quarterdeck_sandbox.gate.order import encode_closing
+from quarterdeck_sandbox.gate.program import ARCHITECTURES, PROGRAM, command, version
 from quarterdeck_sandbox.hostile_files import temporary_folder
-from quarterdeck_sandbox.inside import compiled, kernel
-from quarterdeck_sandbox.inside.order import encode_closing
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID
 from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES, NUMBERS, SECCOMP, Filter, Metadata, compile_filter
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
-from quarterdeck_sandbox.run.spawn import gate_command, unnamed_file
+from quarterdeck_sandbox.run.spawn import unnamed_file
 
+from .kernel import try_kernel
 from .trials import run, try_bubblewrap, try_cgroups
 
 SYSCTLS: Final = (
@@ -48,18 +45,11 @@ SYSCTLS: Final = (
 TUN_DEVICE: Final = "/dev/net/tun"
 """What network helpers open, in the sandbox's network, as the user who runs them."""
 
-_ADMIN_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Where `ip` is, off an ordinary user's PATH."""
-
 _MARKERS: Final = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
 
 _SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
 
 NEEDED: Final = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
-
-_CLOSED: Final = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
-
-_POINTER_BITS: Final = 8 * struct.calcsize("P")
 
 
 @cache
@@ -78,7 +68,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     # The system's own first: a PATH can begin with a folder that a sandboxed program may write to, such as that of a
     # virtual environment in the workspace, and what is found here runs outside of any sandbox.
     path = os.pathsep.join(filter(None, (DEFAULT_PATH, os.environ.get("PATH"))))
-    pasta, slirp4netns = _find("pasta", path), _find("slirp4netns", path)
+    pasta, slirp4netns = (shutil.which(name, path=path) or "" for name in ("pasta", "slirp4netns"))
     reason = _tun_reason(user) if pasta or slirp4netns else ""
     landlock_abi, seccomp, asks = try_kernel(names.machine)
     gate, gate_why = try_gate(names.machine)
@@ -95,9 +85,6 @@ def probe_machine(*, uid: int | None = None) -> Machine:
         cgroups=try_cgroups(user),
         pasta="" if reason else pasta,
         slirp4netns="" if reason else slirp4netns,
-        nsenter=_find("nsenter", path),
-        ip=_find("ip", path),
-        setpriv=_setpriv(path) if not gate and (pasta or slirp4netns) else "",
         uplink_why=reason,
         sysctls=_sysctls(SYSCTLS),
         container=container_kind(os.environ, names.release, [path for path, _ in _MARKERS if os.path.exists(path)]),
@@ -137,17 +124,6 @@ def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[s
     return "wsl" if "microsoft" in release.lower() else ""
 
 
-def _find(name: str, path: str) -> str:
-    return shutil.which(name, path=os.pathsep.join((*_ADMIN_FOLDERS, path))) or ""
-
-
-def _setpriv(path: str) -> str:
-    """The path of util-linux's `setpriv`; busybox has one that knows no death signals."""
-    found = _find("setpriv", path)
-    works = found and not run([found, "--pdeathsig", "KILL", "--", found, "--version"], uid=os.geteuid()).why
-    return found if works else ""
-
-
 def _tun_reason(uid: int) -> str:
     """Why `uid` cannot open the device; empty when it can."""
     if uid != os.geteuid():
@@ -176,12 +152,9 @@ def _sysctls(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def try_closing(uid: int, gate: str = "") -> bool:
-    """Whether a part of a folder that `uid` may write can be closed to it (`inside/readonly`).
-
-    A run of two milliseconds with the compiled `gate`, else of about 15.
-    """
-    if sys.platform != "linux":
+def try_closing(uid: int, gate: str) -> bool:
+    """Whether a part of a folder that `uid` may write can be closed to it, by a `gate` that works: two milliseconds."""
+    if not gate:
         return False
     with temporary_folder("quarterdeck-trial-") as name:
         folder = Path(name)
@@ -195,10 +168,9 @@ def try_closing(uid: int, gate: str = "") -> bool:
         argv = ["/bin/sh", "-c", _SCRIPT, str(folder)]
         # As root does it where it stays root: see `Confinement.writes_by_mounts`.
         opened = [str(folder)] if uid == 0 else None
-        closing = {"open": opened, "steps": steps, "argv": argv, "oom_score": None}
-        order = unnamed_file(encode_closing(closing))
+        order = unnamed_file(encode_closing(argv, steps, opened=opened))
         try:
-            run(gate_command(gate, "readonly", order), uid=uid, pass_fds=(order,))
+            run(command(gate, "readonly", order), uid=uid, pass_fds=(order,))
         finally:
             os.close(order)
         try:
@@ -208,17 +180,17 @@ def try_closing(uid: int, gate: str = "") -> bool:
 
 
 def try_gate(architecture: str) -> tuple[str, str]:
-    """The compiled gate's path, or why there is an interpreter in its place; a run of less than a millisecond."""
-    if architecture not in compiled.ARCHITECTURES:
+    """The gate's path, or why nothing can be started; a run of less than a millisecond."""
+    if architecture not in ARCHITECTURES:
         return "", f"there is none for {architecture}"
-    if not os.path.exists(compiled.PROGRAM):
+    if not os.path.exists(PROGRAM):
         return "", "this installation was built without a C compiler"
-    tried = run([compiled.PROGRAM, "version"], uid=os.geteuid())
+    tried = run(command(PROGRAM, "version"), uid=os.geteuid())
     if tried.why:
-        return "", f"the compiled one does not run here: {tried.why}"
-    if not tried.stdout.startswith(compiled.version(architecture)):
-        return "", "the compiled one is of other sources than these"
-    return compiled.PROGRAM, ""
+        return "", f"it does not run here: {tried.why}"
+    if not tried.stdout.startswith(version(architecture)):
+        return "", "it is of other sources than these"
+    return PROGRAM, ""
 
 
 def try_other_users() -> bool:
@@ -242,59 +214,3 @@ def covers_range(text: str) -> bool:
     """Whether the users that we take, and those of ordinary people, exist here, by the text of a map of ids."""
     ranges = [(int(first), int(count)) for first, _, count in (line.split() for line in text.splitlines())]
     return any(first <= FIRST_UID and first + count > LAST_UID for first, count in ranges)
-
-
-def try_kernel(architecture: str) -> tuple[int, bool, bool]:
-    """Return the version of Landlock that closed a directory (0: none), and whether our filter refuses, and can ask.
-
-    Tried on a thread of ours, in about a millisecond; no other thread is confined.
-    """
-    with ThreadPoolExecutor(1, "quarterdeck-trial") as pool:
-        # Each trial runs confined by the trials before; the last filter refuses calls that the second trial needs.
-        landlock_abi, asks, filters = pool.submit(
-            lambda: (_landlock(), _asks(architecture), _seccomp(architecture))
-        ).result()
-    return landlock_abi, filters, asks
-
-
-def _landlock() -> int:
-    abi = kernel.abi()
-    try:
-        kernel.forbid_new_privileges()
-        kernel.restrict([], [], [], deny_tcp=True)
-    except OSError:
-        return 0
-    return abi if _errno(lambda: os.listdir("/")) == errno.EACCES else 0
-
-
-def _seccomp(architecture: str) -> bool:
-    # A 32-bit interpreter on a 64-bit kernel would be killed by the filter: its calls are another architecture's.
-    if architecture not in ARCHITECTURES or _POINTER_BITS != 64:
-        return False
-    program = compile_filter(_CLOSED, architecture)
-    try:
-        kernel.forbid_new_privileges()
-        kernel.load_seccomp(program)
-    except OSError:
-        return False
-    return _errno(lambda: socket.socket(socket.AF_UNIX).close()) == errno.EPERM
-
-
-def _asks(architecture: str) -> bool:
-    if architecture not in ARCHITECTURES or _POINTER_BITS != 64:
-        return False
-    program = compile_filter(replace(_CLOSED, metadata=Metadata.ASKED), architecture)
-    try:
-        kernel.read_own_memory(NUMBERS[architecture]["process_vm_readv"])  # as a broker does; a container may forbid it
-        os.close(kernel.listen_seccomp(program, SECCOMP[architecture]))
-    except OSError:
-        return False
-    return True
-
-
-def _errno(attempt: Callable[[], object]) -> int:
-    try:
-        attempt()
-    except OSError as error:
-        return error.errno or -1
-    return 0

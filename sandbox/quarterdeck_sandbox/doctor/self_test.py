@@ -28,7 +28,6 @@ from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH, LaunchError, plan_launch
 from quarterdeck_sandbox.run.confine import Requester, confine
 from quarterdeck_sandbox.run.process import ConfinedProcess
-from quarterdeck_sandbox.run.spawn import INTERPRETER
 from quarterdeck_sandbox.run.start import start
 
 from . import attacks
@@ -42,6 +41,8 @@ END_S: Final = 5.0
 
 OUTPUT_BYTES: Final = 64 * 1024
 
+INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+"""What runs the attacks where the system has none: ours without its virtual environment."""
 
 AGAINST: Final = {
     "read_a_secret": Property.FILESYSTEM,

@@ -8,10 +8,8 @@ import fcntl
 import os
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +18,13 @@ import msgspec
 import psutil
 
 from quarterdeck_protocol.addresses import Address, parse_address
+from quarterdeck_sandbox.gate.program import command
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run.spawn import gate_command, unnamed_file, with_death_signal
+from quarterdeck_sandbox.run.spawn import unnamed_file
 from quarterdeck_sandbox.signal_names import signal_name
 
-from .changes import LOOPBACK, AddAddress, NetworkChange, Setting, ip_batch, shell_script
-from .netlink import encode_changes
+from .netlink import LOOPBACK, AddAddress, NetworkChange, Setting, encode_changes
 
 _NS_GET_USERNS: Final = 0xB701
 """Of `linux/nsfs.h`: a descriptor of the user namespace that owns this one."""
@@ -42,28 +40,6 @@ _INFO_BYTES: Final = 4096
 
 class _Info(msgspec.Struct):
     child_pid: int = msgspec.field(name="child-pid")
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkChanges:
-    """Changes in their order, and both ways to have them made, each put together once."""
-
-    changes: Sequence[NetworkChange]
-
-    @cached_property
-    def order(self) -> bytes:
-        """For the compiled gate."""
-        return encode_changes(self.changes)
-
-    @cached_property
-    def script(self) -> str:
-        """For a shell; `$0` is `ip`."""
-        return shell_script(self.changes)
-
-    @cached_property
-    def batch(self) -> str:
-        """For the `ip` of that script."""
-        return ip_batch(self.changes)
 
 
 class NetworkNamespace(msgspec.Struct, frozen=True):
@@ -87,33 +63,15 @@ class NetworkNamespace(msgspec.Struct, frozen=True):
         """The path of the user namespace that owns it; empty where that is our own."""
         return f"/proc/self/fd/{self.owner_fd}" if self.owner_fd >= 0 else ""
 
-    async def change(self, machine: Machine, changes: NetworkChanges) -> None:
-        """Change it: by the compiled gate, or else by a shell and `ip`.
+    async def change(self, machine: Machine, order: bytes) -> None:
+        """Have the gate change it, by an order of `encode_changes`.
 
         Raises:
             LaunchError: `network_failed`, with what failed.
         """
-        if machine.gate:
-            command = gate_command(machine.gate, "network", self.fd, self.owner_fd)
-            await self._carry_out(command, changes.order)
-        else:
-            await self.run(machine, "/bin/sh", "-c", changes.script, machine.ip, text=changes.batch)
-
-    async def run(self, machine: Machine, *argv: str, text: str = "") -> None:
-        """Run a command in it, with all capabilities over it and `text` on its standard input.
-
-        Raises:
-            LaunchError: `network_failed`, with what the command said and how it ended.
-        """
-        enter = [machine.nsenter, f"--net={self.path}", "--preserve-credentials"]
-        if self.owner_path:
-            enter.append(f"--user={self.owner_path}")
-        await self._carry_out(with_death_signal(machine, [*enter, *argv]), text.encode())
-
-    async def _carry_out(self, argv: list[str], given: bytes) -> None:
-        with os.fdopen(unnamed_file(given)) as stdin:
+        with os.fdopen(unnamed_file(order)) as stdin:
             child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
-                argv,
+                command(machine.gate, "network", self.fd, self.owner_fd),
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -172,7 +130,7 @@ async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str]
     changes: list[NetworkChange] = [_OPEN_ALL_PORTS] if low_ports else []
     changes += [AddAddress(LOOPBACK, parse_address(one)) for one in dict.fromkeys(addresses)]
     async with network_of(pid) as network:
-        await network.change(machine, NetworkChanges(changes))
+        await network.change(machine, encode_changes(changes))
 
 
 async def child_pid_of(info: int) -> int:

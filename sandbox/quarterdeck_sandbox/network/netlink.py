@@ -1,34 +1,22 @@
-"""Changes to a sandbox's network as messages to the kernel, for the compiled gate to send (`network` in main.c).  Pure.
+"""Changes to a sandbox's network as values, and as messages to the kernel, which the gate sends.  Pure.
 
 A message says by what its kind has first, then by attributes; integers are in the machine's order, addresses in the
-network's.  The index of an interface that is not loopback is left to the gate: it alone can ask.  `ip` sends the same:
-`tests/sandbox/network/test_netlink.py` compares what each of them makes of a network.
+network's.  The index of an interface that is not loopback is left to the gate: it alone can ask.
 
 Source: rtnetlink(7), and linux/rtnetlink.h, if_addr.h, if_link.h, neighbour.h and xfrm.h.
 """
 
 import struct
 from collections.abc import Sequence
-from ipaddress import IPv4Network
-from typing import Final, assert_never
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final, Literal, assert_never
+
+import msgspec
 
 from quarterdeck_protocol.addresses import Address
-from quarterdeck_sandbox.inside.order import NetlinkMessage, encode_network
+from quarterdeck_sandbox.gate.order import NetlinkMessage, encode_network
 
-from .changes import (
-    LOOPBACK,
-    AddAddress,
-    AddNeighbour,
-    AddPolicy,
-    AddRoute,
-    AskNobody,
-    NetworkChange,
-    Raise,
-    Refuse,
-    SetMtu,
-    Setting,
-    ip_command,
-)
+LOOPBACK: Final = "lo"
 
 _ROUTE: Final = 0
 _XFRM: Final = 6
@@ -90,6 +78,79 @@ _ALLOW, _BLOCK = 0, 1
 _PROTOCOLS: Final = {"": 0, "udp": 17, "tcp": 6}
 
 
+class Setting(msgspec.Struct, frozen=True):
+    """A file below `/proc/sys` gets a value; where it is not `needed`, a kernel may refuse it."""
+
+    path: str
+    value: str
+    needed: bool = True
+
+
+class SetMtu(msgspec.Struct, frozen=True):
+    """An interface passes packets of so many bytes, and gives itself no address of IPv6."""
+
+    device: str
+    mtu: int
+
+
+class AddAddress(msgspec.Struct, frozen=True):
+    """An interface gets an address, and no network around it."""
+
+    device: str
+    address: Address
+
+
+class Raise(msgspec.Struct, frozen=True):
+    """An interface begins to work."""
+
+    device: str
+
+
+class AskNobody(msgspec.Struct, frozen=True):
+    """An interface asks no neighbour for its hardware address: it knows those that it is told."""
+
+    device: str
+
+
+class AddNeighbour(msgspec.Struct, frozen=True):
+    """An interface has a neighbour at these addresses, for good; `hardware` are six bytes."""
+
+    device: str
+    address: IPv4Address
+    hardware: bytes
+
+
+class AddRoute(msgspec.Struct, frozen=True):
+    """What goes to a network leaves by an interface, to its neighbours or by way of a `gateway`, from `source`."""
+
+    network: IPv4Network
+    device: str
+    source: IPv4Address
+    gateway: IPv4Address | None = None
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """What goes to a network goes nowhere, and its sender is told."""
+
+    network: IPv4Network
+
+
+class AddPolicy(msgspec.Struct, frozen=True):
+    """A policy of the kernel's IPsec for what goes to a network, the lower `priority` first.
+
+    It holds for a socket that is bound to an interface, too, whatever its route.
+    """
+
+    network: IPv4Network
+    priority: int
+    allows: bool
+    protocol: Literal["udp", "tcp", ""] = ""
+    port: int = 0
+
+
+NetworkChange = Setting | SetMtu | AddAddress | Raise | AskNobody | AddNeighbour | AddRoute | Refuse | AddPolicy
+
+
 def encode_changes(changes: Sequence[NetworkChange]) -> bytes:
     """The order for the compiled gate; all of it concerns loopback and one other interface at most.
 
@@ -113,7 +174,7 @@ def _device_of(change: NetworkChange) -> str:
 
 
 def _message(change: NetworkChange) -> NetlinkMessage:
-    """The message for one change, and, as its words for a failure, the command."""
+    """The message for one change, and its words for a failure."""
     protocol, index_at = _ROUTE, 0
     match change:
         case Setting():
@@ -161,7 +222,8 @@ def _message(change: NetworkChange) -> NetlinkMessage:
         case _:
             assert_never(change)
     message = _HEAD.pack(_HEAD.size + len(body), kind, _REQUEST | _ACKNOWLEDGE | flags, 0, 0) + body
-    return protocol, 0 if _device_of(change) == LOOPBACK else _HEAD.size + index_at, message, ip_command(change)
+    words = " ".join(map(str, (type(change).__name__, *msgspec.structs.astuple(change))))
+    return protocol, 0 if _device_of(change) == LOOPBACK else _HEAD.size + index_at, message, words
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

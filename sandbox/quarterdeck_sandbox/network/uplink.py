@@ -35,7 +35,8 @@ from quarterdeck_sandbox.run.packaged_bwrap import program_of
 from quarterdeck_sandbox.run.processes import is_stopped
 from quarterdeck_sandbox.run.spawn import kill_group, with_death_signal
 
-from .changes import (
+from .namespace import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of, own_addresses
+from .netlink import (
     AddAddress,
     AddNeighbour,
     AddPolicy,
@@ -46,15 +47,7 @@ from .changes import (
     Refuse,
     SetMtu,
     Setting,
-)
-from .namespace import (
-    NetworkChanges,
-    NetworkNamespace,
-    child_pid_of,
-    exit_of,
-    how_it_ended,
-    network_of,
-    own_addresses,
+    encode_changes,
 )
 
 INTERFACE: Final = "tap0"
@@ -194,7 +187,7 @@ async def connect(machine: Machine, child_pid: int, on_spawn: Callable[[], objec
                 if not told:
                     raise LaunchError("network_failed", f"{name} gave no network: {uplink.said or 'no output'}")
                 uplink.watch(told)
-                await network.change(machine, _changes(own_addresses(), bool(machine.slirp4netns)))
+                await network.change(machine, _order(own_addresses(), bool(machine.slirp4netns)))
     except BaseException as error:
         if uplink is not None:
             await uplink.close()
@@ -304,13 +297,20 @@ def _pasta(path: str, network: NetworkNamespace) -> list[str]:
 
 
 @lru_cache(4)
-def _changes(addresses: frozenset[Address], is_slirp: bool) -> NetworkChanges:
-    """What is laid in the network of a sandbox on a machine with these addresses.
+def _order(addresses: frozenset[Address], is_slirp: bool) -> bytes:
+    """The order for what is laid in the network of a sandbox on a machine with these addresses.
 
     Made once: the zygote, which tries a helper out, leaves it to all its workers.  It takes a millisecond.
     """
+    return encode_changes(tuple(changes_for(addresses, is_slirp=is_slirp)))
+
+
+def changes_for(addresses: frozenset[Address], *, is_slirp: bool) -> Iterator[NetworkChange]:
+    """What is laid in the network of a sandbox on a machine with these addresses."""
     closed = closed_networks(addresses)
-    return NetworkChanges((*_routes(closed), *(() if is_slirp else _policies(closed))))
+    yield from _routes(closed)
+    if not is_slirp:
+        yield from _policies(closed)
 
 
 def _routes(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:

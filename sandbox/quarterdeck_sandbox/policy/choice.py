@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from quarterdeck_protocol.policy_values import Network, NetworkMode, PolicyValues, Preset, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError
 
-from .host_names import FIRST_FREE_PORT, routes_of
+from .host_names import routes_of
 from .machine import CONTROLLER_OF, NOT_USED, Machine
 from .promises import SOCKET_GRANTS, PropertyFinding, Situation, Strength, promise
 
@@ -57,6 +57,8 @@ def choose(
     Raises:
         LaunchError: `sandbox_refused`: a requirement, the minimum or an explicit wish cannot be met; with the remedy.
     """
+    if machine.lacks_gate:
+        _refuse("; ".join(machine.lacks_gate))
     tier = _choose_tier(policy, machine, allow_unsandboxed)
     if policy.hidden and tier is not Tier.BUBBLEWRAP:
         _refuse(f'"hidden" needs bubblewrap, as nothing else can take back a part: {_get_bubblewrap(machine)}')
@@ -117,12 +119,6 @@ def _choose_network(policy: PolicyValues, machine: Machine, tier: Tier) -> Netwo
         named = repr(str(wanted)) if isinstance(wanted, NetworkMode) else "of listed hosts"
         remedy = _get_internet(machine) if wanted is NetworkMode.INTERNET else _get_network(machine)
         _refuse(f'the network {named} cannot be had here: {remedy}, or say "network": "full" to leave it open')
-    low = [route for route in routes_of(wanted) if route.port < FIRST_FREE_PORT]
-    if low and machine.euid != 0 and not (machine.gate or machine.nsenter):
-        _refuse(f"{low[0]}: a port below {FIRST_FREE_PORT} needs nsenter (apt install util-linux)")
-    literal = [route for route in routes_of(wanted) if route.needs_address]
-    if literal and not machine.changes_networks:
-        _refuse(f"{literal[0]}: an address needs nsenter and ip (apt install util-linux iproute2), a name does not")
     return wanted
 
 
@@ -184,8 +180,6 @@ def get_closing(machine: Machine) -> str:
 
 
 def _get_bubblewrap(machine: Machine) -> str:
-    if machine.system != "linux":
-        return "use Linux, which has bubblewrap"
     if machine.bubblewrap.why == NOT_USED:
         return "ask for no weaker tier"
     if machine.bubblewrap.wheel and not machine.bubblewrap.version:
@@ -206,11 +200,9 @@ def _get_internet(machine: Machine) -> str:
         return "install bubblewrap and slirp4netns (apt install bubblewrap slirp4netns)"  # at once, as in doctor
     if not (machine.bubblewrap.works and machine.bubblewrap.makes_network):
         return _get_network(machine)
-    if not (machine.pasta or machine.slirp4netns):
-        if machine.uplink_why:
-            return f"make pasta or slirp4netns work ({machine.lacks_for_internet}; see `quarterdeck doctor`)"
-        return "install pasta or slirp4netns (apt install passt)"
-    return "install nsenter and ip (apt install util-linux iproute2)"
+    if machine.uplink_why:
+        return f"make pasta or slirp4netns work ({machine.lacks_for_internet}; see `quarterdeck doctor`)"
+    return "install pasta or slirp4netns (apt install passt)"
 
 
 def _refuse(message: str) -> NoReturn:

@@ -153,7 +153,6 @@ def observe_receipt(
         network=describe_network(confinement),
         shown=confinement.view.shown,
         gaps=tuple(gaps),
-        gate="compiled" if confinement.machine.gate else "interpreter",
         bubblewrap=confinement.machine.bubblewrap.name if confinement.tier is Tier.BUBBLEWRAP else "",
     )
 

@@ -135,7 +135,7 @@ def _state(name: Property, finding: PropertyFinding, tier: Tier) -> LineState:
 
 def _mechanisms(machine: Machine) -> Iterator[DiagnosisLine]:
     if machine.system != "linux":
-        yield DiagnosisLine("system", LineState.MISSING, f"{machine.system}: limits only", OTHER_SYSTEM)
+        yield DiagnosisLine("system", LineState.MISSING, *(machine.lacks_gate or ("", "")))
         return
     where = f", in a container ({machine.container})" if machine.container else ""
     yield DiagnosisLine("system", LineState.OK, f"Linux {machine.kernel} on {machine.architecture}{where}")
@@ -151,7 +151,10 @@ def _mechanisms(machine: Machine) -> Iterator[DiagnosisLine]:
         yield DiagnosisLine("seccomp", LineState.OK, "a filter of system calls was loaded, and held")
     else:
         yield DiagnosisLine("seccomp", LineState.MISSING, "no filter can be loaded", seccomp_remedy(machine))
-    yield _gate(machine)
+    if machine.lacks_gate:
+        yield DiagnosisLine("gate", LineState.MISSING, *machine.lacks_gate)
+    else:
+        yield DiagnosisLine("gate", LineState.OK, "it runs")
     for controller in CONTROLLERS:
         subject = f"control group: {controller}"
         if place := machine.cgroups.controllers.get(controller):
@@ -194,17 +197,8 @@ def _landlock(machine: Machine) -> DiagnosisLine:
         return DiagnosisLine("landlock", LineState.WEAKER, what, remedy)
     if machine.why_no_broker and not spare:
         what = f"version {abi}: servers cannot change mode, owner and times even of their own files, as "
-        remedy = gate_remedy(machine) if not machine.gate else bubblewrap_remedy(machine)
-        return DiagnosisLine("landlock", LineState.WEAKER, what + machine.why_no_broker, remedy)
+        return DiagnosisLine("landlock", LineState.WEAKER, what + machine.why_no_broker, bubblewrap_remedy(machine))
     return DiagnosisLine("landlock", LineState.OK, f"version {abi}; {role}" if spare else f"version {abi}")
-
-
-def _gate(machine: Machine) -> DiagnosisLine:
-    """Describe which of two gates starts programs.  The Landlock line reports what the interpreter's gate lacks."""
-    if machine.gate:
-        return DiagnosisLine("gate", LineState.OK, "compiled")
-    what = f"interpreter, and `ip` for networks, about 15 ms slower a start: {machine.gate_why}"
-    return DiagnosisLine("gate", LineState.OK, what, gate_remedy(machine))
 
 
 def _internet(machine: Machine) -> DiagnosisLine:
@@ -236,14 +230,6 @@ INSTALL_BUBBLEWRAP: Final = "apt install bubblewrap   (or: dnf install bubblewra
 NEWER_BUBBLEWRAP: Final = (
     "install bubblewrap 0.12.0 or later, or your distribution's update for CVE-2026-87766; until then, hide no path "
     "inside a path that may be written"
-)
-
-OTHER_SYSTEM: Final = (
-    'run it on Linux, or in a Linux virtual machine; with limits only: --allow-unsandboxed or "minimum": "limits"'
-)
-
-GATE: Final = (
-    "install a wheel for this platform; or, from a clone, a C compiler (apt install gcc) and then quarterdeck again"
 )
 
 LANDLOCK: Final = (
@@ -321,11 +307,6 @@ def seccomp_remedy(machine: Machine) -> str:
     return "use a kernel with CONFIG_SECCOMP_FILTER, and a 64-bit Python"
 
 
-def gate_remedy(machine: Machine) -> str:
-    """The remedy where the gate is an interpreter; empty where there is no other."""
-    return GATE if machine.architecture in ("x86_64", "aarch64") else ""
-
-
 def cgroups_remedy(machine: Machine) -> str:
     """The remedy where the kernel cannot keep the limits of a whole tree."""
     if machine.container not in ("", "wsl"):
@@ -348,9 +329,7 @@ def internet_remedy(machine: Machine) -> str:
         return "as root: modprobe tun && chmod 0666 /dev/net/tun"
     if machine.uplink_why:
         return "install another helper: apt install passt slirp4netns"
-    if not (machine.pasta or machine.slirp4netns):
-        return "apt install passt   (or: apt install slirp4netns)"
-    return "apt install util-linux iproute2"
+    return "apt install passt   (or: apt install slirp4netns)"
 
 
 def _container(machine: Machine) -> str:

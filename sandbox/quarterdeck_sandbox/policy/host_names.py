@@ -1,7 +1,7 @@
 """What a sandbox with a list of hosts is told of names: a loopback address for each, and no resolver.
 
 A listed address stands for itself: inside, the loopback interface has it.  A listener waits on each address
-(`inside/gate`), behind it the relay, which resolves the real name outside.
+(`native/prepare.c`), behind it the relay, which resolves the real name outside.
 """
 
 from collections.abc import Iterable

@@ -25,6 +25,7 @@ YAMA: Final = "kernel.yama.ptrace_scope"
 YAMA_OF_ANCESTORS: Final = "1"
 """The strictest Yama setting at which a process may still read its descendants' memory."""
 
+INSTALL_GATE: Final = "install quarterdeck again, with a C compiler (apt install gcc) or with PyPI's ziglang in reach"
 NOT_USED: Final = "not used: a weaker tier was asked for"
 """Why a machine that is `capped` has no bubblewrap."""
 
@@ -88,12 +89,9 @@ class Machine(msgspec.Struct, frozen=True):
         seccomp: filters can be loaded, and there is one for this architecture.
         asks: a filter can ask a broker before a call, and a broker can read memory. False if a container forbids it,
             or if an outer program is already asked, as in some container engines.
-        gate: path of the compiled gate and reaper that was seen to work (`inside/compiled`); empty where an interpreter
-            takes their place, and `gate_why` says why.
-        closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
+        gate: path of the gate that was seen to work; where it is empty nothing can be started, and `gate_why` says why.
+        closes: a part of what a process may write can be made read-only for it (`native/readonly.h`).
         pasta: its path if it was seen to work, else empty; likewise `slirp4netns`.
-        nsenter: its path, or empty; with `ip` it changes networks where there is no compiled gate (`changes_networks`).
-        setpriv: path of one that sets death signals; empty where it is another, absent, or the gate does it.
         uplink_why: why neither pasta nor slirp4netns can be used, though one is there.
         sysctls: values of the kernel settings that matter, absent ones left out.
         container: its kind, empty for none.
@@ -114,9 +112,6 @@ class Machine(msgspec.Struct, frozen=True):
     cgroups: Cgroups = Cgroups()
     pasta: str = ""
     slirp4netns: str = ""
-    nsenter: str = ""
-    ip: str = ""
-    setpriv: str = ""
     uplink_why: str = ""
     sysctls: dict[str, str] = msgspec.field(default_factory=dict)
     container: str = ""
@@ -131,10 +126,18 @@ class Machine(msgspec.Struct, frozen=True):
         return Tier.LIMITS
 
     @property
+    def lacks_gate(self) -> tuple[str, str] | None:
+        """Why nothing can be started here, and the remedy; None where there is a gate."""
+        if self.gate:
+            return None
+        if self.system != "linux" or self.architecture not in ("x86_64", "aarch64"):
+            where = f"{self.system} on {self.architecture}" if self.architecture else self.system
+            return f"sandboxes need Linux on x86-64 or aarch64, and this is {where}", "use such a machine"
+        return f"the gate, which starts every sandbox, is missing: {self.gate_why}", INSTALL_GATE
+
+    @property
     def why_no_broker(self) -> str:
         """The reason why no broker can judge changes of metadata here; empty if one can."""
-        if not self.gate:
-            return "the gate is an interpreter"
         if not self.asks:
             return "no system call filter can ask here"
         if self.landlock_abi < APART_ABI:
@@ -147,7 +150,7 @@ class Machine(msgspec.Struct, frozen=True):
     def gives_internet(self) -> bool:
         """Whether the network mode `internet` can be had."""
         bubblewrap = self.bubblewrap.works and self.bubblewrap.makes_network
-        return bubblewrap and bool(self.pasta or self.slirp4netns) and self.changes_networks
+        return bubblewrap and bool(self.pasta or self.slirp4netns)
 
     @property
     def lacks_for_internet(self) -> str:
@@ -156,12 +159,7 @@ class Machine(msgspec.Struct, frozen=True):
             return "needs bubblewrap with a network namespace"
         if not (self.pasta or self.slirp4netns):
             return self.uplink_why or "neither pasta nor slirp4netns is installed"
-        return "" if self.changes_networks else f"{'ip' if self.nsenter else 'nsenter'} is not installed"
-
-    @property
-    def changes_networks(self) -> bool:
-        """Whether a sandbox's network can get addresses and routes from outside: by the gate, or by programs."""
-        return bool(self.gate or (self.nsenter and self.ip))
+        return ""
 
     def capped(self, tier: Tier) -> Self:
         """The same machine as if nothing stronger than `tier` worked: how a weaker one is tried out."""

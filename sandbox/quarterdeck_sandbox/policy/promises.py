@@ -46,7 +46,6 @@ class Receipt(msgspec.Struct, frozen=True):
         network: the mode in force, in words for people.
         shown: one line for each path, grant or prefix that the policy or the program's own needs opened.
         gaps: one line for each way in which this is weaker than wanted.
-        gate: what prepared it and let it go: `compiled`, or `interpreter`.
         bubblewrap: its version and, if a wheel installed it, the wheel; empty in another tier.
     """
 
@@ -56,7 +55,6 @@ class Receipt(msgspec.Struct, frozen=True):
     network: str = ""
     shown: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
-    gate: str = ""
     bubblewrap: str = ""
 
 
@@ -239,8 +237,6 @@ def _tree_death(at: Situation) -> PropertyFinding:
         if at.other_user or at.machine.landlock_abi >= APART_ABI:
             return _full("process namespace: all its processes die with the first")
         return _partial("process namespace, whose first process it could take over")
-    if at.machine.system != "linux":
-        return _partial("its process group, and a search for its descendants")
     if at.other_user or (at.tier is Tier.LANDLOCK and at.machine.landlock_abi >= SCOPES_ABI):
         return _full("resident reaper, out of its reach")
     return _partial("resident reaper, which it could kill")
@@ -248,7 +244,7 @@ def _tree_death(at: Situation) -> PropertyFinding:
 
 def _memory(at: Situation) -> PropertyFinding:
     found = _cgroup(at, Property.MEMORY) or _partial("looked at now and then; RLIMIT_DATA of each process")
-    if at.tier is not Tier.LIMITS or at.machine.system != "linux":
+    if at.tier is not Tier.LIMITS:
         return found
     return replace(found, mechanism=f"{found.mechanism}; it could lower its score for the kernel's killer")
 

@@ -18,8 +18,10 @@ by.  The filter closes what it can, and asks a broker (`native/broker.h`) about 
 receipt names the remaining gaps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+import msgspec
 
 from quarterdeck_protocol.policy_values import NetworkMode, Tier
 
@@ -28,7 +30,7 @@ from .host_names import FIRST_FREE_PORT
 from .mounts import Mount, MountKind, ancestors
 
 INSIDE: Final = "/.quarterdeck"
-"""Where the gate is shown, a program or a folder of modules; our own code, nothing secret."""
+"""Where the gate is shown."""
 
 SCRATCH_BYTES: Final = 512 * 1024 * 1024
 """A temporary filesystem's size where the policy sets none: it is memory."""
@@ -68,30 +70,52 @@ def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int])
     ]
 
 
-def rules(confinement: Confinement, own: tuple[str, ...], settings: tuple[str, ...]) -> Mapping[str, object] | None:
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate confines itself with, beside forbidding new privileges.
+
+    Attributes:
+        uses_landlock: whether it gives up all files but those of the next three.
+        read: files and directories, with all beneath, that may be read and executed; missing ones are skipped.
+        write: likewise, that may be changed too.
+        devices: likewise, that may be opened both ways and controlled, but not replaced.
+        deny_tcp: neither bind nor connect TCP sockets, where Landlock can say so.
+        seccomp: the compiled filter, empty for none.
+        own: folders in which a broker changes mode, owner and times of files; empty for no broker.
+    """
+
+    uses_landlock: bool = True
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    deny_tcp: bool = False
+    seccomp: bytes = b""
+    own: tuple[str, ...] = ()
+
+
+def rules(confinement: Confinement, settings: tuple[str, ...]) -> Rules | None:
     """What the gate confines itself with; None for nothing, as beside the namespaces of whoever is not root.
 
-    It reads directories of its `own`, and beyond its view of the system the `settings` that are given.
+    Beyond its view of the system it reads the `settings` that are given.
     """
     mounts = confinement.view.mounts
     writable = [mount for mount in mounts if mount.kind is MountKind.WRITE]
     match confinement.tier:
         case Tier.BUBBLEWRAP if confinement.stays_root:  # who owns the kernel's settings in /proc
-            write = [*temporary(confinement), *(mount.target for mount in writable)]
-            landlock = {"read": ["/"], "write": write, "devices": ["/dev"], "deny_tcp": False}
-            return {"landlock": landlock, "seccomp": b"", "own": []}
+            write = (*temporary(confinement), *(mount.target for mount in writable))
+            return Rules(read=("/",), write=write, devices=("/dev",))
         case Tier.LANDLOCK:
+            sources = tuple(mount.source for mount in writable)
             shown = (mount.source for mount in mounts if mount.kind is MountKind.READ)
-            landlock = {
-                "read": [PROCESSES, *settings, *own, *shown],
-                "write": [TERMINALS, *(mount.source for mount in writable)],
-                "devices": [*DEVICES, "/dev/ptmx"],
-                "deny_tcp": confinement.network is NetworkMode.NONE,
-            }
-            own_files = [] if confinement.machine.why_no_broker else [mount.source for mount in writable]
-            return {"landlock": landlock, "seccomp": confinement.seccomp, "own": own_files}
+            return Rules(
+                read=(PROCESSES, *settings, *shown),
+                write=(TERMINALS, *sources),
+                devices=(*DEVICES, "/dev/ptmx"),
+                deny_tcp=confinement.network is NetworkMode.NONE,
+                seccomp=confinement.seccomp,
+                own=() if confinement.machine.why_no_broker else sources,
+            )
         case Tier.LIMITS if confinement.seccomp:
-            return {"landlock": None, "seccomp": confinement.seccomp, "own": []}
+            return Rules(uses_landlock=False, seccomp=confinement.seccomp)
         case _:
             return None
 

@@ -44,9 +44,6 @@ from quarterdeck_sandbox.view.secret_paths import PathRules, configuration_folde
 from .processes import threads_of
 from .unix_user import SOMEBODY, choose_user, hand_over, own_user, owner_of, why_unreachable, why_unreadable
 
-OWN_PREFIX: Final = sys.base_prefix
-"""Where the gate's interpreter lives."""
-
 _RLIMITS: Final = {
     "open_files": resource.RLIMIT_NOFILE,
     "file_size_bytes": resource.RLIMIT_FSIZE,
@@ -254,7 +251,7 @@ def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, pl
 
 
 def _complete(view: View, choice: Choice, routes: tuple[Route, ...]) -> View:
-    """The view with what depends on more than the policy: names, and what the gate itself needs."""
+    """The view with what depends on more than the policy: names."""
     mounts: list[Mount] = []
     match choice.network:
         case NetworkMode.FULL:
@@ -264,8 +261,6 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...]) -> View:
         case _:
             mounts.append(Mount(MountKind.DATA, "/etc/hosts", hosts_text(routes, HOSTNAME)))
             mounts.append(Mount(MountKind.DATA, "/etc/resolv.conf", NO_RESOLVER))
-    if not choice.machine.gate and not view.shows(OWN_PREFIX):  # an interpreter is the gate
-        mounts.append(Mount(MountKind.READ, OWN_PREFIX, observed.realpath(OWN_PREFIX)))
     return view.with_mounts(mounts)
 
 

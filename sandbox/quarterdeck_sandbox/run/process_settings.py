@@ -1,7 +1,9 @@
-"""Settings of our own processes: open files, who is killed first for memory, the memory allocator."""
+"""Settings of our own processes: open files, who is killed first for memory, the allocator, adoption."""
 
 import ctypes
+import os
 import resource
+import signal
 import sys
 from enum import IntEnum
 from pathlib import Path
@@ -27,6 +29,12 @@ ALONE_BYTES: Final = 128 * 1024
 """Blocks of memory from this size on are mapped alone: glibc's own first choice."""
 
 _M_MMAP_THRESHOLD: Final = -3
+
+_SET_DEATH_SIGNAL: Final = 1
+_SET_CHILD_SUBREAPER: Final = 36
+
+LIBC: Final = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
 
 _open_files_before: int | None = None
 
@@ -63,7 +71,7 @@ def raise_oom_score(points: int) -> None:
 
     Servers go first, then workers, then the zygote, and the supervisor last. A process without rights may only raise
     its score, so each is raised from its parent's. What is confined raises its own before its program begins
-    (`inside/gate.py`, or what is started before it). With limits alone, the program may lower it again, to ours; a
+    (the gate, or what is started before it). With limits alone, the program may lower it again, to ours; a
     read-only /proc in bubblewrap, and Landlock, forbid that.
     """
     global _raised
@@ -102,5 +110,35 @@ def give_back_large_blocks() -> bool:
     """
     if sys.platform != "linux":
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none, and needs none
+    mallopt = getattr(LIBC, "mallopt", None)  # musl has none, and needs none
     return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, ALONE_BYTES) == 1
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends (Linux)."""
+    control_process(_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """Be killed when the thread that started us ends (Linux); the caller checks that it had not ended before."""
+    control_process(_SET_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def set_process_name(name: bytes) -> None:
+    """Be called `name`, of which the kernel keeps 15 bytes."""
+    with open("/proc/self/comm", "wb", buffering=0) as file:
+        file.write(name)
+
+
+def control_process(option: int, *arguments: int) -> None:
+    """Call prctl(2); elsewhere than on Linux do nothing.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    if sys.platform != "linux":
+        return
+    # Variadic in C: each argument must be a whole register, and those that are not used zero.
+    whole = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
+    if LIBC.prctl(option, *whole) < 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option}: {os.strerror(ctypes.get_errno())}")

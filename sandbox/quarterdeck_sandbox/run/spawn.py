@@ -2,7 +2,7 @@
 
 Nothing is awaited while something is spawned: it is owned from its first moment. What the gate reports is written by
 our own code inside the sandbox, before anything hostile runs there; it is bounded and checked all the same. See
-`inside/gate.py` for what travels. Helpers here hand a program more than its command line should show, and end a helper
+`native/gate.h` for what travels. Helpers here hand a program more than its command line should show, and end a helper
 process with the thread that spawned it.
 """
 
@@ -12,20 +12,19 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from functools import partial
 from io import FileIO
-from pathlib import Path
 from typing import Final
 
 import anyio
 
 from quarterdeck_protocol.policy_values import Tier
-from quarterdeck_sandbox.inside.order import encode_closing
+from quarterdeck_sandbox.gate.order import encode_closing
+from quarterdeck_sandbox.gate.program import command
 from quarterdeck_sandbox.policy import tiers
 from quarterdeck_sandbox.policy.confinement import Confinement, Report
 from quarterdeck_sandbox.policy.machine import Machine
@@ -35,14 +34,6 @@ from quarterdeck_sandbox.view.closed_paths import outermost, steps
 
 from .packaged_bwrap import program_of
 from .process_settings import oom_score_of_confined
-
-GATE_FOLDER: Final = str(Path(__file__).parents[1] / "inside")
-
-INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-"""What runs the gate: ours without its virtual environment, of which the gate needs nothing."""
-
-BOOT: Final = "import sys; sys.path.insert(0, sys.argv[1]); import {0}; {0}.main(*sys.argv[2:])"
-"""The gate's folder is not on an isolated interpreter's path; imported as modules, they need not be compiled anew."""
 
 REPORT_BYTES: Final = 64 * 1024
 """Larger than any report; more is no report."""
@@ -89,19 +80,18 @@ def spawn_bubblewrap(
             gate_fds += [stdin.fileno(), stdout_w.fileno()]
             ends = [stdin_w, stdout]
         fds += gate_fds
-        compiled = confinement.machine.gate
-        words = tiers.arguments(confinement, compiled or GATE_FOLDER, partial(_hold, cleanup, fds))
+        gate = confinement.machine.gate
+        words = tiers.arguments(confinement, gate, partial(_hold, cleanup, fds))
         flags = ["--args", str(put("\0".join(words) + "\0")), "--info-fd", str(info_w.fileno())]
         flags += ["--block-fd", str(blocked.fileno())]
         if confinement.seccomp:
             flags += ["--seccomp", str(put(confinement.seccomp))]
-        gate = gate_command(compiled, "gate", *gate_fds, shown_at=tiers.INSIDE)
-        argv = [program_of(confinement.machine), *flags, "--", *gate]
+        argv = [program_of(confinement.machine), *flags, "--", *command(tiers.INSIDE, "gate", *gate_fds)]
         fds += [info_w.fileno(), blocked.fileno()]
         argv = _closed_first(confinement, argv, put, tiers.fixed_devices(confinement))
         with _leash() as (leash, ours):
             score = oom_score_of_confined()
-            argv = gate_command(compiled, "guard", leash, "" if score is None else score, *argv)
+            argv = command(gate, "guard", leash, "" if score is None else score, *argv)
             child = _popen(argv, [*fds, leash], subprocess.DEVNULL if ends else None)
         if ends:
             child.stdin, child.stdout = (FileIO(os.dup(end.fileno()), end.mode) for end in ends)
@@ -117,7 +107,7 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
         numbers = [*fds, int(confinement.tier is Tier.LANDLOCK)]
         if (score := oom_score_of_confined()) is not None:
             numbers.append(score)
-        argv = gate_command(confinement.machine.gate, "reaper", *numbers)
+        argv = command(confinement.machine.gate, "reaper", *numbers)
         argv = _closed_first(confinement, argv, partial(put_in_descriptor, cleanup, fds))
         return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
 
@@ -168,8 +158,8 @@ def _closed_first(
     elif not confinement.view.closed and not devices:
         return argv
     closed = [*((device, True) for device in devices), *steps(confinement.view)]
-    order = {"open": opened, "steps": closed, "argv": argv, "oom_score": oom_score_of_confined()}
-    return gate_command(confinement.machine.gate, "readonly", put(encode_closing(order)))
+    order = encode_closing(argv, closed, opened=opened, oom_score=oom_score_of_confined())
+    return command(confinement.machine.gate, "readonly", put(order))
 
 
 def put_in_descriptor(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
@@ -188,16 +178,6 @@ def _hold(cleanup: ExitStack, fds: list[int], mount: Mount) -> int:
     cleanup.callback(os.close, fd)
     fds.append(fd)
     return fd
-
-
-def gate_command(compiled: str, part: str, *words: int | str, shown_at: str = "") -> list[str]:
-    """The command for a module of `inside/`: by the `compiled` program if there is one, else by an interpreter.
-
-    `shown_at`: where the sandbox shows the program, or the folder of the modules; empty outside of it.
-    """
-    if compiled:
-        return [shown_at or compiled, part, *map(str, words)]
-    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(part), shown_at or GATE_FOLDER, *map(str, words)]
 
 
 def _popen(argv: list[str], fds: list[int], streams: int | None) -> subprocess.Popen[bytes]:
@@ -230,7 +210,7 @@ class GateChannel:
             self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     async def send_order(self, order: bytes, entrances: Collection[int] = ()) -> None:
-        """Send the whole order, as `inside/order` encodes it, with the entrances of control groups to be joined."""
+        """Send the whole order, as `gate/order` encodes it, with the entrances of control groups to be joined."""
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", entrances))] if entrances else []
         await self._send(len(order).to_bytes(8, "big") + order, passed)
 
@@ -330,17 +310,11 @@ def _sender(ancillary: _Ancillary) -> int:
 
 
 def with_death_signal(machine: Machine, argv: Sequence[str], number: signal.Signals = signal.SIGKILL) -> list[str]:
-    """`argv` (its program by a path), as a command that gets `number` when the thread that spawned it ends (Linux).
+    """`argv` (its program by a path), as a command that gets `number` when the thread that spawned it ends.
 
     A helper is told of our end by a pipe of its own; but one that is stopped reads none, and would stay for ever.
     """
-    if sys.platform != "linux":
-        return list(argv)
-    if machine.gate:
-        return gate_command(machine.gate, "kernel", int(number), *argv)
-    if machine.setpriv:
-        return [machine.setpriv, "--pdeathsig", number.name.removeprefix("SIG"), "--", *argv]
-    return gate_command("", "kernel", int(number), *argv)  # a hundred times as slow
+    return command(machine.gate, "kernel", int(number), *argv)
 
 
 def unnamed_file(data: bytes = b"") -> int:

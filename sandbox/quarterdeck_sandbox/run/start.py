@@ -13,13 +13,12 @@ import errno
 import os
 import secrets
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from io import FileIO
 from pathlib import Path
 from signal import SIGKILL
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from msgspec.structs import replace
@@ -27,8 +26,7 @@ from msgspec.structs import replace
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_sandbox.inside.gate import NAMESPACES
-from quarterdeck_sandbox.inside.order import encode
+from quarterdeck_sandbox.gate.order import encode_start
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
@@ -47,7 +45,6 @@ from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
 from .quarantine import HookGuard
 from .spawn import (
-    GATE_FOLDER,
     GATE_S,
     GateChannel,
     Stdio,
@@ -86,7 +83,7 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
         LaunchError: it could not be built, does not hold what the policy requires, or could not be executed.
     """
     try:
-        order = encode(_order(confinement))
+        order = _order(confinement)
     except ValueError:
         raise exec_error(errno.EINVAL, confinement.plan) from None
     resources = SandboxResources()
@@ -300,31 +297,27 @@ def _group(confinement: Confinement) -> Cgroup | None:
     return Cgroup.create(cgroups, f"qd-{os.getpid()}-{secrets.token_hex(4)}", confinement.limits)
 
 
-def _order(confinement: Confinement) -> dict[str, Any]:
+def _order(confinement: Confinement) -> bytes:
     plan, identity = confinement.plan, confinement.identity
     in_bubblewrap = confinement.tier is Tier.BUBBLEWRAP
     settings = open_to_all(SETTINGS) if confinement.stays_root and not in_bubblewrap else (SETTINGS,)
-    return {
-        "program": plan.program,
-        "argv": list(plan.argv),
-        "env": dict(plan.env),
-        "cwd": plan.cwd,
-        "open_files": open_files_of_children(),
-        "rlimits": list(confinement.rlimits),
-        "identity": (identity.uid, identity.gid) if identity else None,
-        "listen": [(route.address, route.port) for route in confinement.routes],
-        # An interpreter imports while it is confined; the compiled gate reads nothing of ours any more.
-        "confine": rules(confinement, () if confinement.machine.gate else (GATE_FOLDER, sys.base_prefix), settings),
+    return encode_start(
+        plan.argv,
+        program=plan.program,
+        env=plan.env,
+        cwd=plan.cwd,
+        open_files=open_files_of_children(),
+        rlimits=confinement.rlimits,
+        identity=(identity.uid, identity.gid) if identity else None,
+        listen=[(route.address, route.port) for route in confinement.routes],
+        rules=rules(confinement, settings),
+        oom_score=oom_score_of_confined(),
         # Its first process is another user's when we are root, else the program could write to its memory.
-        "oom_score": oom_score_of_confined(),
-        "set_apart": in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,
-        "probes": {
-            "owner": os.getpid(),
-            "secrets": list(confinement.secrets),
-            "fixed": [*(_FIXED if in_bubblewrap or confinement.writes_by_mounts else ()), *confinement.view.closed],
-            "rlimits": [number for number, _ in confinement.rlimits],
-        },
-    }
+        set_apart=in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,
+        owner=os.getpid(),
+        secrets=confinement.secrets,
+        fixed=(*(_FIXED if in_bubblewrap or confinement.writes_by_mounts else ()), *confinement.view.closed),
+    )
 
 
 def _failed(child: subprocess.Popen[bytes], what: str, code: str = "spawn_failed") -> LaunchError:
@@ -347,7 +340,7 @@ def _last_words(child: subprocess.Popen[bytes]) -> str:
 
 def _our_namespaces() -> dict[str, str]:
     found = {}
-    for name in NAMESPACES:
+    for name in ("mnt", "pid", "net"):
         try:
             found[name] = os.readlink(f"/proc/self/ns/{name}")
         except OSError:

@@ -293,7 +293,6 @@ class ReceiptView(msgspec.Struct, frozen=True):
     properties: tuple[PropertyView, ...]
     shown: tuple[str, ...]
     gaps: tuple[str, ...]
-    gate: str = ""
     bubblewrap: str = ""
 
 

@@ -160,7 +160,6 @@ def _view_receipt(product: Product, confined: ConfinedServer) -> ReceiptView:
         properties=tuple(PropertyView(name, each.strength, each.mechanism) for name, each in receipt.findings.items()),
         shown=tuple(map(product.redact, receipt.shown)),
         gaps=tuple(map(product.redact, start.gaps)),
-        gate=receipt.gate,
         bubblewrap=receipt.bubblewrap,
     )
 

@@ -3,18 +3,17 @@
 import ctypes
 import errno
 import os
+import re
 import shutil
-import socket
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import pytest
 from msgspec.structs import replace
 from support.processes.running import python_child, run
-from support.sandbox.machine_facts import LANDLOCK_ONLY, LINUX_ONLY, NO_MOUNT_NAMESPACE, ROOT_ONLY, USER_ONLY
+from support.sandbox.gates import GATE
+from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, ROOT_ONLY, USER_ONLY
 from support.waiting import eventually
 
 from quarterdeck_protocol.policy_values import Tier
@@ -27,15 +26,12 @@ from quarterdeck_sandbox.doctor.probe import (
     probe_machine,
     probe_more,
     try_gate,
-    try_kernel,
     try_other_users,
 )
 from quarterdeck_sandbox.doctor.trials import TrialEnd
-from quarterdeck_sandbox.inside import compiled, kernel
-from quarterdeck_sandbox.inside.order import decode_closing
+from quarterdeck_sandbox.gate import program as gate_program
 from quarterdeck_sandbox.network import uplink
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
-from quarterdeck_sandbox.policy.seccomp import ARCHITECTURES
 
 linux = LINUX_ONLY
 
@@ -45,8 +41,6 @@ CONNECTED = Machine(
     bubblewrap=Bubblewrap(path="/usr/bin/bwrap", works=True, makes_network=True),
     pasta="/usr/bin/pasta",
     slirp4netns="/usr/bin/slirp4netns",
-    nsenter="/usr/bin/nsenter",
-    ip="/usr/sbin/ip",
 )
 
 
@@ -62,13 +56,13 @@ def test_a_real_machine_tells_who_it_is() -> None:
 @linux
 def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A command could plant a bwrap in its workspace's virtual environment, and be run outside at the next start."""
-    names = [name for name in ("bwrap", "nsenter", "ip") if shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")]
+    names = [name for name in ("bwrap", "pasta", "slirp4netns") if shutil.which(name, path="/usr/bin:/bin")]
     for name in names:
         (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     machine = probe_machine()
-    found = {"bwrap": machine.bubblewrap.path, "nsenter": machine.nsenter, "ip": machine.ip}
+    found = {"bwrap": machine.bubblewrap.path, "pasta": machine.pasta, "slirp4netns": machine.slirp4netns}
     assert not [name for name in names if found[name] == str(tmp_path / name)]
     assert not (tmp_path / "run").exists()
 
@@ -78,11 +72,11 @@ def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytes
     ("program", "why"),
     [
         (None, "this installation was built without a C compiler"),
-        ("", "the compiled one does not run here: "),
-        ("exit 1", "the compiled one does not run here: "),
-        ("echo quarterdeck-gate other 0123", "the compiled one is of other sources than these"),
-        (f"echo {compiled.version(os.uname().machine)[:-1]}", "the compiled one is of other sources than these"),
-        (f"echo {compiled.version(os.uname().machine)}", ""),
+        ("", "it does not run here: "),
+        ("exit 1", "it does not run here: "),
+        ("echo quarterdeck-gate other 0123", "it is of other sources than these"),
+        (f"echo {gate_program.version(os.uname().machine)[:-1]}", "it is of other sources than these"),
+        (f"echo {gate_program.version(os.uname().machine)}", ""),
     ],
     ids=["none", "not executable", "failing", "another machine's", "stale", "good"],
 )
@@ -91,11 +85,11 @@ def test_a_gate_is_used_only_if_it_runs_and_is_of_these_sources(
 ) -> None:
     """Every server would fail to start after an update of a checkout, or where a policy forbids unknown programs."""
     place = tmp_path / "gate"
-    monkeypatch.setattr(compiled, "PROGRAM", str(place))
+    monkeypatch.setattr(probe, "PROGRAM", str(place))
     if program is not None:
         place.write_text(f"#!/bin/sh\n{program}\n")
         place.chmod(0o755 if program else 0o644)
-    gate, reason = try_gate("x86_64" if os.uname().machine not in compiled.ARCHITECTURES else os.uname().machine)
+    gate, reason = try_gate("x86_64" if os.uname().machine not in gate_program.ARCHITECTURES else os.uname().machine)
     assert gate == ("" if why else str(place))
     assert reason.startswith(why)
     assert bool(reason) is bool(why)
@@ -103,11 +97,11 @@ def test_a_gate_is_used_only_if_it_runs_and_is_of_these_sources(
 
 def test_where_a_wheel_has_no_sources_only_the_architecture_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No installed gate would ever be used."""
-    monkeypatch.setattr(compiled, "SOURCES", "/no/such/folder")
-    assert compiled.version("aarch64") == "quarterdeck-gate aarch64 "
+    monkeypatch.setattr(gate_program, "SOURCES", "/no/such/folder")
+    assert gate_program.version("aarch64") == "quarterdeck-gate aarch64 "
 
 
-def test_another_architecture_has_no_compiled_gate() -> None:
+def test_another_architecture_has_no_gate() -> None:
     """A user of one would be told to look for what does not exist."""
     assert try_gate("riscv64") == ("", "there is none for riscv64")
 
@@ -116,7 +110,7 @@ def test_another_architecture_has_no_compiled_gate() -> None:
 @pytest.mark.parametrize("trial", ["closing", "bubblewrap"])
 def test_a_probe_that_is_killed_leaves_no_folder(trial: str, tmp_path: Path) -> None:
     """Each client that is killed while it starts would leave its folders in /tmp."""
-    attempt = {"closing": "try_closing(uid)", "bubblewrap": "_nests_safely('bwrap', (), uid)"}[trial]
+    attempt = {"closing": "try_closing(uid, '/gate')", "bubblewrap": "_nests_safely('bwrap', (), uid)"}[trial]
     module = {"closing": "probe", "bubblewrap": "trials"}[trial]
     code = f"""import os, time
 from quarterdeck_sandbox.doctor import {module} as trial
@@ -138,11 +132,13 @@ def test_root_can_ask_what_an_ordinary_user_has() -> None:
     assert probe_more(machine) == machine
 
 
-def test_another_system_has_limits_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_system_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Mac would be asked for Linux's calls."""
     monkeypatch.setattr(sys, "platform", "darwin")
     machine = probe_machine()
     assert (machine.system, machine.tier, machine.gives_internet) == ("darwin", Tier.LIMITS, False)
+    assert machine.lacks_gate is not None
+    assert "and this is darwin on" in machine.lacks_gate[0]
 
 
 def test_the_first_helper_that_works_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,77 +205,6 @@ def test_a_device_that_is_closed_has_a_reason(monkeypatch: pytest.MonkeyPatch) -
     assert probe._tun_reason(os.geteuid()) == probe._tun_reason(os.geteuid() + 1) == ""
 
 
-ARCHITECTURE = os.uname().machine
-
-
-@pytest.mark.skipif(sys.platform != "linux" or ARCHITECTURE not in ARCHITECTURES, reason="no filter for this machine")
-def test_what_the_kernel_has_is_found() -> None:
-    """A tier would be used that is not there, or the other way round."""
-    landlock_abi, filters, asks = try_kernel(ARCHITECTURE)
-    assert landlock_abi == kernel.abi()
-    assert filters or not asks
-
-
-def test_the_trial_confines_its_own_thread_only() -> None:
-    """The supervisor itself would lose its files and sockets."""
-    ready, go = threading.Event(), threading.Event()
-
-    def other() -> int:
-        ready.set()
-        go.wait(10)
-        with socket.socket(socket.AF_UNIX):
-            return len(os.listdir("/"))
-
-    with ThreadPoolExecutor(1) as pool:
-        before = pool.submit(other)
-        ready.wait(10)
-        try_kernel(ARCHITECTURE)
-        go.set()
-        assert before.result(10) > 0
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(other).result(10) > 0
-
-
-def test_an_architecture_without_a_filter_has_none() -> None:
-    """The wrong filter would kill every server."""
-    assert not try_kernel("riscv64")[1]
-
-
-def test_a_32_bit_interpreter_is_never_put_under_a_64_bit_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trial would kill the supervisor."""
-    monkeypatch.setattr(probe, "_POINTER_BITS", 32)
-    for name in ("load_seccomp", "listen_seccomp"):
-        monkeypatch.setattr(kernel, name, lambda *_: pytest.fail("loaded"))
-    assert not any(try_kernel(ARCHITECTURE)[1:])
-
-
-def test_a_kernel_that_refuses_has_neither(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception would stop every start on an old kernel."""
-
-    def refuse() -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(kernel, "forbid_new_privileges", refuse)
-    monkeypatch.setattr(kernel, "listen_seccomp", lambda *_: refuse())
-    assert try_kernel(ARCHITECTURE) == (0, False, False)
-
-
-@LANDLOCK_ONLY
-@pytest.mark.parametrize(
-    ("call", "number"),
-    [("listen_seccomp", errno.EBUSY), ("listen_seccomp", errno.EINVAL), ("read_own_memory", errno.EPERM)],
-)
-def test_where_no_broker_could_work_none_is_counted_on(monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
-    """In a container that answers system calls itself each start would fail, or each change of a mode would."""
-
-    def refuse(*_: object) -> None:
-        raise OSError(number, "")
-
-    monkeypatch.setattr(kernel, call, refuse)
-    landlock_abi, _, asks = try_kernel(ARCHITECTURE)
-    assert (landlock_abi, asks) == (kernel.abi(), False)
-
-
 MOUNT_SETATTR: Final = 442
 """Its number, alike on every architecture."""
 
@@ -297,7 +222,7 @@ def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) 
     library.syscall(MOUNT_SETATTR, -1, b"", 0, None, 0)
     if ctypes.get_errno() == errno.ENOSYS:
         pytest.skip("this kernel has no mount_setattr")
-    assert probe.try_closing(os.geteuid())
+    assert probe.try_closing(os.geteuid(), GATE)
 
 
 @LINUX_ONLY
@@ -313,14 +238,14 @@ def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPat
         return TrialEnd("")
 
     monkeypatch.setattr(probe, "run", without)
-    assert not probe.try_closing(os.geteuid())
+    assert not probe.try_closing(os.geteuid(), GATE)
 
 
 @LINUX_ONLY
 def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command would fail there, with words that nobody understands."""
     monkeypatch.setattr(probe, "run", lambda *_, **__: TrialEnd("Operation not permitted"))
-    assert not probe.try_closing(os.geteuid())
+    assert not probe.try_closing(os.geteuid(), GATE)
 
 
 @LINUX_ONLY
@@ -335,11 +260,12 @@ def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPat
         return TrialEnd("")
 
     monkeypatch.setattr(probe, "run", moved)
-    assert not probe.try_closing(os.geteuid())
+    assert not probe.try_closing(os.geteuid(), GATE)
 
 
 def _order(fd: int) -> str:
-    return str(decode_closing(os.pread(fd, 65536, 0))["argv"][-1])
+    """The folder of an order to close: the longest path that all of it is below."""
+    return min(re.findall(rb"/[^\0]*quarterdeck-trial-[^\0/]*", os.pread(fd, 65536, 0)), key=len).decode()
 
 
 @pytest.mark.parametrize(

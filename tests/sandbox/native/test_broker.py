@@ -240,7 +240,7 @@ async def test_a_program_that_closes_its_memory_is_refused(landlock: TierHome) -
 
 
 async def test_without_a_broker_no_metadata_changes_at_all(landlock: TierHome) -> None:
-    """Where an interpreter is the gate a server could still open the user's keys to everybody."""
+    """Where no filter can ask, a server could still open the user's keys to everybody."""
     path = made(landlock, landlock.home / "own")
     closed = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False, metadata=Metadata.CLOSED)
     machine = replace(this_machine().capped(Tier.LANDLOCK), asks=False)

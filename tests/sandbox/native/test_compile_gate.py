@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -11,7 +12,7 @@ from support.processes.running import output
 from support.sandbox.gates import COMPILER_ONLY, COMPILERS
 from support.sandbox.machine_facts import LINUX_ONLY
 
-from quarterdeck_sandbox.inside import compiled
+from quarterdeck_sandbox.gate.program import version
 
 NATIVE = Path(__file__).resolve().parents[3] / "sandbox" / "native"
 
@@ -32,11 +33,11 @@ def maker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_any_compiler_makes_it_without_a_warning(
     name: str, maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has only the other one would get interpreters for gates."""
+    """Who has only the other one would have no gate."""
     monkeypatch.setenv("CC", name)
     place = tmp_path / "gate"
     assert maker.compile_gate(place, strict=True) == platform.machine()
-    assert output(place, "version").strip() == compiled.version(platform.machine())
+    assert output(place, "version").strip() == version(platform.machine())
     assert os.listdir(tmp_path) == ["gate"]
     assert place.stat().st_mode & 0o777 == 0o755
 
@@ -83,14 +84,27 @@ def test_a_compiler_that_fails_leaves_what_was_there(
     assert sorted(os.listdir(tmp_path)) == ["compiler", "gate"]
 
 
-def test_without_a_compiler_it_is_said_what_was_looked_for(
+@pytest.mark.skipif(find_spec("ziglang") is not None, reason="ziglang is installed")
+def test_without_a_compiler_a_build_requires_one_and_says_what_was_looked_for(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who wonders would have to read the script."""
+    """An install on a machine without one would start nothing; or a hundred megabytes would be fetched in vain."""
     monkeypatch.delenv("CC", raising=False)
+    assert maker.requirements() == [] if COMPILERS else [maker.ZIG]
     monkeypatch.setenv("PATH", str(tmp_path))
+    assert maker.requirements() == [maker.ZIG]
     with pytest.raises(maker.NotBuiltError, match="no C compiler"):
         maker.compile_gate(tmp_path / "gate")
+    monkeypatch.setenv("CC", "my-cc")
+    assert maker.requirements() == []
+
+
+def test_where_there_is_no_gate_no_compiler_is_required(maker: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An install on a Mac would fetch a compiler that it has no use for."""
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert maker.requirements() == []
 
 
 def test_a_program_of_other_sources_is_not_taken(

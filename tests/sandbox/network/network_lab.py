@@ -166,15 +166,11 @@ def machine_of(helper: str) -> Any:
     """This machine, with that helper alone."""
     from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
-    found = {name: shutil.which(name) or "" for name in ("nsenter", "ip", "setpriv")}
     bubblewrap = Bubblewrap(path=os.environ["LAB_BWRAP"], works=True, makes_network=True)
     return Machine(
         "linux",
         euid=os.geteuid(),
         bubblewrap=bubblewrap,
-        nsenter=found["nsenter"],
-        ip=found["ip"],
-        setpriv=found["setpriv"] if os.environ.get("LAB_SETPRIV") != "none" else "",
         gate=os.environ["LAB_GATE"],
         **{helper: shutil.which(helper)},
     )

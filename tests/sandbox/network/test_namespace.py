@@ -1,7 +1,6 @@
 """The network of a sandbox that waits, changed from outside."""
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +13,9 @@ from typing import Any
 import anyio
 import psutil
 import pytest
-from support.sandbox.machine_facts import BWRAP_ONLY, bwrap, installed_only
+from msgspec.structs import replace
+from support.sandbox.gates import GATE
+from support.sandbox.machine_facts import BWRAP_ONLY, bwrap
 
 from quarterdeck_protocol.addresses import AddressKind, kind_of_address, parse_address
 from quarterdeck_sandbox.network.namespace import child_pid_of, exit_of, network_of, own_addresses, prepare_listening
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 PATIENCE_S = 20.0
-MACHINE = Machine("linux", euid=os.geteuid(), nsenter=shutil.which("nsenter") or "")
+MACHINE = Machine("linux", euid=os.geteuid(), gate=GATE)
 
 LISTEN = "import socket; socket.create_server(('127.64.0.1', 443)); print('listens')"
 
@@ -74,7 +75,6 @@ async def waiting(*command: str) -> AsyncIterator[Waiting]:
 
 
 @BWRAP_ONLY
-@installed_only("nsenter")
 async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
     """No HTTPS service could be on an ordinary user's list; or the host's own low ports would be open to all."""
     before = first_free_port()
@@ -88,42 +88,27 @@ async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
 
 
 @BWRAP_ONLY
-@installed_only("nsenter")
-async def test_a_command_that_fails_in_there_is_quoted() -> None:
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'no such'; echo luck >&2; exit 3", r"status 3: luck$"),
+        ("kill -KILL $$", r"was killed by SIGKILL, without output$"),
+    ],
+)
+async def test_a_gate_that_fails_in_there_is_quoted(script: str, said: str, tmp_path: Path) -> None:
     """A sandbox without its network would be started, or refused and nobody would know why."""
+    gate = tmp_path / "gate"
+    gate.write_text(f"#!/bin/sh\n{script}\n")
+    gate.chmod(0o755)
     async with waiting("true") as sandbox:
         async with network_of(sandbox.pid) as network:
-            with pytest.raises(LaunchError, match=r"could not be made: .* status 3: no such luck") as caught:
-                await network.run(MACHINE, "/bin/sh", "-c", "cat >&2; exit 3", text="no such\nluck")
+            with pytest.raises(LaunchError, match=said) as caught:
+                await network.change(replace(MACHINE, gate=str(gate)), b"")
         assert caught.value.code == "network_failed"
         await sandbox.go()
 
 
 @BWRAP_ONLY
-@installed_only("nsenter")
-async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() -> None:
-    """The reason would be missing: a sentence that ends in a colon."""
-    async with waiting("true") as sandbox:
-        async with network_of(sandbox.pid) as network:
-            with pytest.raises(LaunchError, match=r"was killed by SIGKILL, without output$"):
-                await network.run(MACHINE, "/bin/sh", "-c", "kill -KILL $$")
-        await sandbox.go()
-
-
-@BWRAP_ONLY
-@installed_only("nsenter")
-async def test_a_command_in_there_sees_that_network() -> None:
-    """Routes meant for a sandbox would be laid into the host's network."""
-    async with waiting("true") as sandbox:
-        async with network_of(sandbox.pid) as network:
-            theirs = os.readlink(f"/proc/{sandbox.pid}/ns/net")
-            assert theirs != os.readlink("/proc/self/ns/net")
-            await network.run(MACHINE, "/bin/sh", "-c", f'test "$(readlink /proc/self/ns/net)" = "{theirs}"')
-        await sandbox.go()
-
-
-@BWRAP_ONLY
-@installed_only("nsenter")
 async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
     """Its process id may soon be another's."""
     async with waiting("true") as sandbox:
@@ -134,7 +119,6 @@ async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
 
 
 @BWRAP_ONLY
-@installed_only("nsenter")
 async def test_a_bubblewrap_that_says_nothing_could_not_make_the_sandbox() -> None:
     """Its owner would wait for a child that never comes."""
     info, info_w = os.pipe()

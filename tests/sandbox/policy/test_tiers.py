@@ -14,6 +14,7 @@ from quarterdeck_sandbox.policy.confinement import ROOT, Confinement, UnixUser
 from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, in_order
+from quarterdeck_sandbox.policy.tiers import Rules
 from quarterdeck_sandbox.program.launch import LaunchPlan
 
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True, hides_users=True))
@@ -248,44 +249,42 @@ LANDLOCKED = confinement(
 def test_only_root_without_capabilities_is_confined_by_landlock_in_bubblewrap() -> None:
     """It owns the kernel's settings in /proc, which a mount namespace shows; anybody else needs no more than that."""
     inside = replace(LANDLOCKED, tier=Tier.BUBBLEWRAP)
-    assert tiers.rules(inside, (), ()) is None
-    assert tiers.rules(replace(inside, identity=SOMEBODY), (), ()) is None
-    landlock = {"read": ["/"], "write": ["/dev/shm", "/tmp", "/inside/home"], "devices": ["/dev"], "deny_tcp": False}
-    assert tiers.rules(replace(inside, identity=ROOT), (), ()) == {"landlock": landlock, "seccomp": b"", "own": []}
+    assert tiers.rules(inside, ()) is None
+    assert tiers.rules(replace(inside, identity=SOMEBODY), ()) is None
+    wanted = Rules(read=("/",), write=("/dev/shm", "/tmp", "/inside/home"), devices=("/dev",))
+    assert tiers.rules(replace(inside, identity=ROOT), ()) == wanted
 
 
-def test_landlock_opens_what_the_view_shows_and_the_gate_needs() -> None:
+def test_landlock_opens_what_the_view_shows() -> None:
     """A server could not read its own program; or write where it may only read."""
-    found = tiers.rules(LANDLOCKED, ("/gate",), ("/etc",))
+    found = tiers.rules(LANDLOCKED, ("/etc",))
     assert found is not None
-    landlock = found["landlock"]
-    assert isinstance(landlock, dict)
-    assert landlock["read"] == ["/proc", "/etc", "/gate", "/outside/data"]
-    assert landlock["write"] == ["/dev/pts", "/outside/home"]
-    assert "/dev/null" in landlock["devices"]
-    assert found["seccomp"] == b"filter"
+    assert found.uses_landlock
+    assert found.read == ("/proc", "/etc", "/outside/data")
+    assert found.write == ("/dev/pts", "/outside/home")
+    assert "/dev/null" in found.devices
+    assert found.seccomp == b"filter"
 
 
-@pytest.mark.parametrize(("gate", "own"), [("/gate", ["/outside/home"]), ("", [])])
-def test_a_broker_changes_metadata_of_what_may_be_written_and_not_of_terminals(gate: str, own: list[str]) -> None:
-    """A server could open the user's terminal to everybody; or its start would ask an interpreter for a broker."""
-    machine = replace(LANDLOCKED.machine, gate=gate, asks=True, landlock_abi=7)
-    found = tiers.rules(replace(LANDLOCKED, machine=machine), (), ())
+@pytest.mark.parametrize(("asks", "own"), [(True, ("/outside/home",)), (False, ())])
+def test_a_broker_changes_metadata_of_what_may_be_written_and_not_of_terminals(*, asks: bool, own: object) -> None:
+    """A server could open the user's terminal to everybody; or its start would ask for a broker that cannot work."""
+    machine = replace(LANDLOCKED.machine, asks=asks, landlock_abi=7)
+    found = tiers.rules(replace(LANDLOCKED, machine=machine), ())
     assert found is not None
-    assert found["own"] == own
+    assert found.own == own
 
 
 @pytest.mark.parametrize(("network", "denied"), [(NetworkMode.NONE, True), (NetworkMode.FULL, False)])
 def test_landlock_closes_tcp_where_there_is_no_network(network: NetworkMode, denied: bool) -> None:
     """A server without a network could dial where no filter is loaded."""
-    found = tiers.rules(replace(LANDLOCKED, network=network), (), ())
+    found = tiers.rules(replace(LANDLOCKED, network=network), ())
     assert found is not None
-    assert isinstance(found["landlock"], dict)
-    assert found["landlock"]["deny_tcp"] is denied
+    assert found.deny_tcp is denied
 
 
 def test_limits_alone_are_a_filter_or_nothing() -> None:
-    """The weakest tier would ask the kernel for Landlock, and fail on a Mac."""
-    filtered = {"landlock": None, "seccomp": b"filter", "own": []}
-    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS), (), ()) == filtered
-    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS, seccomp=b""), (), ()) is None
+    """The weakest tier would ask the kernel for Landlock, and fail where there is none."""
+    filtered = Rules(uses_landlock=False, seccomp=b"filter")
+    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS), ()) == filtered
+    assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS, seccomp=b""), ()) is None

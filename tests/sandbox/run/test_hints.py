@@ -213,6 +213,6 @@ def test_a_text_made_for_it_holds_no_expression_up(piece: str) -> None:
 )
 def test_who_may_change_no_mode_is_told_why(text: str) -> None:
     """`npx` and `uvx` name a lock or a wheel, from which nobody would guess what is missing."""
-    said = "it can change mode, owner and times of no file, not even of its own, as the gate is an interpreter: see"
-    assert hints_in(text, replace(OUTSIDE, why_no_broker="the gate is an interpreter"))[0].startswith(said)
+    said = "it can change mode, owner and times of no file, not even of its own, as no filter can ask here: see"
+    assert hints_in(text, replace(OUTSIDE, why_no_broker="no filter can ask here"))[0].startswith(said)
     assert not any("mode" in hint for hint in hints_in(text, OUTSIDE))

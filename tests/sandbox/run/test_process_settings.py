@@ -158,7 +158,7 @@ def test_what_large_results_took_is_given_back_although_small_objects_follow_the
 
 def test_elsewhere_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """A serve would not start on macOS, or on musl."""
-    monkeypatch.setattr(process_settings.ctypes, "CDLL", lambda _: SimpleNamespace())
+    monkeypatch.setattr(process_settings, "LIBC", SimpleNamespace())
     assert not process_settings.give_back_large_blocks()
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not process_settings.give_back_large_blocks()

@@ -1,16 +1,13 @@
 """Helper processes that are stopped when their owner ends: killed by the kernel, or woken by it."""
 
 import os
-import shutil
 import signal
-import sys
 from pathlib import Path
 
-import pytest
 from support.processes.leftovers import assert_gone
 from support.processes.running import python_child
-from support.sandbox.gates import GATES
-from support.sandbox.machine_facts import LINUX_ONLY, installed_only
+from support.sandbox.gates import GATE
+from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck_sandbox.policy.machine import Machine
@@ -20,15 +17,7 @@ pytestmark = LINUX_ONLY
 
 OWNER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
 
-WAYS = [
-    pytest.param(Machine("linux"), id="python"),
-    pytest.param(
-        Machine("linux", setpriv=shutil.which("setpriv") or ""),
-        id="setpriv",
-        marks=installed_only("setpriv"),
-    ),
-    *(pytest.param(Machine("linux", gate=str(each.values[0])), id="compiled", marks=each.marks) for each in GATES[1:]),
-]
+MACHINE = Machine("linux", gate=GATE)
 
 
 def lose_the_owner(command: list[str], ready: Path) -> int:
@@ -41,24 +30,16 @@ def lose_the_owner(command: list[str], ready: Path) -> int:
     return helper
 
 
-@pytest.mark.parametrize("machine", WAYS)
-def test_a_helper_that_is_stopped_is_killed_with_its_owner(machine: Machine, tmp_path: Path) -> None:
+def test_a_helper_that_is_stopped_is_killed_with_its_owner(tmp_path: Path) -> None:
     """After a crash users would find processes that nobody owns."""
     ready = tmp_path / "ready"
     command = ["/bin/sh", "-c", f"touch {ready}; exec sleep 1000"]
-    assert_gone([lose_the_owner(with_death_signal(machine, command), ready)])
+    assert_gone([lose_the_owner(with_death_signal(MACHINE, command), ready)])
 
 
-@pytest.mark.parametrize("machine", WAYS)
-def test_one_that_has_something_to_end_itself_is_woken(machine: Machine, tmp_path: Path) -> None:
+def test_one_that_has_something_to_end_itself_is_woken(tmp_path: Path) -> None:
     """What it holds would stay with it."""
     ready, done = tmp_path / "ready", tmp_path / "done"
     command = ["/bin/sh", "-c", f"trap 'touch {done}; exit' CONT; touch {ready}; while :; do sleep 0.01; done"]
-    assert_gone([lose_the_owner(with_death_signal(machine, command, signal.SIGCONT), ready)])
+    assert_gone([lose_the_owner(with_death_signal(MACHINE, command, signal.SIGCONT), ready)])
     assert done.exists()
-
-
-def test_elsewhere_a_helper_is_started_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There would be no helper at all."""
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert with_death_signal(Machine("darwin"), ("/bin/true", "x")) == ["/bin/true", "x"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.processes.identities import plain_python
 from support.sandbox.confinements import (
     BUBBLEWRAP_ONLY,
     GRACE_S,
@@ -19,9 +20,8 @@ from support.sandbox.confinements import (
     leaves_nothing,
     required,
     run,
-    this_machine,
 )
-from support.sandbox.gates import GATES
+from support.sandbox.gates import GATE
 from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy_values import LimitValues, Property, Tier
@@ -31,7 +31,7 @@ from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.cgroup import Cgroup
-from quarterdeck_sandbox.run.spawn import INTERPRETER, Stdio
+from quarterdeck_sandbox.run.spawn import Stdio
 from quarterdeck_sandbox.run.start import start
 
 pytestmark = pytest.mark.anyio
@@ -144,10 +144,10 @@ async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(tier
     """A server with a list of hosts could reach none; or it would keep the right that listening took."""
     with socket.create_server(("127.0.0.1", 0)) as there:
         port = there.getsockname()[1]
-        low = 1 if os.geteuid() == 0 or this_machine().nsenter else 2000
+        low, python = 1, plain_python()
         routes = (Route("127.0.0.1", port, "127.64.0.1"), Route("127.0.0.1", low, "127.64.0.1"))
-        argv = (INTERPRETER, "-I", "-S", "-c", DIALLER, "127.64.0.1", str(port), str(low), "2")
-        made = tier_home.confine(LaunchPlan(INTERPRETER, argv, {}, "/"), network=tuple(map(str, routes)), routes=routes)
+        argv = (python, "-I", "-S", "-c", DIALLER, "127.64.0.1", str(port), str(low), "2")
+        made = tier_home.confine(LaunchPlan(python, argv, {}, "/"), network=tuple(map(str, routes)), routes=routes)
         made = replace(made, seccomp=tier_home.filter(inet=True))
 
         async def serve() -> None:
@@ -166,11 +166,16 @@ async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(tier
 
 
 @BUBBLEWRAP_ONLY
-async def test_a_network_that_cannot_be_made_is_not_taken_for_a_broken_bubblewrap(tier_home: TierHome) -> None:
+async def test_a_network_that_cannot_be_made_is_not_taken_for_a_broken_bubblewrap(
+    tier_home: TierHome, tmp_path: Path
+) -> None:
     """The user would be told to mend bubblewrap, and `network_failed` would never be seen."""
+    gate = tmp_path / "gate"
+    gate.write_text(f'#!/bin/sh\n[ "$1" != network ] && exec {GATE} "$@"\n')
+    gate.chmod(0o755)
     made = tier_home.shell("true", routes=(Route("127.0.0.1", 1, "127.64.0.1"),), identity=None)
     with leaves_nothing(), pytest.raises(LaunchError, match="the sandbox's network could not be made") as caught:
-        await start(replace(made, machine=replace(made.machine, gate="", nsenter="/bin/false")))
+        await start(replace(made, machine=replace(made.machine, gate=str(gate))))
     assert caught.value.code == "network_failed"
 
 
@@ -189,10 +194,9 @@ def controllers_of(text: str) -> set[str]:
     return {name for _, names, path in lines if f"/qd-{os.getpid()}-" in path for name in names.split(",")}
 
 
-@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("is_closed", [False, True], ids=["by itself", "moved"])
 async def test_a_program_begins_in_its_control_group(
-    tier_home: TierHome, groups: Cgroups, gate: str, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
+    tier_home: TierHome, groups: Cgroups, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
 ) -> None:
     """What it takes with its first instructions would be nobody's; also where it cannot join by itself."""
     entrances, join, moved = Cgroup.entrances, Cgroup.join, []
@@ -210,7 +214,7 @@ async def test_a_program_begins_in_its_control_group(
         monkeypatch.setattr(Cgroup, "entrances", closed)
     monkeypatch.setattr(Cgroup, "join", noted)
     made = tier_home.shell("cat /proc/self/cgroup")
-    made = replace(made, machine=replace(made.machine, gate=gate, cgroups=groups))
+    made = replace(made, machine=replace(made.machine, cgroups=groups))
     with leaves_nothing():
         status, out, _ = await run(made)
     assert status == 0

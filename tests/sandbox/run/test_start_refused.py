@@ -20,7 +20,6 @@ from quarterdeck_sandbox.policy.machine import Cgroups, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Strength
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run import spawn
 from quarterdeck_sandbox.run import start as start_module
 from quarterdeck_sandbox.run.spawn import GateChannel
 from quarterdeck_sandbox.run.start import start
@@ -63,21 +62,20 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def broken(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> Any:
+def broken(tier_home: TierHome, path: Path, text: str) -> Any:
     """A confinement whose first program of ours is `text`."""
     made = tier_home.shell("exit 0")
     fake = script(path, text)
     if tier_home.tier is Tier.BUBBLEWRAP:
         return replace(made, machine=replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path=fake)))
-    monkeypatch.setattr(spawn, "INTERPRETER", fake)
-    return replace(made, machine=replace(made.machine, gate=fake if made.machine.gate else ""))
+    return replace(made, machine=replace(made.machine, gate=fake))
 
 
 async def test_a_sandbox_that_is_never_ready_is_given_up(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A client would wait for ever."""
-    made = broken(tier_home, monkeypatch, tmp_path / "deaf", "exec /bin/sleep 1000")
+    made = broken(tier_home, tmp_path / "deaf", "exec /bin/sleep 1000")
     monkeypatch.setattr(start_module, "GATE_S", 0.2)
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
         await start(made)
@@ -85,11 +83,9 @@ async def test_a_sandbox_that_is_never_ready_is_given_up(
     assert "not ready within 0.2 s" in str(caught.value)
 
 
-async def test_a_sandbox_that_fails_is_quoted(
-    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_sandbox_that_fails_is_quoted(tier_home: TierHome, tmp_path: Path) -> None:
     """A user would be told that it failed, and not that the kernel forbids namespaces."""
-    made = broken(tier_home, monkeypatch, tmp_path / "failing", "echo 'setting up uid map: denied' >&2; exit 1")
+    made = broken(tier_home, tmp_path / "failing", "echo 'setting up uid map: denied' >&2; exit 1")
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
         await start(made)
     assert caught.value.code == "spawn_failed"
@@ -97,49 +93,41 @@ async def test_a_sandbox_that_fails_is_quoted(
 
 
 async def test_a_sandbox_that_is_killed_before_its_program_begins_names_the_signal(
-    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tier_home: TierHome, tmp_path: Path
 ) -> None:
     """A server that was killed during its start would stay away, like one that cannot start."""
-    made = broken(tier_home, monkeypatch, tmp_path / "killed", "kill -KILL $$")
+    made = broken(tier_home, tmp_path / "killed", "kill -KILL $$")
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
         await start(made)
     assert (caught.value.code, caught.value.signal) == ("spawn_failed", signal.SIGKILL)
 
 
-async def test_a_sandbox_that_fails_in_silence_is_said_to(
-    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_sandbox_that_fails_in_silence_is_said_to(tier_home: TierHome, tmp_path: Path) -> None:
     """An error would end in a colon."""
-    made = broken(tier_home, monkeypatch, tmp_path / "silent", "exit 1")
+    made = broken(tier_home, tmp_path / "silent", "exit 1")
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match="without output"):
         await start(made)
 
 
-async def test_a_sandbox_that_is_not_there_is_an_error_in_words(
-    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sandbox_that_is_not_there_is_an_error_in_words(tier_home: TierHome) -> None:
     """A package that was removed meanwhile would be a traceback."""
     made = tier_home.shell("exit 0")
     machine = replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path="/no/such/bwrap"))
-    machine = replace(machine, gate="/no/such/gate" if machine.gate else "")
-    monkeypatch.setattr(spawn, "INTERPRETER", "/no/such/python")
+    machine = replace(machine, gate="/no/such/gate")
     with leaves_nothing(), pytest.raises(LaunchError, match="/no/such") as caught:
         await start(replace(made, machine=machine))
     assert caught.value.code == "spawn_failed"
 
 
 @BUBBLEWRAP_ONLY
-@pytest.mark.parametrize("missing", ["source", "interpreter", "gate"])
-async def test_what_bubblewrap_says_of_a_mount_is_quoted(
-    tier_home: TierHome, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("missing", ["source", "gate"])
+async def test_what_bubblewrap_says_of_a_mount_is_quoted(tier_home: TierHome, missing: str) -> None:
     """A path that went away meanwhile would not be named."""
     made = tier_home.shell("exit 0")
     if missing == "source":
         made = replace(made, view=View((*made.view.mounts, Mount(MountKind.READ, "/x", "/no/such/source"))))
     else:
-        monkeypatch.setattr(spawn, "INTERPRETER", "/no/such/interpreter")
-        made = replace(made, machine=replace(made.machine, gate="/no/such/gate" if missing == "gate" else ""))
+        made = replace(made, machine=replace(made.machine, gate="/no/such/gate"))
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match=f"/no/such/{missing}"):
         await start(made)
 

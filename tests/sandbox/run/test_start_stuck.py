@@ -11,7 +11,6 @@ from support.processes.leftovers import assert_gone, is_running
 from support.processes.line_child import LineChild
 from support.sandbox import stuck_starts
 from support.sandbox.confinements import BUBBLEWRAP_ONLY, PATIENCE_S, TierHome, leaves_nothing, run
-from support.sandbox.gates import GATES
 from support.waiting import eventually
 
 from quarterdeck_sandbox.program.launch import LaunchError
@@ -23,26 +22,24 @@ from quarterdeck_sandbox.run.start import start
 pytestmark = [pytest.mark.anyio]
 
 
-def owner_of_a_stuck_start(place: TierHome, gate: str) -> LineChild:
+def owner_of_a_stuck_start(place: TierHome) -> LineChild:
     """A process that is at the start of a sandbox, at the worst moment to be killed."""
-    return LineChild([sys.executable, str(Path(stuck_starts.__file__)), str(place.home), gate])
+    return LineChild([sys.executable, str(Path(stuck_starts.__file__)), str(place.home)])
 
 
 @BUBBLEWRAP_ONLY
-@pytest.mark.parametrize("gate", GATES)
-def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome, gate: str) -> None:
+def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome) -> None:
     """Each crash of a supervisor at the wrong moment would leave a process for ever, in no control group of ours."""
-    with owner_of_a_stuck_start(tier_home, gate) as owner:
+    with owner_of_a_stuck_start(tier_home) as owner:
         pids = [int(word) for word in owner.read_line(PATIENCE_S).split()]
         owner.kill()
     assert_gone(pids)
 
 
 @BUBBLEWRAP_ONLY
-@pytest.mark.parametrize("gate", GATES)
-def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(tier_home: TierHome, gate: str) -> None:
+def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(tier_home: TierHome) -> None:
     """As when a control group, or all of a user's processes, are killed one by one."""
-    with owner_of_a_stuck_start(tier_home, gate) as owner:
+    with owner_of_a_stuck_start(tier_home) as owner:
         bubblewrap, *others = (int(word) for word in owner.read_line(PATIENCE_S).split())
         os.kill(bubblewrap, signal.SIGKILL)
         eventually(lambda: not is_running(bubblewrap))
@@ -52,11 +49,9 @@ def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(
 
 
 @BUBBLEWRAP_ONLY
-@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("dies_before", [False, True], ids=["bubblewrap lives", "bubblewrap dies"])
 async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
     tier_home: TierHome,
-    gate: str,
     dies_before: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -83,7 +78,7 @@ async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
     monkeypatch.setattr(start_module, "child_pid_of", give_up)
     with leaves_nothing():
         with stuck_starts.stuck(), pytest.raises(LaunchError, match=r"could not build|not ready"):
-            await start(stuck_starts.confinement(tier_home, gate))
+            await start(stuck_starts.confinement(tier_home))
         assert_gone(pids)
 
 

@@ -56,7 +56,7 @@ def test_what_lies_in_a_writable_folder_is_closed_and_in_the_receipt(home: Home)
 
 
 def test_nothing_is_closed_where_nothing_of_the_kind_may_be_written(home: Home) -> None:
-    """Every start would pay for an interpreter more."""
+    """Every start would pay for one program more."""
     config = home.file("elsewhere/mcp.json")
     found = close(home, config)
     assert (found.paths, found.shown, found.gaps) == ((), (), ())

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from quarterdeck_sandbox.network.changes import ip_batch
 
 from quarterdeck.config.web_policy import BLOCKED_PORTS, FetchPolicy, allowed_by, parse_allowed, refusal
 from quarterdeck_protocol.addresses import OPEN, Address, AddressKind, closed_networks, kind_of_address
 from quarterdeck_sandbox.network import relay, uplink
-from quarterdeck_sandbox.network.changes import ip_batch
 
 
 def judged(*entries: str, host: str = "example.com", port: int = 80, address: str = "127.0.0.1") -> str | None:

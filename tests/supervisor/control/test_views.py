@@ -39,7 +39,6 @@ RECEIPT = Receipt(
     network="internet",
     shown=("/usr/lib/node",),
     gaps=("scratch: looks",),
-    gate="compiled",
 )
 START = ServerStart(7, 5, program="/usr/bin/node", cwd="/w", enforced=("memory_bytes",), gaps=RECEIPT.gaps)
 DEATH = ProtocolFault(FaultKind.TRANSPORT, "it hit its limit", code="limit_hit", dossier=Dossier(limit="cpu_s"))
@@ -80,7 +79,6 @@ async def test_a_confined_server_is_shown_whole(tmp_path: Path) -> None:
     assert (receipt.program, receipt.cwd) == ("/usr/bin/node", "/w")
     assert [(each.name, each.strength) for each in receipt.properties] == [("memory", "full"), ("scratch", "partial")]
     assert (receipt.shown, receipt.gaps) == (("/usr/lib/node",), ("scratch: looks",))
-    assert receipt.gate == "compiled"
     assert (found.note, found.last_death) == ("", None)
 
 

@@ -3,22 +3,15 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.fleet.worker_session import Outlook, preview_start, private_homes_folder
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
-WEAK = Machine(system="linux", architecture="x86_64", kernel="6.12.0", landlock_abi=6, seccomp=True)
-STRONG = Machine(
-    **{
-        **{name: getattr(WEAK, name) for name in ("system", "architecture", "kernel", "landlock_abi", "seccomp")},
-        "bubblewrap": Bubblewrap("/b", works=True, makes_network=True, nests_safely=True),
-        "closes": True,
-    },
-    pasta="/p",
-    nsenter="/n",
-    ip="/i",
-)
+WEAK = Machine("linux", "x86_64", "6.12.0", landlock_abi=6, seccomp=True, gate="/gate")
+BUBBLEWRAP = Bubblewrap("/b", works=True, makes_network=True, nests_safely=True)
+STRONG = replace(WEAK, bubblewrap=BUBBLEWRAP, closes=True, pasta="/p")
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import os
 import platform
 import resource
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,7 @@ from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Property, Tier
-from quarterdeck_sandbox.doctor.probe import try_kernel
-from quarterdeck_sandbox.inside import kernel
+from quarterdeck_sandbox.doctor.kernel import landlock_abi, try_kernel
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
@@ -31,7 +29,7 @@ from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.start import start
 from quarterdeck_sandbox.run.unix_user import choose_user, hand_over
 from support.config.places import short_folder
-from support.sandbox.gates import compiled_gate
+from support.sandbox.gates import GATE
 from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing, bwrap
 
 POLICIES: Final = {
@@ -57,11 +55,10 @@ def this_machine() -> Machine:
         kernel=platform.release(),
         euid=os.geteuid(),
         bubblewrap=Bubblewrap(bwrap(), works=works, makes_network=works, hides_users=works),
-        landlock_abi=kernel.abi(),
+        landlock_abi=landlock_abi(),
         seccomp=sys.platform == "linux" and platform.machine() in ARCHITECTURES,
         asks=sys.platform == "linux" and try_kernel(platform.machine())[2],
-        gate=compiled_gate()[0],
-        nsenter=shutil.which("nsenter") or "",
+        gate=GATE,
     )
 
 

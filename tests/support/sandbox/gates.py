@@ -1,51 +1,95 @@
-"""The programs that stand between a spawn and a program: by an interpreter, and compiled, held to the same tests."""
+"""The gate of this checkout and our side of it; compilers that make one, and orders for it."""
 
 import os
 import platform
 import shutil
-from functools import cache
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
 
 from quarterdeck_sandbox.doctor.probe import try_gate
+from quarterdeck_sandbox.gate.order import encode_start
+from quarterdeck_sandbox.gate.program import command
 
-
-@cache
-def compiled_gate() -> tuple[str, str]:
-    """The path of the compiled one, or why there is none."""
-    return try_gate(platform.machine())
-
+GATE, WHY_NO_GATE = try_gate(platform.machine())
+"""Its path, without which no test of the sandbox passes; and why there is none."""
 
 COMPILERS: Final = tuple(filter(None, (os.environ.get("CC"), *filter(shutil.which, ("gcc", "clang")))))
-"""What makes the compiled one here: that of the environment, and those of the system."""
+"""What makes the gate here: that of the environment, and those of the system."""
+
+PATIENCE_S: Final = 60.0
 
 COMPILER_ONLY: Final = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
 
-GATES: Final = [
-    pytest.param("", id="interpreter"),
-    pytest.param(
-        compiled_gate()[0],
-        id="compiled",
-        marks=pytest.mark.skipif(not compiled_gate()[0], reason=f"no compiled gate: {compiled_gate()[1]}"),
-    ),
-]
-"""For `parametrize`, as `gate_command` takes them."""
 
-
-def order(*argv: str, **changes: Any) -> dict[str, Any]:
+def order(*argv: str, **changes: Any) -> bytes:
     """Execute this and nothing else."""
-    return {
-        "program": argv[0],
-        "argv": list(argv),
-        "env": {},
-        "cwd": "/",
-        "open_files": 0,
-        "rlimits": [],
-        "identity": None,
-        "listen": [],
-        "confine": None,
-        "set_apart": False,
-        "oom_score": None,
-        "probes": {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []},
-    } | changes
+    return encode_start(argv, **{"env": {}, "owner": os.getpid()} | changes)
+
+
+class Owner:
+    """Our side of one gate, byte by byte."""
+
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        self.control, self.process = control, process
+
+    def say(self, data: bytes, entrances: Sequence[int] = ()) -> None:
+        """Hand it the order, and what it is to join."""
+        head = len(data).to_bytes(8, "big")
+        sent = socket.send_fds(self.control, [head[:3]], entrances) if entrances else 0
+        self.control.sendall(head[sent:] + data)
+
+    def hear_report(self) -> dict[str, str]:
+        """What it found, by key."""
+        return dict(line.partition(" ")[::2] for line in self.hear_lines())
+
+    def hear_lines(self) -> list[str]:
+        """What it found."""
+        data = b""
+        while b"\n\n" not in data:
+            piece = self.control.recv(65536)
+            assert piece, self.process.communicate()
+            data += piece
+        return [line for line in data.decode().splitlines() if line]
+
+    def let_go(self) -> bytes:
+        """The errno that it says, if it does."""
+        self.control.sendall(b"g")
+        return self.control.recv(16)
+
+    def end(self) -> tuple[int, str]:
+        """Its status and what it wrote."""
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        assert not err, err
+        return self.process.returncode, out.decode()
+
+
+@contextmanager
+def gate(also: tuple[int, ...] = (), **options: Any) -> Iterator[Owner]:
+    """A gate that waits for its order, and holds `also` these descriptors."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE_S)
+    with ours, theirs:
+        argv = command(GATE, "gate", theirs.fileno())
+        options = {"pass_fds": [theirs.fileno(), *also], "env": {}} | options
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
+            theirs.close()
+            try:
+                yield Owner(ours, process)
+            finally:
+                process.kill()
+
+
+def seen_through(data: bytes) -> str:
+    """What a program writes that one order starts; it ends well."""
+    with gate() as owner:
+        owner.say(data)
+        assert "failed" not in owner.hear_report()
+        assert owner.let_go() == b""
+        status, out = owner.end()
+    assert status == 0, out
+    return out

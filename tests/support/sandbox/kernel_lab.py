@@ -1,6 +1,7 @@
-"""Scenes for the tests of filters and Landlock: each confines itself for good, so it has a process of its own.
+"""Scenes for the tests of filters and Landlock, each played by a program that the gate has confined.
 
-`play(SCENE, …)` runs one and returns what it found; `inside/` is imported as the gate does, by plain names.
+`play(SCENE, …)` runs one and returns what it found.  A scene's program is the text of this module, given to an
+interpreter that every user can run: nothing of ours is imported in there.
 """
 
 import ctypes
@@ -15,39 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "sandbox" / "quarterdeck_sandbox" / "inside"))
-try:
-    import kernel
-finally:
-    del sys.path[0]
 
-DEADLINE_S = 60.0
+def play(scene: str, *, rules: Any, user: int | None = None, **task: object) -> Any:
+    """What `scene` finds under these rules of the gate, as `user` if one is named; it is root who may name one."""
+    from support.processes.identities import plain_python
+    from support.sandbox.gates import order, seen_through
 
-
-def play(scene: str, *, user: int | None = None, **task: object) -> Any:
-    """What `scene` says of itself, run in a new process that becomes `user` if one is named.
-
-    It is started as ourselves and has all modules then: another user may not be able to read this interpreter's.
-    """
-    if "filter" in task:
-        from quarterdeck_sandbox.policy.seccomp import Filter, compile_filter
-
-        task["filter"] = compile_filter(Filter(*task["filter"]), os.uname().machine).hex()  # type: ignore[misc]
-    ended = subprocess.run(
-        [sys.executable, "-I", __file__, scene, json.dumps(task), str(user or "")],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-        cwd="/",
-    )
-    assert ended.returncode == 0, (ended.returncode, ended.stderr[-2000:])
-    return json.loads(ended.stdout)
-
-
-def _confine(task: dict[str, Any]) -> None:
-    kernel.forbid_new_privileges()
-    kernel.load_seccomp(bytes.fromhex(task["filter"]))
+    argv = (plain_python(), "-I", "-c", Path(__file__).read_text(), scene, json.dumps(task))
+    identity = None if user is None else (user, user)
+    return json.loads(seen_through(order(*argv, rules=rules, identity=identity, env={"PATH": "/usr/bin:/bin"})))
 
 
 def _errno(attempt: Callable[[], object]) -> int:
@@ -71,7 +48,6 @@ def attempts(task: dict[str, Any]) -> dict[str, int]:
     if child == 0:
         signal.pause()
     sleeper = lambda *call: lambda: _call(*call)  # noqa: E731
-    _confine(task)
     found = {
         "inet": _errno(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
         "inet6": _errno(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()),
@@ -117,7 +93,6 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
     import tempfile
     import threading
 
-    _confine(task)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         squares = pool.map(_square, range(4))
     said = subprocess.run(["/bin/sh", "-c", "echo hello | cat"], capture_output=True, text=True, check=True).stdout
@@ -146,18 +121,7 @@ def landlocked(task: dict[str, Any]) -> dict[str, int]:
     """The errno of each thing that Landlock is about, in a `folder` with `open/`, `closed/` and `fixed/`."""
     folder = task["folder"]
     parent = os.getppid()
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
     client = socket.socket()
-    if task["capabilities"]:
-        kernel.clear_capabilities()
-    kernel.forbid_new_privileges()
-    kernel.restrict(
-        ["/usr", f"{folder}/fixed", f"{folder}/missing"],
-        [f"{folder}/open"],
-        ["/dev/null"],
-        deny_tcp=task["deny_tcp"],
-    )
 
     def write(path: str) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
@@ -177,55 +141,15 @@ def landlocked(task: dict[str, Any]) -> dict[str, int]:
         "make a pipe": _errno(lambda: os.mkfifo(f"{folder}/open/pipe")),
         "use a device": _errno(lambda: os.close(os.open("/dev/null", os.O_RDWR))),
         "execute": _errno(lambda: subprocess.run([task["true"]], check=True)),
-        "connect": _errno(lambda: client.connect(("127.0.0.1", port))),
+        "connect": _errno(lambda: client.connect(("127.0.0.1", task["port"]))),
         "signal the parent": _errno(lambda: os.kill(parent, 0)),
         "signal itself": _errno(lambda: os.kill(os.getpid(), signal.SIGCONT)),
     }
-
-
-def privileges(task: dict[str, Any]) -> dict[str, str]:
-    """What the kernel notes of a process before and after it gave up everything."""
-
-    def status() -> dict[str, str]:
-        pairs = (line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        return {key: value.strip() for key, value in pairs if key in ("CapPrm", "CapEff", "CapAmb", "NoNewPrivs")}
-
-    kernel.clear_ambient()
-    kernel.clear_capabilities()
-    kernel.forbid_new_privileges()
-    return status()
-
-
-def orphans(task: dict[str, Any]) -> dict[str, bool]:
-    """Who becomes the parent of a grandchild, and whether a child dies with its parent."""
-    kernel.adopt_orphans()
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        if os.fork() == 0:
-            kernel.die_with_parent()
-            os.write(write, str(os.getpid()).encode())
-            signal.pause()
-        signal.pause()
-    grandchild = int(os.read(read, 32))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    pid, status = os.waitpid(grandchild, 0)
-    return {"adopted": pid == grandchild, "killed": os.WTERMSIG(status) == signal.SIGKILL}
 
 
 def _square(number: int) -> int:
     return number * number
 
 
-def main(scene: str, task: str, user: str) -> None:
-    """Play one scene; what it found is a document on stdout."""
-    if user:
-        os.setgroups([])
-        os.setresgid(int(user), int(user), int(user))
-        os.setresuid(int(user), int(user), int(user))
-    print(json.dumps(globals()[scene](json.loads(task))))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print(json.dumps(globals()[sys.argv[1]](json.loads(sys.argv[2]))))

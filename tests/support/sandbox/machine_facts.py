@@ -16,10 +16,11 @@ from typing import Final
 import pytest
 
 from quarterdeck_protocol.policy_values import Tier
+from quarterdeck_sandbox.doctor.kernel import landlock_abi
 from quarterdeck_sandbox.doctor.probe import probe_machine, try_closing
-from quarterdeck_sandbox.inside import kernel
 from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
 from support.processes.running import output, run
+from support.sandbox.gates import GATE
 
 NO_BWRAP: Final = "there is no bwrap, neither the system's nor the wheel's"
 NO_ROOT: Final = "the tests do not run as root"
@@ -30,14 +31,14 @@ NO_MOUNT_NAMESPACE: Final = "no mount namespace can be made here"
 LINUX_ONLY: Final = pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
 ROOT_ONLY: Final = pytest.mark.skipif(os.geteuid() != 0, reason=NO_ROOT)
 USER_ONLY: Final = pytest.mark.skipif(os.geteuid() == 0, reason="the tests run as root")
-LANDLOCK_ONLY: Final = pytest.mark.skipif(kernel.abi() == 0, reason=NO_LANDLOCK)
+LANDLOCK_ONLY: Final = pytest.mark.skipif(landlock_abi() == 0, reason=NO_LANDLOCK)
 FULL_DEVICE_ONLY: Final = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 
 
 @cache
 def can_close_paths() -> bool:
     """Whether a mount namespace can be made, in which paths are closed or read-only."""
-    return sys.platform == "linux" and try_closing(os.geteuid())
+    return try_closing(os.geteuid(), GATE)
 
 
 MOUNT_NAMESPACE_ONLY: Final = pytest.mark.skipif(not can_close_paths(), reason=NO_MOUNT_NAMESPACE)

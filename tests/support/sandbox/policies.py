@@ -82,6 +82,5 @@ MACHINES = st.builds(
     ),
     pasta=_PROGRAMS,
     slirp4netns=_PROGRAMS,
-    nsenter=_PROGRAMS,
-    ip=_PROGRAMS,
+    gate=_PROGRAMS,
 )

@@ -1,6 +1,6 @@
 """Starts of sandboxes that come no further than their clone: bwrap has made a process, and does not let it go on.
 
-What it tells its owner in between does not fit into the pipe.  As a program, `stuck_starts.py HOME GATE` begins one,
+What it tells its owner in between does not fit into the pipe.  As a program, `stuck_starts.py HOME` begins one,
 says the pids of all its processes, and waits to be killed.
 """
 
@@ -16,7 +16,6 @@ from typing import Final
 
 import psutil
 import pytest
-from msgspec.structs import replace
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -53,9 +52,9 @@ def stuck() -> Iterator[None]:
         yield
 
 
-def confinement(place: TierHome, gate: str) -> Confinement:
-    """One that would last, by this gate."""
-    return place.shell("sleep 1000", machine=replace(this_machine(), gate=gate))
+def confinement(place: TierHome) -> Confinement:
+    """One that would last."""
+    return place.shell("sleep 1000", machine=this_machine())
 
 
 def pids_of(leader: int) -> list[int]:
@@ -67,9 +66,9 @@ def pids_of(leader: int) -> list[int]:
     return [leader, *eventually(lambda: len(found := group()) == _PROCESSES - 1 and found)]
 
 
-def main(home: str, gate: str = "") -> None:
+def main(home: str) -> None:
     """Begin one, say its pids, wait."""
-    confined = confinement(TierHome(Tier.BUBBLEWRAP, Path(home)), gate)
+    confined = confinement(TierHome(Tier.BUBBLEWRAP, Path(home)))
     with ExitStack() as pipes, stuck():
         channel = spawn.GateChannel()
         child, *_ = spawn.spawn_bubblewrap(confined, channel.theirs.fileno(), spawn.Stdio.PIPES, pipes)

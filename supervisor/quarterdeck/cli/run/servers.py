@@ -359,7 +359,6 @@ def _print_receipt(receipt: ReceiptView) -> None:
     user = {None: "", 0: " as root without capabilities"}.get(receipt.uid, f" as user {receipt.uid}")
     _print_fact("sandbox", f"{receipt.bubblewrap or receipt.tier}{user}")
     _print_fact("network", receipt.network)
-    _print_fact("gate", receipt.gate)
     print_line()
     print_table(["PROPERTY", "STRENGTH", "MECHANISM"], [_property_row(each) for each in receipt.properties])
     for title, lines in (("shown beyond the system:", receipt.shown), ("weaker than wanted:", receipt.gaps)):

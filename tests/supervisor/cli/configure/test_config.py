@@ -12,7 +12,7 @@ from quarterdeck.cli.exits import CommandError
 from quarterdeck.cli.parameters import make_group
 from quarterdeck_sandbox.policy.machine import Machine
 
-MACHINE = Machine(system="linux", architecture="x86_64", kernel="6.12.0", landlock_abi=6, seccomp=True)
+MACHINE = Machine("linux", "x86_64", "6.12.0", landlock_abi=6, seccomp=True, gate="/gate")
 """It confines, but not all that `strict` asks for."""
 
 

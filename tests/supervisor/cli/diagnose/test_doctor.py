@@ -25,8 +25,7 @@ BEST = Machine(
     closes=True,
     cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg"), frozenset({"cpu"})),
     pasta="/usr/bin/pasta",
-    nsenter="/usr/bin/nsenter",
-    ip="/usr/sbin/ip",
+    gate="/gate",
 )
 HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.HELD, "Permission denied"),))
 

@@ -354,7 +354,6 @@ def test_a_confined_server_is_shown_whole(asked: list[object], capsys: pytest.Ca
         "policy   preset standard; read /a",
         "sandbox  landlock as user 61184",
         "network  full",
-        "gate     compiled",
         "",
         "PROPERTY  STRENGTH  MECHANISM",
         "memory    partial   looks",

@@ -6,93 +6,26 @@ import os
 import resource
 import signal
 import socket
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.sandbox.gates import GATES, order
+from support.sandbox.gates import gate, order
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
-from quarterdeck_sandbox.inside.order import decode, encode
-from quarterdeck_sandbox.run.spawn import gate_command
+from quarterdeck_sandbox.policy.tiers import Rules
 
-PATIENCE_S = 20.0
 linux = LINUX_ONLY
 
 
-class Owner:
-    """Our side of one gate, byte by byte."""
-
-    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        self.control, self.process = control, process
-
-    def say(self, order: dict[str, Any], entrances: Sequence[int] = ()) -> None:
-        """Hand it the order, and what it is to join."""
-        data = encode(order)
-        head = len(data).to_bytes(8, "big")
-        sent = socket.send_fds(self.control, [head[:3]], entrances) if entrances else 0
-        self.control.sendall(head[sent:] + data)
-
-    def hear_report(self) -> dict[str, str]:
-        """What it found, by key."""
-        return dict(line.partition(" ")[::2] for line in self.hear_lines())
-
-    def hear_lines(self) -> list[str]:
-        """What it found."""
-        data = b""
-        while b"\n\n" not in data:
-            piece = self.control.recv(65536)
-            assert piece, self.process.communicate()
-            data += piece
-        return [line for line in data.decode().splitlines() if line]
-
-    def let_go(self) -> bytes:
-        """The errno that it says, if it does."""
-        self.control.sendall(b"g")
-        return self.control.recv(16)
-
-    def end(self) -> tuple[int, str]:
-        """Its status and what it wrote."""
-        out, err = self.process.communicate(timeout=PATIENCE_S)
-        assert not err, err
-        return self.process.returncode, out.decode()
-
-
-Gates = Callable[..., AbstractContextManager[Owner]]
-
-
-@pytest.fixture(params=GATES)
-def gate(request: pytest.FixtureRequest) -> Gates:
-    """Starts a gate, of either kind."""
-    return partial(started, request.param)
-
-
-@contextmanager
-def started(compiled: str, also: tuple[int, ...] = (), **options: Any) -> Iterator[Owner]:
-    """A gate that waits for its order, and holds `also` these descriptors."""
-    ours, theirs = socket.socketpair()
-    ours.settimeout(PATIENCE_S)
-    with ours, theirs:
-        argv = gate_command(compiled, "gate", theirs.fileno())
-        options = {"pass_fds": [theirs.fileno(), *also], "env": {}} | options
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
-            theirs.close()
-            try:
-                yield Owner(ours, process)
-            finally:
-                process.kill()
-
-
-def seen_by_a_program(gate: Gates, name: str, options: dict[str, Any] | None = None, **changes: Any) -> str:
+def seen_by_a_program(name: str, options: dict[str, Any] | None = None, **changes: Any) -> str:
     """What a program (no Python, which has ideas of its own about signals) sees of itself in `/proc`."""
     with gate(**(options or {})) as owner:
-        owner.say(order("/bin/cat", **{"argv": ["own-name", f"/proc/self/{name}"], **changes}))
+        owner.say(order("own-name", f"/proc/self/{name}", program="/bin/cat", **changes))
         owner.hear_report()
         assert owner.let_go() == b""
         status, out = owner.end()
@@ -107,23 +40,23 @@ def ignored_signals(status: str) -> set[int]:
 
 
 @linux
-def test_a_program_begins_as_it_would_under_a_shell(gate: Gates) -> None:
+def test_a_program_begins_as_it_would_under_a_shell() -> None:
     """It would dump core with its secrets, see our variables, or never die of a closed pipe."""
-    limits = seen_by_a_program(gate, "limits", rlimits=[(resource.RLIMIT_CORE, 0)])
+    limits = seen_by_a_program("limits", rlimits=[(resource.RLIMIT_CORE, 0)])
     limit = next(line for line in limits.splitlines() if "core" in line)
     assert limit.split()[4:6] == ["0", "0"]
-    assert seen_by_a_program(gate, "cmdline").split("\0")[:2] == ["own-name", "/proc/self/cmdline"]
-    assert seen_by_a_program(gate, "environ", env={"ONLY": "this"}) == "ONLY=this\0"
-    assert not ignored_signals(seen_by_a_program(gate, "status")) & {signal.SIGPIPE, signal.SIGXFSZ}
+    assert seen_by_a_program("cmdline").split("\0")[:2] == ["own-name", "/proc/self/cmdline"]
+    assert seen_by_a_program("environ", env={"ONLY": "this"}) == "ONLY=this\0"
+    assert not ignored_signals(seen_by_a_program("status")) & {signal.SIGPIPE, signal.SIGXFSZ}
 
 
 @linux
-def test_it_joins_what_comes_with_its_order_before_it_reports_and_says_how(gate: Gates, tmp_path: Path) -> None:
+def test_it_joins_what_comes_with_its_order_before_it_reports_and_says_how(tmp_path: Path) -> None:
     """A server would run outside of the groups that limit it, or hold what leads into them."""
     place = tmp_path / "tasks"
     place.touch()
     with open(place, "ab") as entrance, open(place, "rb") as closed, gate() as owner:
-        owner.say(order("/bin/ls", argv=["ls", "/proc/self/fd"]), [entrance.fileno(), closed.fileno()] * 3)
+        owner.say(order("ls", "/proc/self/fd", program="/bin/ls"), [entrance.fileno(), closed.fileno()] * 3)
         lines = owner.hear_lines()
         assert lines[:6] == ["joined 0", f"joined {errno.EBADF}"] * 3
         assert place.read_text() == "000"
@@ -133,7 +66,38 @@ def test_it_joins_what_comes_with_its_order_before_it_reports_and_says_how(gate:
 
 
 @linux
-def test_it_takes_no_more_than_eight(gate: Gates, tmp_path: Path) -> None:
+def test_its_report_tells_what_can_be_seen_and_done_from_inside(tmp_path: Path) -> None:
+    """A receipt would be judged by the wrong facts; or a look would change what it looks at."""
+    (tmp_path / "in two\nlines").touch()
+    os.mkfifo(tmp_path / "pipe")
+    secrets = [str(tmp_path / name) for name in ("in two\nlines", "gone", "pipe", "")]
+    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, 7)]
+    with gate() as owner:
+        owner.say(order("/bin/true", secrets=secrets, fixed=[str(tmp_path), str(tmp_path / "gone")], rlimits=limits))
+        lines = owner.hear_lines()
+    assert [line for line in lines if line.startswith("opened ")] == [
+        f"opened {tmp_path}/in two lines",
+        f"opened {tmp_path}/pipe",
+        f"opened {tmp_path}",
+    ]
+    assert [line for line in lines if line.startswith("writable ")] == [f"writable {tmp_path}"]
+    namespaces = [f"ns.{name} {os.readlink(f'/proc/self/ns/{name}')}" for name in ("mnt", "pid", "net")]
+    expected = {f"pid {owner.process.pid}", "signals_owner 1", "holds_first 1", "changes_metadata 1", "socket.inet 1"}
+    assert expected | {f"rlimit.{number} {value}" for number, value in limits} | set(namespaces) <= set(lines)
+    names = {line.partition(" ")[0] for line in lines}
+    assert names >= {"status.NoNewPrivs", "status.Seccomp", "status.CapPrm", "status.CapEff"}
+
+
+@linux
+def test_an_owner_who_is_gone_cannot_be_signalled() -> None:
+    """Every process would count as able to kill us."""
+    with gate() as owner:
+        owner.say(order("/bin/true", owner=0x7FFF_FFFF))
+        assert owner.hear_report()["signals_owner"] == "0"
+
+
+@linux
+def test_it_takes_no_more_than_eight(tmp_path: Path) -> None:
     """It would write beside its room for them."""
     place = tmp_path / "tasks"
     with open(place, "ab") as entrance, gate() as owner:
@@ -143,14 +107,14 @@ def test_it_takes_no_more_than_eight(gate: Gates, tmp_path: Path) -> None:
 
 
 @linux
-def test_a_program_does_not_inherit_that_we_ignore_interrupts(gate: Gates) -> None:
+def test_a_program_does_not_inherit_that_we_ignore_interrupts() -> None:
     """A server could not interrupt its own children, nor be interrupted."""
-    status = seen_by_a_program(gate, "status", {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)})
+    status = seen_by_a_program("status", {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)})
     assert signal.SIGINT not in ignored_signals(status)
 
 
 @linux
-def test_a_program_holds_no_descriptor_of_ours_however_high(gate: Gates) -> None:
+def test_a_program_holds_no_descriptor_of_ours_however_high() -> None:
     """A server could read what our owner has open: it is given away here at the latest."""
     low = os.open("/dev/null", os.O_RDONLY)
     high = os.dup2(low, min(5000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1))
@@ -167,7 +131,7 @@ def test_a_program_holds_no_descriptor_of_ours_however_high(gate: Gates) -> None
 
 
 @linux
-def test_a_program_leads_a_session_of_its_own(gate: Gates) -> None:
+def test_a_program_leads_a_session_of_its_own() -> None:
     """A signal to its group would not reach it, or reach what is not its own."""
     with gate() as owner:
         owner.say(order("/bin/cat", "/proc/self/stat"))
@@ -187,9 +151,7 @@ def test_a_program_leads_a_session_of_its_own(gate: Gates) -> None:
     ],
     ids=["missing", "interpreter", "no program", "directory"],
 )
-def test_an_exec_that_fails_tells_its_number(
-    gate: Gates, make: Callable[[Path], object], number: int, tmp_path: Path
-) -> None:
+def test_an_exec_that_fails_tells_its_number(make: Callable[[Path], object], number: int, tmp_path: Path) -> None:
     """A user would be told that the server exited, and not why it never began."""
     path = tmp_path / "program"
     make(path)
@@ -202,7 +164,7 @@ def test_an_exec_that_fails_tells_its_number(
 
 
 @pytest.mark.parametrize("when", ["before the order", "within it", "before the report is read", "behind the gate"])
-def test_a_program_whose_owner_died_meanwhile_is_not_started(gate: Gates, when: str) -> None:
+def test_a_program_whose_owner_died_meanwhile_is_not_started(when: str) -> None:
     """A server would begin its life as an orphan that nobody ends."""
     with gate() as owner:
         if when == "within it":
@@ -217,7 +179,7 @@ def test_a_program_whose_owner_died_meanwhile_is_not_started(gate: Gates, when: 
         assert owner.end() == (125, "")
 
 
-def test_any_other_word_is_a_refusal(gate: Gates) -> None:
+def test_any_other_word_is_a_refusal() -> None:
     """A byte that was lost or added would start a program that was not judged."""
     with gate() as owner:
         owner.say(order("/bin/echo", "alive"))
@@ -227,7 +189,7 @@ def test_any_other_word_is_a_refusal(gate: Gates) -> None:
 
 
 @pytest.mark.parametrize("place", ["/no/such/place", "/dev/null"])
-def test_what_cannot_be_prepared_is_reported_and_nothing_is_executed(gate: Gates, place: str) -> None:
+def test_what_cannot_be_prepared_is_reported_and_nothing_is_executed(place: str) -> None:
     """A server would run somewhere else, or unconfined."""
     with gate() as owner:
         owner.say(order("/bin/echo", "alive", cwd=place))
@@ -237,7 +199,7 @@ def test_what_cannot_be_prepared_is_reported_and_nothing_is_executed(gate: Gates
 
 
 @linux
-def test_a_limit_is_what_it_is_told_and_never_above_what_we_have(gate: Gates) -> None:
+def test_a_limit_is_what_it_is_told_and_never_above_what_we_have() -> None:
     """A server could raise its limits; or it could not start where ours are lower already."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     rlimits = [
@@ -246,8 +208,7 @@ def test_a_limit_is_what_it_is_told_and_never_above_what_we_have(gate: Gates) ->
         (resource.RLIMIT_CPU, 7),
     ]
     found = {
-        line[:26].strip(): line[26:].split()[:2]
-        for line in seen_by_a_program(gate, "limits", rlimits=rlimits).splitlines()
+        line[:26].strip(): line[26:].split()[:2] for line in seen_by_a_program("limits", rlimits=rlimits).splitlines()
     }
     assert found["Max open files"] == [str(hard if hard != resource.RLIM_INFINITY else 100)] * 2
     assert found["Max file size"] == ["4096", "4096"]
@@ -255,12 +216,12 @@ def test_a_limit_is_what_it_is_told_and_never_above_what_we_have(gate: Gates) ->
     assert found["Max cpu time"] == ["7", "8"]
 
 
-def test_a_program_may_open_what_its_owner_was_started_with(gate: Gates) -> None:
+def test_a_program_may_open_what_its_owner_was_started_with() -> None:
     """A program that uses `select` would break when we raise our own limit; the policy's number still counts."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
     def found(**changes: Any) -> list[str]:
-        lines = seen_by_a_program(gate, "limits", **changes).splitlines()
+        lines = seen_by_a_program("limits", **changes).splitlines()
         return next(line[26:].split()[:2] for line in lines if line.startswith("Max open files"))
 
     whole = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
@@ -269,7 +230,7 @@ def test_a_program_may_open_what_its_owner_was_started_with(gate: Gates) -> None
     assert found(open_files=99, rlimits=[(resource.RLIMIT_NOFILE, 120)]) == ["120", "120"]
 
 
-def test_the_core_limit_is_the_programs_alone(gate: Gates) -> None:
+def test_the_core_limit_is_the_programs_alone() -> None:
     """Our own limits would change with the first server."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     with gate() as owner:
@@ -282,9 +243,9 @@ def test_the_core_limit_is_the_programs_alone(gate: Gates) -> None:
 
 @ROOT_ONLY
 @linux
-def test_it_becomes_whom_it_is_told_with_nothing_left(gate: Gates) -> None:
+def test_it_becomes_whom_it_is_told_with_nothing_left() -> None:
     """A server would keep root's groups or powers."""
-    lines = seen_by_a_program(gate, "status", identity=(61200, 61201)).splitlines()
+    lines = seen_by_a_program("status", identity=(61200, 61201)).splitlines()
     status = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
     assert (status["Uid"], status["Gid"], status["Groups"]) == (["61200"] * 4, ["61201"] * 4, [])
     assert {status[name][0] for name in ("CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
@@ -293,9 +254,9 @@ def test_it_becomes_whom_it_is_told_with_nothing_left(gate: Gates) -> None:
 
 @ROOT_ONLY
 @linux
-def test_who_stays_root_has_nothing_left_but_the_name(gate: Gates) -> None:
+def test_who_stays_root_has_nothing_left_but_the_name() -> None:
     """Root gains every capability again with each program that it executes, unless that is locked."""
-    lines = seen_by_a_program(gate, "status", identity=(0, 0)).splitlines()
+    lines = seen_by_a_program("status", identity=(0, 0)).splitlines()
     status = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
     assert (status["Uid"], status["Gid"], status["Groups"]) == (["0"] * 4, ["0"] * 4, [])
     assert {status[name][0] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
@@ -315,7 +276,7 @@ def received(count: int, control: socket.socket) -> Iterator[list[socket.socket]
 
 
 @linux
-def test_whoever_holds_the_listeners_is_dialled(gate: Gates) -> None:
+def test_whoever_holds_the_listeners_is_dialled() -> None:
     """A host of the list could not be reached, or another one would answer in its place."""
     count = 450  # three messages
     pairs = [(f"127.64.{number // 250}.{number % 250 + 1}", 0) for number in range(count)]
@@ -330,7 +291,7 @@ def test_whoever_holds_the_listeners_is_dialled(gate: Gates) -> None:
 
 
 @linux
-def test_an_address_that_is_taken_is_named(gate: Gates) -> None:
+def test_an_address_that_is_taken_is_named() -> None:
     """A server would start without a host that its receipt promises."""
     with gate() as owner, socket.create_server(("127.64.0.9", 0)) as taken:
         address, port = taken.getsockname()
@@ -340,7 +301,7 @@ def test_an_address_that_is_taken_is_named(gate: Gates) -> None:
 
 def broken_orders() -> Iterator[tuple[str, bytes]]:
     """What no owner of ours says."""
-    whole = encode(order("/bin/true"))
+    whole = order("/bin/true")
     yield "too short for a record", whole + b"P"
     yield "a record that is cut off", whole + b"P\xff\0\0\0text"
     yield "an unknown record", whole + b"?\0\0\0\0"
@@ -350,13 +311,13 @@ def broken_orders() -> Iterator[tuple[str, bytes]]:
     yield "half an instruction", whole + b"S\4\0\0\0\0\0\0\0"
     yield "a step without a path", whole + b"Y\1\0\0\0\1"
     yield "an address of no family", whole + b"N\x16\0\0\0" + bytes(8) + b"\5" + bytes(12) + b"\0"
-    yield "no program", encode(order("/bin/true")).replace(b"P", b"s", 1)
+    yield "no program", order("/bin/true").replace(b"P", b"s", 1)
     yield "nothing", b""
 
 
 @linux
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in broken_orders()])
-def test_an_order_that_is_none_is_refused(gate: Gates, data: bytes) -> None:
+def test_an_order_that_is_none_is_refused(data: bytes) -> None:
     """Whoever got hold of the socket could have it read behind the order's end, or start without what confines."""
     with gate() as owner:
         owner.control.sendall(len(data).to_bytes(8, "big") + data)
@@ -364,44 +325,28 @@ def test_an_order_that_is_none_is_refused(gate: Gates, data: bytes) -> None:
         assert owner.end() == (125, "")
 
 
-@linux
-def test_an_interpreter_that_is_to_start_a_broker_starts_nothing() -> None:
-    """A program's changes of metadata would be asked of nobody."""
-    with started("") as owner:
-        owner.say(order("/bin/true", confine={"landlock": None, "seccomp": b"", "own": ["/tmp"]}))
-        assert owner.hear_report() == {"failed": f"{errno.ENOSYS} start a broker"}
-
-
-SEED = encode(
-    order("/bin/true", env={"A": "1"}, listen=[("127.0.0.1", 0)], confine={"landlock": None, "seccomp": b"", "own": []})
-)
+SEED = order("/bin/true", env={"A": "1"}, listen=[("127.0.0.1", 0)], rules=Rules(uses_landlock=False))
 
 
 @linux
-@pytest.mark.parametrize("compiled", GATES[1:])
 @given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 40))
 @settings(max_examples=60, deadline=None)
-def test_both_kinds_take_the_same_bytes_for_an_order(compiled: str, changes: list[tuple[int, int]], cut: int) -> None:
-    """One of them would read behind the end of an order, or start what the other refuses."""
+def test_whatever_bytes_it_is_given_it_reports_or_refuses(changes: list[tuple[int, int]], cut: int) -> None:
+    """A gate that crashes on an order could be made to do worse by one that was chosen for it."""
     data = bytearray(SEED)
     for place, byte in changes:
         data[place] = byte
     if cut < 10:
         del data[len(data) - cut :]
-    try:
-        decode(bytes(data))
-        is_order = True
-    except ValueError:
-        is_order = False
-    with started(compiled) as owner:
-        owner.control.sendall(len(data).to_bytes(8, "big") + data)
-        assert bool(owner.control.recv(1)) is is_order
+    with gate() as owner:
+        owner.say(bytes(data))
+        owner.control.recv(1)
         owner.control.close()
         assert owner.end() == (125, "")
 
 
 @linux
-def test_an_order_without_end_is_refused(gate: Gates) -> None:
+def test_an_order_without_end_is_refused() -> None:
     """It would take all memory."""
     with gate() as owner:
         owner.control.sendall(b"\xff" * 8)

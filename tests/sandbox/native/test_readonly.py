@@ -2,17 +2,16 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.processes import running
-from support.sandbox.gates import GATES
+from support.sandbox.gates import GATE
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, installed_only
 
-from quarterdeck_sandbox.inside.order import encode_closing
-from quarterdeck_sandbox.run.spawn import gate_command
+from quarterdeck_sandbox.gate.order import encode_closing
+from quarterdeck_sandbox.gate.program import command
 
 pytestmark = MOUNT_NAMESPACE_ONLY
 
@@ -27,17 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(params=GATES)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a shell after steps, by either kind of program."""
-    return partial(run_after, request.param)
-
-
-def run_after(
-    compiled: str,
+def run(
     steps: Sequence[tuple[Path, bool]],
     script: str,
     folder: Path,
@@ -47,11 +36,11 @@ def run_after(
 ) -> "subprocess.CompletedProcess[str]":
     """A shell in `folder` after these steps; `below` is a command that starts all of it."""
     words = ["/bin/sh", "-c", 'cd "$0" && ' + script, str(folder)]
-    order = {"open": opened, "steps": [(str(path), closed) for path, closed in steps], "argv": words, "oom_score": None}
+    order = encode_closing(words, [(str(path), closed) for path, closed in steps], opened=opened)
     fd = os.memfd_create("order", 0)
     try:
-        os.write(fd, encode_closing(order))
-        return running.run(*below, *gate_command(compiled, "readonly", fd), pass_fds=(fd,))
+        os.write(fd, order)
+        return running.run(*below, *command(GATE, "readonly", fd), pass_fds=(fd,))
     finally:
         os.close(fd)
 
@@ -75,7 +64,7 @@ def closing(folder: Path) -> list[tuple[Path, bool]]:
         "chmod 777 deep/er/closed; touch -d 2000-01-01 deep/er/closed; echo x > deep/er/closed",
     ],
 )
-def test_what_is_closed_stays_what_it_was_where_it_was(run: Run, folder: Path, attack: str) -> None:
+def test_what_is_closed_stays_what_it_was_where_it_was(folder: Path, attack: str) -> None:
     """A program would write itself a configuration, by any of the ways that lead to a file."""
     before = (folder / "deep/er/closed").stat()
     ended = run(closing(folder), f"({attack}); echo y > plain", folder)
@@ -85,7 +74,7 @@ def test_what_is_closed_stays_what_it_was_where_it_was(run: Run, folder: Path, a
     assert (folder / "plain").read_text() == "y\n", ended.stderr
 
 
-def test_what_lies_beside_is_as_writable_as_before(run: Run, folder: Path) -> None:
+def test_what_lies_beside_is_as_writable_as_before(folder: Path) -> None:
     """Git could not commit where its hooks are closed."""
     ended = run(closing(folder), "echo x > deep/er/beside && mv deep/er/beside deep/beside2; cat deep/beside2", folder)
     assert ended.stdout == "x\n", ended.stderr
@@ -93,7 +82,7 @@ def test_what_lies_beside_is_as_writable_as_before(run: Run, folder: Path) -> No
     assert (ended.returncode, ended.stdout) == (0, "deep/er/closed")
 
 
-def test_the_mounts_are_seen_by_nobody_else(run: Run, folder: Path) -> None:
+def test_the_mounts_are_seen_by_nobody_else(folder: Path) -> None:
     """The user's own programs could not change their configuration any more, for as long as a command runs."""
     ended = run(closing(folder), f"grep -c {folder} /proc/self/mountinfo", folder)
     assert ended.stdout == "3\n"
@@ -102,7 +91,7 @@ def test_the_mounts_are_seen_by_nobody_else(run: Run, folder: Path) -> None:
 
 
 @installed_only("unshare")
-def test_what_is_mounted_below_is_closed_with_it_and_for_nobody_else(run: Run, folder: Path) -> None:
+def test_what_is_mounted_below_is_closed_with_it_and_for_nobody_else(folder: Path) -> None:
     """A part of a closed folder would stay open; or the user's own programs would find their files read-only."""
     (folder / "deep/below").mkdir()
     inside = f"cat {folder}/deep/below/there; echo x > {folder}/deep/below/new"
@@ -116,7 +105,7 @@ def test_what_is_mounted_below_is_closed_with_it_and_for_nobody_else(run: Run, f
 
 
 @pytest.mark.parametrize("where", ["deep", "deep/er", "deep/er/closed"])
-def test_a_link_in_the_place_of_any_part_starts_nothing(run: Run, folder: Path, where: str) -> None:
+def test_a_link_in_the_place_of_any_part_starts_nothing(folder: Path, where: str) -> None:
     """Who swaps a folder for a link meanwhile would have another one closed, or mounted writable, in its place."""
     (folder / where).rename(folder.parent / "aside")
     (folder / where).symlink_to(folder.parent / "aside")
@@ -125,7 +114,7 @@ def test_a_link_in_the_place_of_any_part_starts_nothing(run: Run, folder: Path, 
     assert str(folder / "deep") in ended.stderr
 
 
-def test_what_is_not_there_starts_nothing_and_is_named(run: Run, folder: Path) -> None:
+def test_what_is_not_there_starts_nothing_and_is_named(folder: Path) -> None:
     """Something would run with a part open that was to be closed."""
     ended = run([(folder / "gone", True)], "echo started", folder)
     assert (ended.returncode, ended.stdout) == (1, "")
@@ -135,7 +124,7 @@ def test_what_is_not_there_starts_nothing_and_is_named(run: Run, folder: Path) -
     assert ended.stderr == f"{folder}/plain/below: Not a directory\n"
 
 
-def test_it_stays_the_user_that_it_was(run: Run, folder: Path) -> None:
+def test_it_stays_the_user_that_it_was(folder: Path) -> None:
     """Files that it makes would be somebody else's."""
     ended = run(closing(folder), "id -u; id -g; touch mine", folder)
     assert ended.stdout.split() == [str(os.geteuid()), str(os.getegid())]
@@ -143,7 +132,7 @@ def test_it_stays_the_user_that_it_was(run: Run, folder: Path) -> None:
 
 
 @ROOT_ONLY
-def test_where_only_some_paths_are_open_all_else_is_read_only(run: Run, folder: Path) -> None:
+def test_where_only_some_paths_are_open_all_else_is_read_only(folder: Path) -> None:
     """A server that stays root owns the system's files: it could open the shadow file to all, or close a shell."""
     outside = folder.parent / "outside"
     outside.write_text("")

@@ -4,29 +4,23 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
 from support.processes.leftovers import assert_gone
-from support.sandbox.gates import GATES, order
+from support.sandbox.gates import GATE, order
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
-from quarterdeck_sandbox.inside import kernel
-from quarterdeck_sandbox.inside.order import encode
-from quarterdeck_sandbox.run import spawn
-from quarterdeck_sandbox.run.spawn import gate_command
+from quarterdeck_sandbox.doctor.kernel import landlock_abi
+from quarterdeck_sandbox.gate.program import command
+from quarterdeck_sandbox.policy.promises import SCOPES_ABI
 
 pytestmark = LINUX_ONLY
 
 PATIENCE_S = 20.0
-
-BLIND = "import sys; sys.path.insert(0, sys.argv[1]); import reaper; reaper._descendants = list; "
-BLIND += "reaper.main(*sys.argv[2:])"
-"""Starts one of an interpreter that finds nobody below it."""
 
 
 class Reaper:
@@ -51,30 +45,21 @@ class Reaper:
         return self.process.stdout.readline()
 
 
-Reapers = Callable[..., AbstractContextManager[Reaper]]
-
-
-@pytest.fixture(params=GATES)
-def reaper(request: pytest.FixtureRequest) -> Reapers:
-    """Runs a script under one, of either kind."""
-    return partial(started, request.param)
-
-
 @contextmanager
-def started(compiled: str, script: str, *, wants_apart: bool = False) -> Iterator[Reaper]:
+def reaper(script: str, *, wants_apart: bool = False) -> Iterator[Reaper]:
     """Run `script` under one; all is gone at the end."""
     ours, theirs = socket.socketpair()
     leash, ours_of_leash = os.pipe()
     ours.settimeout(PATIENCE_S)
     with ours, theirs:
         fds = [theirs.fileno(), leash]
-        argv = gate_command(compiled, "reaper", *fds, int(wants_apart))
+        argv = command(GATE, "reaper", *fds, int(wants_apart))
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds, env={}) as process:
             theirs.close()
             os.close(leash)
             made = Reaper(process, ours_of_leash)
             try:
-                data = encode(order("/bin/sh", "-c", script))
+                data = order("/bin/sh", "-c", script)
                 ours.sendall(len(data).to_bytes(8, "big") + data)
                 report = b""
                 while not report.endswith(b"\n\n"):
@@ -96,7 +81,7 @@ def started(compiled: str, script: str, *, wants_apart: bool = False) -> Iterato
 @pytest.mark.parametrize(
     ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -SEGV $$", 139)]
 )
-def test_it_ends_as_the_program_did(reaper: Reapers, script: str, status: int) -> None:
+def test_it_ends_as_the_program_did(script: str, status: int) -> None:
     """A crash would look like a clean end."""
     with reaper(script) as made:
         assert made.process.wait(PATIENCE_S) == status
@@ -105,7 +90,7 @@ def test_it_ends_as_the_program_did(reaper: Reapers, script: str, status: int) -
 LEAVER = "setsid /bin/sh -c 'trap \"\" TERM HUP; echo ready; exec >&-; while :; do /bin/sleep 1000; done' & "
 
 
-def test_a_daemon_dies_with_the_program(reaper: Reapers) -> None:
+def test_a_daemon_dies_with_the_program() -> None:
     """A server's daemon would stay."""
     with reaper(LEAVER + "read line; exit 3") as made:
         made.line()
@@ -116,7 +101,7 @@ def test_a_daemon_dies_with_the_program(reaper: Reapers) -> None:
         assert_gone(daemons or [])
 
 
-def test_a_dropped_leash_ends_everything(reaper: Reapers) -> None:
+def test_a_dropped_leash_ends_everything() -> None:
     """A supervisor that died would leave its servers."""
     with reaper("trap '' TERM HUP;" + LEAVER + "while :; do /bin/sleep 1000; done") as made:
         made.line()
@@ -126,7 +111,7 @@ def test_a_dropped_leash_ends_everything(reaper: Reapers) -> None:
         assert_gone(pids)
 
 
-def test_what_forks_without_end_is_ended_too(reaper: Reapers) -> None:
+def test_what_forks_without_end_is_ended_too() -> None:
     """A server could fork ahead of whoever kills it."""
     with reaper("echo ready; while :; do /bin/true & done") as made:
         made.line()
@@ -135,12 +120,9 @@ def test_what_forks_without_end_is_ended_too(reaper: Reapers) -> None:
         assert_gone(made.below() if made.process.poll() is None else [])
 
 
-@pytest.mark.skipif(kernel.abi() < kernel.SCOPES_SINCE, reason="this Landlock does not hold signals")
-def test_where_landlock_holds_signals_all_are_ended_without_being_found_first(
-    reaper: Reapers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.skipif(landlock_abi() < SCOPES_ABI, reason="this Landlock does not hold signals")
+def test_where_landlock_holds_signals_all_are_ended() -> None:
     """A server could outlive its owner by forking and dying all the time: whom a look finds has ended by then."""
-    monkeypatch.setattr(spawn, "BOOT", BLIND)
     with reaper(LEAVER + "while :; do /bin/sleep 1000; done", wants_apart=True) as made:
         made.line()
         daemons = eventually(lambda: len(pids := made.below()) >= 4 and pids)
@@ -149,7 +131,7 @@ def test_where_landlock_holds_signals_all_are_ended_without_being_found_first(
         assert_gone(daemons or [])
 
 
-def test_stopped_processes_are_ended_too(reaper: Reapers) -> None:
+def test_stopped_processes_are_ended_too() -> None:
     """A server that stopped itself would stay for ever."""
     with reaper("echo ready; kill -STOP $$; exit 1") as made:
         made.line()
@@ -159,7 +141,7 @@ def test_stopped_processes_are_ended_too(reaper: Reapers) -> None:
         assert_gone(pids)
 
 
-def test_a_polite_request_to_it_is_not_heard(reaper: Reapers) -> None:
+def test_a_polite_request_to_it_is_not_heard() -> None:
     """A server could ask its keeper to leave first."""
     with reaper("echo ready; read line; exit 5") as made:
         made.line()
@@ -169,7 +151,7 @@ def test_a_polite_request_to_it_is_not_heard(reaper: Reapers) -> None:
         assert made.process.wait(PATIENCE_S) == 5
 
 
-def test_the_program_dies_with_its_reaper(reaper: Reapers) -> None:
+def test_the_program_dies_with_its_reaper() -> None:
     """Nobody would end it any more."""
     with reaper("echo ready; exec /bin/sleep 1000") as made:
         made.line()
@@ -179,9 +161,8 @@ def test_the_program_dies_with_its_reaper(reaper: Reapers) -> None:
         assert_gone(program)
 
 
-@pytest.mark.parametrize("compiled", GATES[1:])
-def test_the_compiled_one_keeps_next_to_no_memory_of_its_own(compiled: str) -> None:
-    """Each trusted server would cost an interpreter more, for as long as it runs."""
-    with started(compiled, "echo ready; read line") as made:
+def test_it_keeps_next_to_no_memory_of_its_own() -> None:
+    """Each server without a process namespace would cost more, for as long as it runs."""
+    with reaper("echo ready; read line") as made:
         made.line()
         assert psutil.Process(made.process.pid).memory_full_info().uss < 200 * 1024

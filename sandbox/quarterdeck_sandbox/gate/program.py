@@ -1,21 +1,24 @@
-"""The compiled gate and reaper: where the program lies, and of which sources it is.
+"""The gate's program: its path, the sources that it must be of, and the commands for its parts.
 
-`sandbox/native/compile_gate.py` makes it where a wheel is built or a checkout is installed, if there is a C compiler.
-What it answers to `version` names its architecture and the digest of its sources: in a checkout that has other sources
-by now, it is not used.
+`sandbox/native/compile_gate.py`, which imports this module by its plain name, compiles it where a wheel is built or a
+checkout is installed.  What it answers to `version` names its architecture and the digest of its sources: in a checkout
+that has other sources by now, it is not used.
 """
 
 import hashlib
 import os
 
-FOLDER = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "quarterdeck-gate")
 
-PROGRAM = os.path.join(FOLDER, "quarterdeck-gate")
-
-SOURCES = os.path.normpath(os.path.join(FOLDER, "../../native"))
+SOURCES = os.path.normpath(os.path.join(PROGRAM, "../../../native"))
 """Beside the package in a checkout; a wheel has none."""
 
 ARCHITECTURES = ("x86_64", "aarch64")
+
+
+def command(program: str, part: str, *words: int | str) -> list[str]:
+    """The command for a part of the gate, one of those at the head of `main.c`."""
+    return [program, part, *map(str, words)]
 
 
 def version(architecture: str) -> str:

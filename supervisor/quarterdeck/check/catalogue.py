@@ -84,13 +84,7 @@ CHECKS: Final = (
         "load large modules when they are needed",
     ),
     # Messages
-    Check(
-        "clean-stdout",
-        ERROR,
-        "stdout has MCP messages and nothing else",
-        "write logs and print to stderr",
-        STDIO,
-    ),
+    Check("clean-stdout", ERROR, "stdout has MCP messages and nothing else", "write logs and print to stderr", STDIO),
     Check("message-shape", ERROR, "Messages are JSON-RPC 2.0", "correct the fields named above", MESSAGES),
     Check(
         "reply-once",

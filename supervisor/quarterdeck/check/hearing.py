@@ -35,7 +35,7 @@ Receiver = Callable[[Members], None]
 
 
 class Hearing:
-    """See the module.
+    """What was heard of a server in one episode.
 
     Attributes:
         null_errors: errors that name no request, so far.

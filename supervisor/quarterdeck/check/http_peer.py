@@ -18,9 +18,9 @@ from mcp.shared.inbound import NAME_BEARING_METHODS, encode_header_value
 from quarterdeck_protocol.mcp.client.eras import HANDSHAKE_REVISIONS, is_modern
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
 
-from .episode import Ending, Episode, Exchange, HttpTrial, Members, RequestId
+from .episode import Ending, Episode, HttpTrial, Members, RequestId
 from .requests import message
-from .speaker import Recorder
+from .speaker import OpenRequest, Outcome, Speaker
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """Of one answer, and of one event."""
@@ -50,42 +50,21 @@ class _Head:
     content_type: str = ""
 
 
-class HttpPeer:
-    """See the module.  `close` must be called in the end."""
+class HttpPeer(Speaker):
+    """A remote server.  `close` must be called in the end."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str, episode: Episode) -> None:
-        self.episode = episode
-        self._recorder = Recorder(episode)
-        self.hearing = self._recorder.hearing
-        self.started_at = time.monotonic()
-        self.gone = asyncio.Event()
-        self.stderr_mark: Final = 0
+        super().__init__(episode)
         self._client = client
         self._url = url
         self._session: str | None = None
         self._read = 0
         self._posts: set[asyncio.Task[None]] = set()
 
-    def hints_since(self, mark: int, reply: Members | None) -> tuple[str, ...]:  # noqa: ARG002 - what `Speaker` has
-        """See `Speaker`: nothing is known of what it wants."""
-        return ()
-
-    async def request(
-        self,
-        purpose: str,
-        method: str,
-        params: Members | None = None,
-        *,
-        wait_s: float,
-        subject: str = "",
-        request_id: RequestId | None = None,
-        progress: bool = False,
-        in_pieces: bool = False,  # noqa: ARG002 - a body has no lines
-    ) -> Exchange:
-        """See `Speaker`."""
-        request = self._recorder.open(purpose, method, params, subject, request_id, progress=progress)
+    async def carry(self, request: OpenRequest, wait_s: float, *, in_pieces: bool) -> Outcome:  # noqa: ARG002 - no lines
+        """Post a request, and wait for its answer."""
         head = _Head()
-        post = self._begin(request.message, self._headers(method, request.sent), head, request.request_id)
+        post = self._begin(request.message, self._headers(request.method, request.sent), head, request.request_id)
         await asyncio.wait((request.answer, post), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         request.close()
         if request.reply is not None:
@@ -94,13 +73,13 @@ class HttpPeer:
                 self.hearing.note(self.episode.content_types, head.content_type)
         elif not post.done():
             ending = Ending.SILENT
-            await self._cancel(request.request_id, method, post)
+            await self._cancel(request.request_id, request.method, post)
         else:
             ending = Ending.REFUSED if head.status and not post.cancelled() and not post.exception() else Ending.LOST
-        return request.record(ending, status=head.status)
+        return Outcome(ending, status=head.status)
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
-        """See `Speaker`."""
+        """Post a notification; whether it was taken."""
         trial = await self.attempt("notification", "POST", message(method, params), self._headers(method, {}))
         return trial.status == httpx2.codes.ACCEPTED
 

@@ -71,7 +71,6 @@ async def _get(peer: Speaker, found: dict[str, list[JsonValue]], meta: Members, 
 
 
 async def _list(peer: Speaker, method: str, meta: Members, wait_s: Callable[[], float]) -> list[JsonValue]:
-    """All pages of a list."""
     items: list[JsonValue] = []
     params, seen = meta, set[str]()
     for _ in range(MAX_PAGES):

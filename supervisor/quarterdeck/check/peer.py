@@ -15,9 +15,9 @@ import msgspec
 from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
 from quarterdeck_sandbox import ConfinedProcess, infer_hints
 
-from .episode import End, Ending, Episode, Exchange, Members, RequestId
+from .episode import End, Ending, Episode, Members
 from .requests import message
-from .speaker import Recorder
+from .speaker import OpenRequest, Outcome, Speaker
 
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 MAX_READ_BYTES: Final = 64 * 1024 * 1024
@@ -48,16 +48,12 @@ GRACE_S: Final = 1.0
 """Of each step by which one is ended that is of no further interest."""
 
 
-class Peer:
-    """See the module.  `close` must be called in the end."""
+class Peer(Speaker):
+    """A server that is a process.  `close` must be called in the end."""
 
     def __init__(self, process: ConfinedProcess, episode: Episode) -> None:
+        super().__init__(episode)
         self.process = process
-        self.episode = episode
-        self.started_at = time.monotonic()
-        self.gone = asyncio.Event()
-        self._recorder = Recorder(episode)
-        self.hearing = self._recorder.hearing
         self._loop = asyncio.get_running_loop()
         self._lines = LineBuffer(MAX_LINE_BYTES)
         self._held: bytearray | None = None
@@ -72,20 +68,8 @@ class Peer:
 
     # Speaking
 
-    async def request(
-        self,
-        purpose: str,
-        method: str,
-        params: Members | None = None,
-        *,
-        wait_s: float,
-        subject: str = "",
-        request_id: RequestId | None = None,
-        progress: bool = False,
-        in_pieces: bool = False,
-    ) -> Exchange:
-        """See `Speaker`."""
-        request = self._recorder.open(purpose, method, params, subject, request_id, progress=progress)
+    async def carry(self, request: OpenRequest, wait_s: float, *, in_pieces: bool) -> Outcome:
+        """Write a request's line, and wait for its answer."""
         line = request.message + b"\n"
         mark, began = self._stderr_read, time.monotonic()
         if in_pieces:
@@ -99,15 +83,15 @@ class Peer:
         request.close()
         is_lost = self.gone.is_set()
         ending = Ending.ANSWERED if request.reply is not None else Ending.LOST if is_lost else Ending.SILENT
-        if ending is Ending.SILENT and method != "initialize":
+        if ending is Ending.SILENT and request.method != "initialize":
             self.hearing.cancelled(request.request_id, time.monotonic())
             await self.notify(
                 "notifications/cancelled", {"requestId": request.request_id, "reason": "no longer wanted"}
             )
-        return request.record(ending, outside=self.hints_since(mark, request.reply))
+        return Outcome(ending, self.hints_since(mark, request.reply))
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
-        """See `Speaker`."""
+        """Write a notification; whether it was taken."""
         return await self.write(message(method, params) + b"\n")
 
     async def write(self, data: bytes, wait_s: float = WRITE_S) -> bool:
@@ -256,7 +240,6 @@ class Peer:
             gone.cancel()
 
     async def _drained(self) -> None:
-        """Wait for what was written before the end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._eof.wait()

@@ -18,15 +18,7 @@ from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck.config.places.trusted_files import trusted_files, with_announced
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox import (
-    ConfinedProcess,
-    Places,
-    Requester,
-    confine,
-    known_machine,
-    plan_launch,
-    start,
-)
+from quarterdeck_sandbox import ConfinedProcess, Places, Requester, confine, known_machine, plan_launch, start
 
 from .episode import FileChanges
 from .values import FILE_NAME
@@ -185,11 +177,7 @@ class Subject:
         if self.installs and not with_network:
             environ = {**OFFLINE, **environ}
         places = Places(
-            place.home,
-            place.tmp,
-            _user_home(),
-            (str(state_dir()), str(runtime_dir())),
-            with_announced(trusted_files()),
+            place.home, place.tmp, _user_home(), (str(state_dir()), str(runtime_dir())), with_announced(trusted_files())
         )
         policy = config.sandbox
         if with_network:

@@ -49,7 +49,6 @@ class _ProcessScenario(Scenario[Peer]):
         self._gaps: tuple[str, ...] = ()
 
     async def record(self) -> Recording:
-        """See `record`."""
         watching = asyncio.create_task(self._monitor.run())
         try:
             await self.go_through()
@@ -59,12 +58,10 @@ class _ProcessScenario(Scenario[Peer]):
 
     @property
     def first_parts(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        """See `Scenario`."""
         return (self._install,) if self._subject.installs else ()
 
     @property
     def folder(self) -> str:
-        """See `Scenario`."""
         return str(self._subject.place.work)
 
     async def _install(self) -> None:
@@ -82,16 +79,13 @@ class _ProcessScenario(Scenario[Peer]):
             self.episodes.pop()
 
     async def end_legacy(self, peer: Peer) -> None:
-        """See `Scenario`."""
         await self._rest(peer)
         await peer.end("stdin")
 
     async def end_modern(self, peer: Peer) -> None:
-        """See `Scenario`."""
         await peer.end("term")
 
     async def odd_bytes(self) -> None:
-        """See `Scenario`."""
         trials = list(TRIALS)
         for _ in range(MAX_RESTARTS):
             async with self.episode("bytes") as peer:
@@ -114,7 +108,6 @@ class _ProcessScenario(Scenario[Peer]):
 
     @asynccontextmanager
     async def opened(self, episode: Episode, *, with_network: bool = False) -> AsyncIterator[Peer]:
-        """See `Scenario`: the server is started, and ended."""
         process = await self._subject.start(with_network=with_network)
         self._gaps = process.receipt.gaps
         limits = process.confinement.limits
@@ -131,11 +124,9 @@ class _ProcessScenario(Scenario[Peer]):
             await peer.close()
 
     def look(self) -> Snapshot:
-        """See `Scenario`."""
         return self._subject.place.look()
 
     def changes_since(self, before: Snapshot) -> FileChanges:
-        """See `Scenario`."""
         changed = changes(before, self._subject.place.look())
         if changed.any:
             self._subject.place.fill()

@@ -50,7 +50,6 @@ class _RemoteScenario(Scenario[HttpPeer]):
         self._uncalled: list[str] = []
 
     async def record(self) -> Recording:
-        """See `record`."""
         self.skip(NOT_TRIED)
         await self.go_through()
         if self._uncalled:
@@ -62,11 +61,9 @@ class _RemoteScenario(Scenario[HttpPeer]):
 
     @property
     def folder(self) -> str:
-        """See `Scenario`."""
         return FOLDER
 
     def is_called(self, tool: Members) -> bool:
-        """See `Scenario`."""
         hints = tool.get("annotations")
         if self.wishes.call_all or (isinstance(hints, dict) and hints.get("readOnlyHint") is True):
             return True
@@ -75,7 +72,6 @@ class _RemoteScenario(Scenario[HttpPeer]):
 
     @asynccontextmanager
     async def opened(self, episode: Episode, *, with_network: bool = False) -> AsyncIterator[HttpPeer]:  # noqa: ARG002
-        """See `Scenario`: a connection, with the row's headers."""
         headers = {"Accept-Encoding": "identity", **self._config.headers}
         timeout = httpx2.Timeout(CONNECT_S, read=None)
         async with httpx2.AsyncClient(headers=headers, timeout=timeout) as client:
@@ -86,7 +82,6 @@ class _RemoteScenario(Scenario[HttpPeer]):
                 await asyncio.shield(asyncio.create_task(peer.close()))
 
     async def end_legacy(self, peer: HttpPeer) -> None:
-        """See `Scenario`."""
         ping = message("ping", {}, "quarterdeck-trial")
         await peer.attempt("get", "GET", headers={"Accept": "text/event-stream", "Content-Type": None})
         await peer.attempt("origin", "POST", ping, {"Origin": FOREIGN_ORIGIN})
@@ -99,10 +94,9 @@ class _RemoteScenario(Scenario[HttpPeer]):
                 await peer.attempt("ended-session", "POST", ping)
 
     async def end_modern(self, peer: HttpPeer) -> None:
-        """See `Scenario`: such a connection has no end."""
+        pass  # such a connection has no end
 
     async def odd_bytes(self) -> None:
-        """See `Scenario`."""
         async with self.episode("bytes") as peer:
             meta = await self.greet_any(peer)
             if meta is None:

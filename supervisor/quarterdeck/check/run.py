@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox import temporary_folder
 
@@ -23,7 +23,7 @@ STDERR_LINES: Final = 15
 
 
 async def check(
-    config: StdioServerConfig,
+    config: ServerConfig,
     wishes: Wishes,
     *,
     called: str,
@@ -32,10 +32,10 @@ async def check(
     ignored: Collection[str] = (),
     secrets: Iterable[str] = (),
 ) -> Report:
-    """Try everything, and report it.
+    """Try everything that applies to a server, and report it.
 
     Args:
-        config: the server; its policy is one that lets it do no harm, see `place.harmless`.
+        config: the server; the policy of a process is one that lets it do no harm, see `place.harmless`.
         wishes: what is wanted.
         called: what the report calls the server.
         installs: see `Subject`.
@@ -47,34 +47,19 @@ async def check(
         LaunchError: it cannot be started.
     """
     began = time.monotonic()
-    with temporary_folder("quarterdeck-check-") as base:
-        place = Place(Path(base))
-        place.make()
-        recording = await record(Subject(config, place, installs, allow_unsandboxed), wishes)
-    return report_of(recording, called, time.monotonic() - began, ignored, Redactor(tuple(secrets)))
+    if isinstance(config, StdioServerConfig):
+        with temporary_folder("quarterdeck-check-") as base:
+            place = Place(Path(base))
+            place.make()
+            recording = await record(Subject(config, place, installs, allow_unsandboxed), wishes)
+    else:
+        from .remote_scenario import record as record_remote  # an HTTP client
+
+        recording = await record_remote(config, wishes)
+    return _report(recording, called, time.monotonic() - began, ignored, Redactor(tuple(secrets)))
 
 
-async def check_remote(
-    config: StreamableHttpServerConfig | SseServerConfig,
-    wishes: Wishes,
-    *,
-    called: str,
-    ignored: Collection[str] = (),
-    secrets: Iterable[str] = (),
-) -> Report:
-    """The same of a remote server, as far as it applies; see `check`."""
-    from .remote_scenario import record as record_remote
-
-    began = time.monotonic()
-    recording = await record_remote(config, wishes)
-    return report_of(recording, called, time.monotonic() - began, ignored, Redactor(tuple(secrets)))
-
-
-def report_of(
-    recording: Recording, called: str, took_s: float, ignored: Collection[str] = (), redactor: Redactor | None = None
-) -> Report:
-    """What is told of a recording."""
-    redactor = redactor or Redactor(())
+def _report(recording: Recording, called: str, took_s: float, ignored: Collection[str], redactor: Redactor) -> Report:
     verdicts = [
         verdict._replace(problem=redactor.clean(verdict.problem.encode("utf-8", "replace")).decode(errors="replace"))
         for verdict in judge(recording)
@@ -101,7 +86,6 @@ def report_of(
 
 
 def _own_name(recording: Recording) -> tuple[str, str]:
-    """What it calls itself."""
     for exchange in recording.all_of("initialize", "discover"):
         members = exchange.result_members
         meta = members.get("_meta")

@@ -24,15 +24,7 @@ from quarterdeck_protocol.mcp.client.eras import MODERN_REVISIONS
 from .episode import Ending, Episode, Exchange, FileChanges, Members, Recording
 from .offers import take_offers
 from .place import Snapshot
-from .requests import (
-    INITIALIZE,
-    LEGACY,
-    MODERN,
-    NO_VERSION,
-    PlannedCall,
-    envelope,
-    planned_calls,
-)
+from .requests import INITIALIZE, LEGACY, MODERN, NO_VERSION, PlannedCall, envelope, planned_calls
 from .schemas import shown
 from .speaker import Speaker
 
@@ -86,7 +78,7 @@ Peers = TypeVar("Peers", bound=Speaker)
 
 
 class Scenario(ABC, Generic[Peers]):
-    """See the module.
+    """What is tried with one server.
 
     Attributes:
         wishes: what a user wants.
@@ -113,7 +105,6 @@ class Scenario(ABC, Generic[Peers]):
         return tuple(dict.fromkeys(self._untried))
 
     async def _part(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Go through one part, as far as the time allows."""
         try:
             self.wait_s()
             await part()

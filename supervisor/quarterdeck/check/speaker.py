@@ -3,20 +3,35 @@
 import asyncio
 import itertools
 import time
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from typing import Final, NamedTuple
 
 from .episode import Ending, Episode, Exchange, Members, RequestId
 from .hearing import Hearing
 from .requests import message, with_progress
 
 
-class Speaker(Protocol):
-    """Who speaks to the server in one episode; each request, and what came of it, is recorded there."""
+class Outcome(NamedTuple):
+    """What came of a request beside its reply: see `Exchange`."""
 
-    episode: Episode
-    hearing: Hearing
-    started_at: float
-    gone: asyncio.Event
+    ending: Ending
+    outside: tuple[str, ...] = ()
+    status: int = 0
+
+
+class Speaker(ABC):
+    """Speaks to the server in one episode, where each request is recorded with what came of it.
+
+    Attributes:
+        gone: set once the server has ended.
+    """
+
+    def __init__(self, episode: Episode) -> None:
+        self.episode: Final = episode
+        self.hearing: Final = Hearing(episode)
+        self.started_at: Final = time.monotonic()
+        self.gone: Final = asyncio.Event()
+        self._ids: Final = itertools.count(1)
 
     async def request(
         self,
@@ -42,50 +57,45 @@ class Speaker(Protocol):
             progress: whether progress is asked for.
             in_pieces: whether its line is written in two pieces, the second a while later.
         """
+        name = next(self._ids) if request_id is None else request_id
+        request = OpenRequest(self.hearing, method, params, name, f"progress-{name}" if progress else "")
+        ending, outside, status = await self.carry(request, wait_s, in_pieces=in_pieces)
+        exchange = Exchange(
+            purpose,
+            method,
+            request.sent,
+            name,
+            ending,
+            request.reply,
+            request.waited_s,
+            subject,
+            self.hearing.progress_of(request.token),
+            outside=outside,
+            status=status,
+        )
+        self.episode.exchanges.append(exchange)
+        return exchange
 
+    @abstractmethod
+    async def carry(self, request: "OpenRequest", wait_s: float, *, in_pieces: bool) -> Outcome:
+        """Send a request and wait for its answer; close it, and cancel it where none came."""
+
+    @abstractmethod
     async def notify(self, method: str, params: Members | None = None) -> bool:
         """Send a notification; whether it was taken."""
 
     @property
     def stderr_mark(self) -> int:
         """How much was read of the server's stderr."""
+        return 0
 
-    def hints_since(self, mark: int, reply: Members | None) -> tuple[str, ...]:
+    def hints_since(self, mark: int, reply: Members | None) -> tuple[str, ...]:  # noqa: ARG002 - for a process
         """What the server wanted and was not given since then, by its stderr and its answer."""
-
-
-class Recorder:
-    """Opens the requests of one episode, alike for everything that speaks to a server."""
-
-    def __init__(self, episode: Episode) -> None:
-        self.episode: Final = episode
-        self.hearing: Final = Hearing(episode)
-        self._ids: Final = itertools.count(1)
-
-    def open(
-        self,
-        purpose: str,
-        method: str,
-        params: Members | None,
-        subject: str,
-        request_id: RequestId | None,
-        *,
-        progress: bool,
-    ) -> "OpenRequest":
-        """A request that is about to be sent; see `Speaker.request`."""
-        return OpenRequest(
-            self,
-            purpose,
-            method,
-            params,
-            subject,
-            next(self._ids) if request_id is None else request_id,
-            progress=progress,
-        )
+        return ()
 
 
 class OpenRequest:
-    """A request until what came of it is recorded.
+    """A request from before it is sent until nobody waits for its answer.
 
     Attributes:
         sent: its params.
@@ -94,56 +104,26 @@ class OpenRequest:
         waited_s: how long that took, or until nobody waited any more.
     """
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        purpose: str,
-        method: str,
-        params: Members | None,
-        subject: str,
-        request_id: RequestId,
-        *,
-        progress: bool,
-    ) -> None:
+    def __init__(self, hearing: Hearing, method: str, params: Members | None, name: RequestId, token: str) -> None:
         """Have its answer heard from now on."""
-        self._recorder = recorder
-        self._purpose = purpose
-        self._method = method
-        self._subject = subject
-        self._token = f"progress-{request_id}" if progress else ""
-        self.request_id: Final = request_id
-        self.sent: Final = with_progress(params, self._token)
+        self._hearing = hearing
+        self.method: Final = method
+        self.request_id: Final = name
+        self.token: Final = token
+        self.sent: Final = with_progress(params, token)
         self.answer: Final[asyncio.Future[Members]] = asyncio.get_running_loop().create_future()
         self.reply: Members | None = None
         self.waited_s = 0.0
         self._began = time.monotonic()
-        recorder.hearing.opened(request_id, method, self.answer.set_result, self._token)
+        hearing.opened(name, method, self.answer.set_result, token)
 
     @property
     def message(self) -> bytes:
         """As it is sent."""
-        return message(self._method, self.sent, self.request_id)
+        return message(self.method, self.sent, self.request_id)
 
     def close(self) -> None:
         """Nobody waits for its answer any more."""
         self.waited_s = time.monotonic() - self._began
-        self._recorder.hearing.closed(self.request_id)
+        self._hearing.closed(self.request_id)
         self.reply = self.answer.result() if self.answer.done() else None
-
-    def record(self, ending: Ending, *, outside: tuple[str, ...] = (), status: int = 0) -> Exchange:
-        """Record what came of it, once it was closed; see `Exchange`."""
-        exchange = Exchange(
-            self._purpose,
-            self._method,
-            self.sent,
-            self.request_id,
-            ending,
-            self.reply,
-            self.waited_s,
-            self._subject,
-            self._recorder.hearing.progress_of(self._token),
-            outside=outside,
-            status=status,
-        )
-        self._recorder.episode.exchanges.append(exchange)
-        return exchange

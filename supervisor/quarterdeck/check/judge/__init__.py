@@ -9,10 +9,16 @@ from itertools import chain
 from quarterdeck.check.episode import Recording
 from quarterdeck.check.verdicts import Verdict
 
-from . import calls, definitions, effects, endings, greetings, http, lists, messages
+from .behaviour import judge_effects, judge_endings
+from .calls import judge as judge_calls
+from .definitions import judge as judge_definitions
+from .protocol import judge_greetings, judge_http, judge_lists, judge_messages
 
 
 def judge(recording: Recording) -> Iterator[Verdict]:
     """All verdicts."""
-    sides = (greetings, messages, lists, definitions, calls, endings, http if recording.is_remote else effects)
-    return chain.from_iterable(side.judge(recording) for side in sides)
+    sides = (
+        *(judge_greetings, judge_messages, judge_lists, judge_definitions, judge_calls, judge_endings),
+        judge_http if recording.is_remote else judge_effects,
+    )
+    return chain.from_iterable(side(recording) for side in sides)

@@ -30,7 +30,7 @@ MAX_ERROR_CHARS: Final = 8192
 
 
 def judge(recording: Recording) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the verdicts."""
     schemas = _output_schemas(recording)
     for episode in recording.episodes:
         before: list[Exchange] = []

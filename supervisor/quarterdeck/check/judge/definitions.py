@@ -42,7 +42,7 @@ _MCP_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 def judge(recording: Recording) -> Iterator[Verdict]:
-    """See the module."""
+    """Yield the verdicts."""
     tools = [tool for tool in recording.tools if isinstance(tool, dict)]
     if not tools:
         return

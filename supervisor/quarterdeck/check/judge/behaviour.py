@@ -1,12 +1,14 @@
-"""Verdicts on what a server touches and takes: files, network, memory, processor time.  Pure."""
+"""Verdicts on what a server does: files, network, memory, processor time; what it survives, how it ends.  Pure."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from quarterdeck.check.episode import Exchange, FileChanges, Members, Recording
+from quarterdeck.check.episode import End, Episode, Exchange, FileChanges, Members, Recording
 from quarterdeck.check.schemas import shown
 from quarterdeck.check.verdicts import Verdict
 from quarterdeck.common.words import size
+
+from .shapes import unanswered
 
 IDLE_SHARE: Final = 0.25
 """Of one processor that a server at rest may take, to begin with."""
@@ -14,8 +16,8 @@ IDLE_SHARE: Final = 0.25
 LARGE_BYTES: Final = 512 * 1024 * 1024
 
 
-def judge(recording: Recording) -> Iterator[Verdict]:
-    """See the module."""
+def judge_effects(recording: Recording) -> Iterator[Verdict]:
+    """Yield the verdicts."""
     annotations = _annotations(recording)
     for episode in recording.episodes:
         if episode.era:
@@ -60,3 +62,45 @@ def _annotations(recording: Recording) -> dict[str, Members]:
         if isinstance(tool, dict) and isinstance(hints := tool.get("annotations"), dict):
             found[str(tool.get("name"))] = hints
     return found
+
+
+SURVIVES: Final = {
+    "after:garbage": "survives-garbage",
+    "after:odd-json": "survives-odd-json",
+    "after:bad-utf8": "survives-bad-utf8",
+    "pieces": "reads-pieces",
+    "together": "reads-together",
+    "long-line": "reads-long-lines",
+}
+"""The check of each purpose whose request has to be answered."""
+
+ASKED: Final = {"stdin": "ends-with-stdin", "half line": "ends-within-line", "term": "ends-on-term"}
+
+_STACKS: Final = ("Traceback (most recent call last)", "\n    at ")
+"""The beginnings of a stack of calls, of Python and node."""
+
+LAST_CHARS: Final = 4000
+"""Of stderr, in which a stack is sought."""
+
+
+def judge_endings(recording: Recording) -> Iterator[Verdict]:
+    """Yield the verdicts."""
+    for episode in recording.episodes:
+        for exchange in episode.exchanges:
+            if exchange.purpose in SURVIVES:
+                yield Verdict(SURVIVES[exchange.purpose], unanswered(exchange))
+        if episode.era and episode.end.asked:
+            yield from _end(episode)
+
+
+def _end(episode: Episode) -> Iterator[Verdict]:
+    end = episode.end
+    yield Verdict(ASKED[end.asked], "" if end.after_s is not None else "it went on, and had to be killed")
+    if end.asked == "stdin" and end.after_s is not None:
+        yield Verdict("quiet-end", _loudness(end))
+
+
+def _loudness(end: End) -> str:
+    if end.code:
+        return f"it ends with status {end.code}" if end.code > 0 else f"it is ended by signal {-end.code}"
+    return "it leaves a stack of calls on stderr" if any(each in end.said[-LAST_CHARS:] for each in _STACKS) else ""

@@ -6,9 +6,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from quarterdeck.check.catalogue import CHECKS
-from quarterdeck.check.report.as_json import as_json
-from quarterdeck.check.report.as_junit import as_junit
-from quarterdeck.check.report.as_sarif import as_sarif
+from quarterdeck.check.report import as_json, as_junit, as_sarif
 from quarterdeck.check.verdicts import Measured, Report, Verdict, outcomes
 
 VERDICTS = (

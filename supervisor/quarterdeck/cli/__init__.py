@@ -1,4 +1,4 @@
-"""The command line: `quarterdeck serve`, `tools`, `call`, `ps`, `logs`, `restart`, `token`, `demo`.
+"""The command line: `commands.ENTRIES` lists every command, with its module; a folder holds one group of them.
 
 Importing this loads nothing: each command pays for what it uses.
 """

@@ -2,18 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from quarterdeck.config.load.merge import FileFound, load_found, load_named
+from quarterdeck.config.load.origin import mcp_config_paths
 
 from .exits import UsageError
 
-if TYPE_CHECKING:
-    from quarterdeck.config.load.merge import FileFound
 
-
-def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
+def files_of(config: list[Path] | None) -> tuple[FileFound, ...]:
     """The files that are named, or else every place where some are looked for."""
-    from quarterdeck.config.load.merge import load_found, load_named
-
     if config:
         return load_named(config, os.environ)
     try:
@@ -27,6 +24,4 @@ def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
 
 def user_file() -> Path:
     """The user's own file, which `serve` finds without being told."""
-    from quarterdeck.config.load.origin import mcp_config_paths
-
     return mcp_config_paths(Path.cwd(), os.environ)[1]

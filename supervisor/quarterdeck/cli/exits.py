@@ -111,12 +111,7 @@ def ledger_error(error: "LedgerError") -> CommandError:
     from quarterdeck.ledger import errors
 
     missing = errors.MissingLedgerError
-    broken = (
-        errors.BrokenChainError,
-        errors.CorruptLedgerError,
-        errors.MissingHeadError,
-        errors.TruncatedLedgerError,
-    )
+    broken = (errors.BrokenChainError, errors.CorruptLedgerError, errors.MissingHeadError, errors.TruncatedLedgerError)
     code = (
         ExitCode.NOT_FOUND
         if isinstance(error, missing)

@@ -95,7 +95,6 @@ _USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "tas
 
 
 def _json_line(record: logging.LogRecord) -> str:
-    """A record as one JSON object."""
     given = {name: value for name, value in record.__dict__.items() if name not in _USUAL}
     at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
     event = {"event": record.getMessage(), "level": record.levelname.lower(), "logger": record.name, **given}

@@ -1,5 +1,7 @@
 """The options that several commands share, and what those of HTTP, of names and of native tools amount to."""
 
+import os
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -26,7 +28,6 @@ Config = Annotated[
         metavar="FILE",
         envvar="QUARTERDECK_CONFIG",
         help="A file that lists servers (mcpServers or servers); may be repeated, the earlier one wins.",
-        show_default=False,
     ),
 ]
 
@@ -60,7 +61,6 @@ Profile = Annotated[
         metavar="read-only|workspace|all",
         help="Offer native tools too: read-only changes nothing, workspace also writes files and runs commands, all "
         "adds a note, plans, sub-agents and more.",
-        show_default=False,
     ),
 ]
 
@@ -70,7 +70,6 @@ Workspace = Annotated[
         "--workspace",
         metavar="DIR",
         help="With --profile: where native tools work; the current directory unless told otherwise.",
-        show_default=False,
     ),
 ]
 
@@ -80,14 +79,14 @@ AllowDir = Annotated[
         "--allow-dir",
         metavar="DIR",
         help="With --profile: a further directory, or one file, that native tools may change; may be repeated.",
-        show_default=False,
     ),
 ]
 
-Tools = Annotated[
-    str | None,
-    Option("--tools", metavar="A,B,…", help="With --profile: only these native tools.", show_default=False),
-]
+Tools = Annotated[str | None, Option("--tools", metavar="A,B,…", help="With --profile: only these native tools.")]
+
+ServerId = Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.")]
+
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 DryRun = Annotated[bool, Option("--dry-run", help="Show what would be changed, and change nothing.")]
 
@@ -174,11 +173,7 @@ AllowHost = Annotated[
 
 
 def http_wish(
-    http: bool,
-    address: str | None,
-    allow_remote: bool,
-    allow_host: list[str] | None,
-    **others: bool,
+    http: bool, address: str | None, allow_remote: bool, allow_host: list[str] | None, **others: bool
 ) -> "HttpWish | None":
     """Where to listen as the options say; None without `--http`.
 
@@ -206,6 +201,16 @@ def http_wish(
     return wish
 
 
+def check_inherited(names: Iterable[str]) -> None:
+    """Check that variables which a command is to inherit are set.
+
+    Raises:
+        CommandError: one is not.
+    """
+    if unset := [name for name in names if name not in os.environ]:
+        raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
+
+
 def check_search(*, is_wanted: bool) -> None:
     """Check that tools can be searched here, where that is wanted.
 
@@ -225,17 +230,10 @@ NO_BUDGET: Final = 0
 
 Group = Annotated[
     list[str] | None,
-    Option(
-        "--group",
-        metavar="NAME",
-        help="Only what this group of the configuration has; may be repeated.",
-        show_default=False,
-    ),
+    Option("--group", metavar="NAME", help="Only what this group of the configuration has; may be repeated."),
 ]
 
-Search = Annotated[
-    bool, Option("--search", help="Show clients search_tools and call_tool in place of all tools.", show_default=False)
-]
+Search = Annotated[bool, Option("--search", help="Show clients search_tools and call_tool in place of all tools.")]
 
 Budget = Annotated[
     int | None,
@@ -244,7 +242,6 @@ Budget = Annotated[
         metavar="N",
         help="Show tools under names of at most N characters; 0 leaves them as they are. Without it 46, which every "
         "known client takes.",
-        show_default=False,
     ),
 ]
 
@@ -255,7 +252,6 @@ Prefix = Annotated[
         metavar="PREFIX",
         help="What the client puts before a tool's name, for example mcp__deck__: names keep to the 64 characters "
         "less these.",
-        show_default=False,
     ),
 ]
 

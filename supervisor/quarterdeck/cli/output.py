@@ -1,16 +1,17 @@
 """Write for people (on a terminal styled, in columns that fit; plain elsewhere) or for programs (JSON, a line each).
 
-What people are shown is drawn by rich, which a plain line and JSON do without: loading it takes as long as an answer.
+A command makes rows and declares their columns; `show` prints them either way.  What people are shown is drawn by rich,
+which a plain line and JSON do without: loading it takes as long as an answer.
 Text comes from servers too: controls in it are escaped here, and nothing in it is markup, a link or an emoji's name.
 """
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 import msgspec
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.containers import Lines
     from rich.text import Text
+
+    from quarterdeck.ledger.events.fold import ItemKey
 
 WIDEST: Final = 110
 """Columns that a paragraph may fill and still be read with ease."""
@@ -55,6 +58,91 @@ class Cell(msgspec.Struct, frozen=True):
 
     text: str
     style: str = ""
+
+
+class Column(NamedTuple):
+    """One column of the table that people see of rows.
+
+    Attributes:
+        title: its heading.
+        value: a key or attribute of each row, or what makes a value, or a `Cell`, of a row.
+        style: of rich; or one for each text.
+        empty: shown for None, False, and an empty text or list.
+        form: makes a text of a value that is there.
+    """
+
+    title: str
+    value: str | Callable[[Any], object]
+    style: str | Mapping[str, str] = ""
+    empty: str = "-"
+    form: Callable[[Any], str] = str
+
+    def cell(self, row: object) -> Cell:
+        """Return the field of one row: True as yes, lists with commas."""
+        if callable(self.value):
+            found = self.value(row)
+        else:
+            found = row[self.value] if isinstance(row, Mapping) else getattr(row, self.value)
+        if isinstance(found, Cell):
+            return found
+        if found is None or found is False:
+            text = ""
+        elif isinstance(found, list | tuple):
+            text = ", ".join(map(str, found))
+        else:
+            text = "yes" if found is True else self.form(found)
+        if not text:
+            return Cell(self.empty)
+        return Cell(text, self.style if isinstance(self.style, str) else self.style.get(text, ""))
+
+
+def show(
+    rows: Sequence[object],
+    columns: Sequence[Column],
+    *,
+    json: bool = False,
+    document: object = None,
+    none: str = "",
+    indent: str = "",
+    is_cut: bool = False,
+) -> None:
+    """Print rows: JSON for programs, a table for people.
+
+    Args:
+        rows: mappings or structs, all of whose members programs get.
+        columns: what people see of them.
+        json: whether a program reads.
+        document: what programs get in place of the rows.
+        none: a line on stderr for people where there are no rows.
+        indent: before each line of the table.
+        is_cut: whether a terminal cuts the last column instead of wrapping it.
+    """
+    if json:
+        print_json(rows if document is None else document)
+    elif rows:
+        cells = [[column.cell(row) for column in columns] for row in rows]
+        print_table([column.title for column in columns], cells, indent=indent, is_cut=is_cut)
+    elif none:
+        print_line(none, stderr=True)
+
+
+def report(document: object, text: str, style: str = "", *, json: bool) -> None:
+    """Print what was done: a document for programs, a line for people."""
+    if json:
+        print_json(document)
+    else:
+        print_line(text, style)
+
+
+def print_outcome(text: str, *, is_done: bool, dry_run: bool = False) -> None:
+    """Print what was done to a file that was shown first; or that nothing was."""
+    print_line(text if is_done else "nothing was changed" + " (--dry-run)" * dry_run, "green" if is_done else "dim")
+
+
+def describe_key(key: "ItemKey") -> str:
+    """A tool by its name; what else a server lists by its own, and what it is; the rest in brackets."""
+    what = f"({key.subject.value})"
+    return flat(key.name) if key.subject.value == "tool" else f"{flat(key.name)} {what}" if key.name else what
 
 
 def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
@@ -127,7 +215,6 @@ def _fold_line(line: str, columns: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """Return the columns that a terminal needs for a text."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

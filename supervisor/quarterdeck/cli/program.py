@@ -62,7 +62,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _end(arguments: Sequence[str]) -> int:
-    """The exit code of a command, however it ends."""
     try:
         return _run(hoist_state_dir(arguments))
     except SystemExit as end:
@@ -79,7 +78,6 @@ def _end(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Find the command, and have it run."""
     if COMPLETE_VARIABLE in os.environ:
         return _complete(arguments)
     rest = _take_state_dir(arguments)
@@ -108,10 +106,14 @@ def _run(arguments: list[str]) -> int:
 
 def _complete(arguments: list[str]) -> int:
     """Print the completions of a word for a shell, which asks by variables of the environment."""
-    # Of the command that is typed its options are completed, else the commands' names: the others' need not be known.
+    import click
+
+    # Only the command that is typed is imported: of the others the names are enough.
     typed = next((word for word in os.environ.get("COMP_WORDS", "").split()[1:] if word in BY_NAME), None)
-    entries = (BY_NAME[typed],) if typed else ENTRIES
-    make_program(entries).main(args=arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=True)
+    program = make_program((BY_NAME[typed],) if typed else ())
+    for entry in ENTRIES if typed is None else ():
+        program.add_command(click.Command(entry.name, help=entry.summary))
+    program.main(args=arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=True)
     return ExitCode.OK
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from quarterdeck.ledger.store.lease import LeaseHeldError
     from quarterdeck.running_product import Product
     from quarterdeck.trust.judge.server_rows import Locks
+    from quarterdeck_protocol.configs import ServerConfig
 
 _log = logging.getLogger("quarterdeck.config")
 
@@ -303,14 +304,22 @@ def check_server(settings: "Settings", server: str) -> None:
         )
 
 
+def configured_server(settings: "Settings", server: str) -> "ServerConfig":
+    """Return the configuration of one server.
+
+    Raises:
+        CommandError: there is no such server, or its row cannot be used.
+    """
+    check_server(settings, server)
+    for row in settings.broken:
+        if row.id == server:
+            raise UsageError(row.message, "correct the row first: quarterdeck config show says where it is")
+    return next(each for each in settings.servers if each.id == server)
+
+
 @asynccontextmanager
 async def start_product(
-    settings: "Settings",
-    *,
-    serves: bool = False,
-    visits: bool = False,
-    lock: "Locks | None" = None,
-    http: bool = False,
+    settings: "Settings", *, serves: bool = False, visits: bool = False, lock: "Locks | None" = None, http: bool = False
 ) -> "AsyncIterator[Product]":
     """`open_quarterdeck`, with what cannot be used, or is used by another process, as the user's error.
 

@@ -4,26 +4,28 @@ Nothing is started: what a server listed last is in the ledger.
 """
 
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from quarterdeck.bridge.overrides.unmet import (
+    Names,
+    public_names,
+    unlisted_servers,
+    unmet_by_groups,
+    unmet_by_overrides,
+)
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.trust.context import directory
+from quarterdeck.config.load.merge import MergedConfig
+from quarterdeck.config.overrides import NO_OVERRIDES
+from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import Book, Entry
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.trust.configured_servers import scope_of_row
+from quarterdeck_protocol.offers import Listing
 
-if TYPE_CHECKING:
-    from quarterdeck.bridge.overrides.unmet import Names
-    from quarterdeck.config.load.merge import MergedConfig
-    from quarterdeck.ledger.events.fold import Entry
 
-
-def unmet_names(found: "MergedConfig") -> list[str]:
+def unmet_names(found: MergedConfig) -> list[str]:
     """What overrides and groups name that there is not, and whose names cannot be compared, a line each."""
-    from quarterdeck.bridge.overrides.unmet import public_names, unlisted_servers, unmet_by_groups, unmet_by_overrides
-    from quarterdeck.config.overrides import NO_OVERRIDES
-    from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
-    from quarterdeck.ledger.events.fold import Book
-    from quarterdeck.ledger.store.reader import LedgerReader
-    from quarterdeck.trust.configured_servers import scope_of_row
-
     if not (found.groups or any(found.overrides.values())):
         return []
     try:
@@ -64,11 +66,8 @@ def print_unmet_names(lines: list[str]) -> None:
         print_line(f"warning: {line}", "yellow")
 
 
-def _listed(entry: "Entry") -> "Names | None":
+def _listed(entry: Entry) -> Names | None:
     """What a server offered when it was last asked, by its own names; None where it never was."""
-    from quarterdeck.ledger.events.events import Subject
-    from quarterdeck_protocol.offers import Listing
-
     if not (entry.has_listed or entry.has_said):
         return None
     names: dict[Listing, list[str]] = {Listing.TOOLS: [], Listing.PROMPTS: [], Listing.RESOURCES: []}

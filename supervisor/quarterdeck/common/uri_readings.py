@@ -222,7 +222,6 @@ def _plain_authority(scheme: str, authority: str) -> str:
 
 
 def _host(authority: str) -> str:
-    """Return the host of an authority, without user and port."""
     given = authority.rpartition("@")[2]
     return f"{given.partition(']')[0]}]" if given.startswith("[") else given.partition(":")[0]
 

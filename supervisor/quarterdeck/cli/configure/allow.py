@@ -1,9 +1,10 @@
 """`quarterdeck allow`: give a server's sandbox the paths that its row names, and approve the row in the same step."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
@@ -11,18 +12,25 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.find.row_change import replace_text
 from quarterdeck.cli.output import is_confirmed, print_line
-from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.source import Named, Source, check_server, load
+from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.source import Named, Source, configured_server, load
 from quarterdeck.cli.troubles import present_troubles, print_troubles
 from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
+from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
+from quarterdeck.config.clients.link_entry import show_change
+from quarterdeck.config.clients.user_file import UserFileError, read_user_file
+from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.origin import Origin, Standing
+from quarterdeck.config.load.text_edit import EditError
+from quarterdeck.config.places.paths import command_digest, server_paths
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.trust.configured_servers import configured
+from quarterdeck.trust.judge.server_rows import ServerRow
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_sandbox import LaunchError, RequiredPath
 
 from .take_out import as_it_was, print_diff
-
-if TYPE_CHECKING:
-    from quarterdeck.config.load.origin import Origin
-    from quarterdeck.trust.judge.server_rows import ServerRow
-    from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_sandbox import RequiredPath
 
 Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
@@ -31,11 +39,11 @@ Writable = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it chan
 
 def allow(
     source: Named,
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: options.ServerId,
     read: Paths = None,
     write: Writable = None,
     dry_run: options.DryRun = False,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: options.Yes = False,
 ) -> None:
     """Give a server the files that its command line and its variables name: show the change, write it, approve it.
 
@@ -78,9 +86,9 @@ def allow(
 class _Target:
     """The server whose sandbox is to see more."""
 
-    config: "StdioServerConfig"
-    origin: "Origin"
-    row: "ServerRow"
+    config: StdioServerConfig
+    origin: Origin
+    row: ServerRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +103,7 @@ class _Change:
 
 
 def _find_target(source: Source, server: str) -> _Target:
-    """The server, if its row may be changed and all else in it is approved.
-
-    Raises:
-        CommandError: it is not.
-    """
-    from quarterdeck.config.load.origin import Standing
-    from quarterdeck.config.places.paths import command_digest, server_paths
-    from quarterdeck.trust.configured_servers import configured
-    from quarterdeck_protocol.configs import StdioServerConfig
-
+    """The server, if its row may be changed and all else in it is approved."""
     if not source.config and server_paths(command_digest(server), server).home.exists():
         raise UsageError(
             f"{server} is the server of a `quarterdeck run`, which no file names",
@@ -112,11 +111,7 @@ def _find_target(source: Source, server: str) -> _Target:
         )
     settings = load(source)
     print_troubles(present_troubles(source, settings.troubles), stderr=True)
-    check_server(settings, server)
-    config = next((each for each in settings.servers if each.id == server), None)
-    if config is None:
-        [problem] = [row.message for row in settings.broken if row.id == server][:1]
-        raise UsageError(problem, "correct the row first")
+    config = configured_server(settings, server)
     if not isinstance(config, StdioServerConfig):
         raise UsageError(
             f"{server} is a remote server: it has no process to confine", "leave it as it is: its row needs no paths"
@@ -137,18 +132,13 @@ def _find_target(source: Source, server: str) -> _Target:
     return _Target(config, origin, row)
 
 
-def _named_paths(read: list[Path] | None, write: list[Path] | None) -> "list[RequiredPath]":
-    from quarterdeck_sandbox import RequiredPath
-
+def _named_paths(read: list[Path] | None, write: list[Path] | None) -> list[RequiredPath]:
     pairs = (("read", read), ("write", write))
     return [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
 
 
-def _missing_paths(config: "StdioServerConfig") -> "tuple[list[RequiredPath], list[str]]":
+def _missing_paths(config: StdioServerConfig) -> tuple[list[RequiredPath], list[str]]:
     """Return the missing paths to add, and reasons for the others. Print the reasons if there are paths to add."""
-    from quarterdeck.config.allow_paths import missing
-    from quarterdeck_sandbox import LaunchError
-
     with as_command_error(LaunchError, remedy=f"correct its row: quarterdeck inspect {config.id} shows it"):
         needs, said = missing(config, os.environ)
     for line in said if needs else ():
@@ -156,21 +146,7 @@ def _missing_paths(config: "StdioServerConfig") -> "tuple[list[RequiredPath], li
     return needs, said
 
 
-def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:
-    """The change, judged as a start would.
-
-    Raises:
-        CommandError: it may not be made, or cannot.
-    """
-    import json
-
-    from quarterdeck.config.allow_paths import edited, sandbox_with, widened
-    from quarterdeck.config.clients.link_entry import show_change
-    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
-    from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.text_edit import EditError
-    from quarterdeck_sandbox import LaunchError
-
+def _plan_change(target: _Target, needs: list[RequiredPath]) -> _Change:
     path, sandbox = target.origin.path, sandbox_with(target.origin.row, needs)
     assert path is not None
     with as_command_error(
@@ -191,14 +167,7 @@ def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:
 
 
 def _approve(source: Source, target: _Target, change: _Change) -> None:
-    """Approve how the server is started now, if nothing but its sandbox is another than before.
-
-    Raises:
-        CommandError: it is not approved.
-    """
-    from quarterdeck.ledger.events.events import Subject
-    from quarterdeck.trust.judge.verdicts import Decision
-
+    """Approve how the server is started now, if nothing but its sandbox is another than before."""
     with open_context(source) as context:
         found = context.server(target.config.id)
         assert context.settings is not None

@@ -10,22 +10,37 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Column, print_json, print_line, report, show
 from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.run.request import read_request
+from quarterdeck.config.load.file import ConfigFileError
+from quarterdeck.config.load.origin import PROJECT_FILES, Standing, candidates
+from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, state_dir
+from quarterdeck.daemon.deck_names import NAMES_NAME, DeckNames, DeckNamesError
+from quarterdeck.daemon.decks import wanted_of
+from quarterdeck.daemon.messages import ServeRequest
+from quarterdeck.host.http.admission import USER_DECK
+from quarterdeck.host.http.grants import (
+    Grant,
+    Rate,
+    check_groups,
+    check_name,
+    check_patterns,
+    parse_rate,
+    parse_size,
+    parse_span,
+)
+from quarterdeck.host.http.token_file import TOKENS_NAME, TokensError, add_grant, load_grants
+from quarterdeck.host.http.token_file import revoke as revoke_in
 
-if TYPE_CHECKING:
-    from quarterdeck.daemon.deck_names import DeckNames
-    from quarterdeck.host.http.grants import Grant, Rate
+Name = Annotated[str, Argument(metavar="NAME", help="Whose it is: the ledger names calls by it.")]
 
-Name = Annotated[str, Argument(metavar="NAME", help="Whose it is: the ledger names calls by it.", show_default=False)]
-
-STATE_STYLES: Final = {"live": "green", "expired": "yellow", "revoked": "red"}
 
 USUAL_SPAN: Final = "90d"
 """The default lifetime of a token: a forgotten token must not stay valid for longer."""
@@ -42,7 +57,6 @@ def create(
             metavar="NAME|FOLDER|FILE",
             help="Not your own configuration but this deck of the daemon, as quarterdeck status names it, "
             "or that of a project or a file; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     server: Annotated[
@@ -51,35 +65,21 @@ def create(
             "--server",
             metavar="ID",
             help="Only this server's tools; may be repeated. Native tools then need --profile.",
-            show_default=False,
         ),
     ] = None,
     tool: Annotated[
         list[str] | None,
-        Option(
-            "--tool",
-            metavar="GLOB",
-            help="Only tools whose names match, as 'notes__read_*'; may be repeated.",
-            show_default=False,
-        ),
+        Option("--tool", metavar="GLOB", help="Only tools whose names match, as 'notes__read_*'; may be repeated."),
     ] = None,
     profile: Annotated[
         options.ProfileName | None,
-        Option(
-            "--profile",
-            metavar="read-only|workspace|all",
-            help="Only the native tools of this profile.",
-            show_default=False,
-        ),
+        Option("--profile", metavar="read-only|workspace|all", help="Only the native tools of this profile."),
     ] = None,
     group: options.Group = None,
     search: options.Search = False,
-    rate: Annotated[
-        str | None, Option("--rate", metavar="N/s|N/m|N/h", help="At most so many requests.", show_default=False)
-    ] = None,
+    rate: Annotated[str | None, Option("--rate", metavar="N/s|N/m|N/h", help="At most so many requests.")] = None,
     max_result: Annotated[
-        str | None,
-        Option("--max-result", metavar="SIZE", help="No result larger than this: 65536, 64K, 2M.", show_default=False),
+        str | None, Option("--max-result", metavar="SIZE", help="No result larger than this: 65536, 64K, 2M.")
     ] = None,
     expires: Annotated[
         str | None,
@@ -87,24 +87,11 @@ def create(
             "--expires",
             metavar="SPAN|never",
             help="For how long: 12h, 30d, 4w, or never. Without this a terminal is asked, else it is 90d.",
-            show_default=False,
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
     """Make a token for one client over HTTP, and print it once."""
-    from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
-    from quarterdeck.host.http.grants import (
-        Grant,
-        check_groups,
-        check_name,
-        check_patterns,
-        parse_rate,
-        parse_size,
-        parse_span,
-    )
-    from quarterdeck.host.http.token_file import TokensError, add_grant
-
     now = time.time()
     options.check_search(is_wanted=search)
     with as_command_error(ValueError, remedy="see quarterdeck token create --help"):
@@ -116,7 +103,7 @@ def create(
         chosen = expires if expires is not None else _ask_span(can_ask=not json)
         until = now + chosen_s if (chosen_s := parse_span(chosen)) is not None else None
     path = tokens_path()
-    with as_command_error(UnsafePathError, OSError, remedy=_REPAIR):
+    with repairing():
         make_private_dir(path.parent)
     decks = tuple(dict.fromkeys(deck_named(each) for each in deck or ()))
     warn_of_unknown(groups, decks)
@@ -160,41 +147,29 @@ def _ask_span(*, can_ask: bool) -> str:
 
 def list_(json: options.Json = False) -> None:
     """Show the tokens of clients: what each allows, and until when; those that ended for 30 days more."""
-    from quarterdeck.host.http.admission import USER_DECK
-    from quarterdeck.host.http.token_file import TokensError, load_grants
-
     now = time.time()
     with as_command_error(TokensError, remedy=_REPAIR):
         grants = load_grants(tokens_path()).grants
-    if json:
-        print_json([_view(each, now) for each in grants])
-    elif grants:
-        rows = [
-            [
-                Cell(each.name, "cyan"),
-                Cell(each.state(now).value, STATE_STYLES[each.state(now)]),
-                Cell(", ".join(each.decks) or USER_DECK),
-                Cell(", ".join(each.servers) or "all"),
-                Cell(", ".join(each.tools) or "all"),
-                Cell(", ".join(each.groups) or "-"),
-                Cell("yes" if each.search else "-"),
-                Cell(_profile(each) or "-"),
-                Cell(str(each.rate or "-")),
-                Cell(_moment(each.expires_at) or "never", "dim"),
-            ]
-            for each in grants
-        ]
-        headers = ("NAME", "STATE", "DECKS", "SERVERS", "TOOLS", "GROUPS", "SEARCH", "PROFILE", "RATE", "EXPIRES")
-        print_table(headers, rows)
-    else:
-        print_line("there are no tokens of clients: make one with quarterdeck token create NAME", stderr=True)
+    none = "there are no tokens of clients: make one with quarterdeck token create NAME"
+    show([_view(each, now) for each in grants], COLUMNS, json=json, none=none)
+
+
+COLUMNS: Final = (
+    Column("NAME", "name", "cyan"),
+    Column("STATE", "state", {"live": "green", "expired": "yellow", "revoked": "red"}),
+    Column("DECKS", "decks", empty=USER_DECK),
+    Column("SERVERS", "servers", empty="all"),
+    Column("TOOLS", "tools", empty="all"),
+    Column("GROUPS", "groups"),
+    Column("SEARCH", "search"),
+    Column("PROFILE", "profile"),
+    Column("RATE", "rate"),
+    Column("EXPIRES", "expires_at", "dim", "never"),
+)
 
 
 def revoke(name: Name, json: options.Json = False) -> None:
     """End a token at once; what its client has open ends too."""
-    from quarterdeck.host.http.token_file import TokensError
-    from quarterdeck.host.http.token_file import revoke as revoke_in
-
     path = tokens_path()
     with as_command_error(TokensError, remedy=_REPAIR):
         is_revoked = path.parent.is_dir() and revoke_in(path, name, time.time())
@@ -202,27 +177,19 @@ def revoke(name: Name, json: options.Json = False) -> None:
         raise CommandError(
             ExitCode.NOT_FOUND, f"there is no token {name!r} that opens anything", "quarterdeck token list shows them"
         )
-    if json:
-        print_json({"name": name, "state": "revoked"})
-    else:
-        print_line(f"{name} is revoked: its sessions end, and it opens nothing any more", "green")
+    done = f"{name} is revoked: its sessions end, and it opens nothing any more"
+    report({"name": name, "state": "revoked"}, done, "green", json=json)
 
 
 @contextmanager
 def repairing() -> Iterator[None]:
     """Have a file of tokens that cannot be used end the command, with what to do about it."""
-    from quarterdeck.config.places.paths import UnsafePathError
-    from quarterdeck.host.http.token_file import TokensError
-
     with as_command_error(TokensError, UnsafePathError, OSError, remedy=_REPAIR):
         yield
 
 
-def deck_names() -> "DeckNames":
+def deck_names() -> DeckNames:
     """The names of the daemon's decks, of which those that tokens have are kept."""
-    from quarterdeck.config.places.paths import state_dir
-    from quarterdeck.daemon.deck_names import NAMES_NAME, DeckNames
-    from quarterdeck.host.http.token_file import TokensError, load_grants
 
     def bound() -> set[str]:
         try:
@@ -238,11 +205,6 @@ def warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
 
     It is no error: the configuration may come to have it.
     """
-    from quarterdeck.cli.run.request import read_request
-    from quarterdeck.config.load.file import ConfigFileError
-    from quarterdeck.daemon.deck_names import DeckNamesError
-    from quarterdeck.host.http.admission import USER_DECK
-
     for deck in (decks or (USER_DECK,)) if groups else ():
         try:
             request = deck_names().find(deck)
@@ -262,11 +224,6 @@ def warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
 
 def deck_named(text: str) -> str:
     """The name of a deck that is called so, or has this folder or file."""
-    from quarterdeck.cli.run.request import read_request
-    from quarterdeck.daemon.deck_names import DeckNamesError
-    from quarterdeck.daemon.decks import wanted_of
-    from quarterdeck.daemon.messages import ServeRequest
-
     names = deck_names()
     with as_command_error(DeckNamesError, remedy="make it a file of your own; removed, decks get their names anew"):
         if os.sep not in text and text not in {os.curdir, os.pardir}:
@@ -296,8 +253,6 @@ def deck_named(text: str) -> str:
 
 def _check_folder(path: str) -> None:
     """Refuse a folder from which no configuration is found, and say so of one that adds none to the user's own."""
-    from quarterdeck.config.load.origin import PROJECT_FILES, Standing, candidates
-
     found = {each.standing for each in candidates(Path(path), os.environ) if each.path.exists()}
     files = " or ".join(PROJECT_FILES)
     if not found:
@@ -311,14 +266,10 @@ def _check_folder(path: str) -> None:
 
 def tokens_path() -> Path:
     """The file of the tokens of clients."""
-    from quarterdeck.config.places.paths import state_dir
-    from quarterdeck.host.http.token_file import TOKENS_NAME
-
     return state_dir() / TOKENS_NAME
 
 
-def _view(grant: "Grant", now: float) -> dict[str, object]:
-    """A token for programs: everything but itself."""
+def _view(grant: Grant, now: float) -> dict[str, object]:
     rate: Rate | None = grant.rate
     return {
         "name": grant.name,
@@ -337,7 +288,7 @@ def _view(grant: "Grant", now: float) -> dict[str, object]:
     }
 
 
-def _profile(grant: "Grant") -> str:
+def _profile(grant: Grant) -> str:
     return options.ProfileName(grant.profile).shown.value if grant.profile else ""
 
 

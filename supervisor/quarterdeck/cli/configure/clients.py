@@ -7,34 +7,45 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 from quarterdeck.cli import options
 from quarterdeck.cli.config_files import files_of, user_file
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.options import native_options
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.run.request import no_group, read_request
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import utf8
-from quarterdeck.config.clients.known_clients import CLIENTS
+from quarterdeck.common.working_directory import working_directory
+from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories, user_locations
+from quarterdeck.config.clients.import_servers import FoundServer, ImportFileError, find_servers, is_in
+from quarterdeck.config.clients.known_clients import CLIENTS, Client, find_client
+from quarterdeck.config.clients.link_entry import (
+    LinkError,
+    LinkPlan,
+    is_temporary,
+    make_entry,
+    make_http_entry,
+    own_command,
+    plan_link,
+    plan_unlink,
+)
+from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
+from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.jsonc import parse
+from quarterdeck.daemon.messages import ServeRequest
 
 from .link_http import HTTP_URL, ClientTokens, check_private, end_token, found_url, tell_tokens, tokens_shown
 from .take_out import TakeOut, as_it_was, print_diff, take_out_of_files
-
-if TYPE_CHECKING:
-    from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories
-    from quarterdeck.config.clients.import_servers import FoundServer
-    from quarterdeck.config.clients.known_clients import Client
-    from quarterdeck.config.clients.link_entry import LinkPlan
 
 DEFAULT_NAME: Final = "quarterdeck"
 
 KNOWN: Final = ", ".join(client.name for client in CLIENTS)
 
-Clients = Annotated[
-    list[str],
-    Argument(metavar="CLIENT…", help=f"{KNOWN}.", show_default=False),
-]
+Clients = Annotated[list[str], Argument(metavar="CLIENT…", help=f"{KNOWN}.")]
 
 Name = Annotated[str, Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
 
@@ -61,12 +72,7 @@ def link(
     ] = None,
     deck: Annotated[
         list[str] | None,
-        Option(
-            "--deck",
-            metavar="NAME|FOLDER|FILE",
-            help="With --http: as for token create --deck; may be repeated.",
-            show_default=False,
-        ),
+        Option("--deck", metavar="NAME|FOLDER|FILE", help="With --http: as for token create --deck; may be repeated."),
     ] = None,
     allow_readable: Annotated[
         bool, Option("--allow-readable", help="With --http: write the token also into a file that others can read.")
@@ -76,15 +82,6 @@ def link(
     json: options.Json = False,
 ) -> None:
     """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
-    from quarterdeck.config.clients.client_locations import UserDirectories
-    from quarterdeck.config.clients.link_entry import (
-        is_temporary,
-        make_entry,
-        make_http_entry,
-        own_command,
-        plan_link,
-    )
-
     dirs, command = UserDirectories.here(), own_command()
     options.check_search(is_wanted=search)
     arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
@@ -102,12 +99,12 @@ def link(
     shown = [word for each in groups for word in ("--group", each)] + ["--search"] * search
     where, listens = (url or "", True) if url is not None or not http else found_url()
 
-    def entry(location: "ClientLocation") -> dict[str, object]:
+    def entry(location: ClientLocation) -> dict[str, object]:
         if tokens is not None:
             return make_http_entry(location, where, tokens.of(location), name)
         return make_entry(location, dirs, command, [*arguments, *shown], os.environ, name)
 
-    def plan_all() -> "list[LinkPlan]":
+    def plan_all() -> list[LinkPlan]:
         return [plan_link(location, name, entry(location)) for location in locations]
 
     plans = _plan(plan_all)
@@ -145,9 +142,6 @@ def unlink(
     clients: Clients, name: Name = DEFAULT_NAME, dry_run: options.DryRun = False, json: options.Json = False
 ) -> None:
     """Take quarterdeck out of MCP clients again: our entry goes, the rest of the file stays."""
-    from quarterdeck.config.clients.client_locations import UserDirectories, user_locations
-    from quarterdeck.config.clients.link_entry import plan_unlink
-
     dirs = UserDirectories.here()
     found = [location for each in dict.fromkeys(clients) for location in user_locations(_client(each), dirs)]
     plans = _plan(lambda: [plan_unlink(location, name) for location in found if location.path.exists()])
@@ -166,19 +160,14 @@ def _end_tokens(names: Sequence[str]) -> None:
             print_line(f"its token is revoked: {name}", stderr=True)
 
 
-def _client(name: str) -> "Client":
-    from quarterdeck.config.clients.known_clients import find_client
-
+def _client(name: str) -> Client:
     client = find_client(name)
     if client is None:
         raise UsageError(f"there is no client {name!r}", f"the clients are {KNOWN}")
     return client
 
 
-def _choose_location(client: "Client", dirs: "UserDirectories", *, create: bool) -> "ClientLocation":
-    """Where the client's user has servers."""
-    from quarterdeck.config.clients.client_locations import user_locations
-
+def _choose_location(client: Client, dirs: UserDirectories, *, create: bool) -> ClientLocation:
     locations = user_locations(client, dirs)
     if not locations:
         raise CommandError(
@@ -201,7 +190,7 @@ def _choose_location(client: "Client", dirs: "UserDirectories", *, create: bool)
     return chosen
 
 
-def _profile(location: "ClientLocation", dirs: "UserDirectories") -> Path | None:
+def _profile(location: ClientLocation, dirs: UserDirectories) -> Path | None:
     return next((home for home in dirs.windows_homes if location.path.is_relative_to(home)), None)
 
 
@@ -213,8 +202,6 @@ def _serve_arguments(
     tools: str | None,
 ) -> list[str]:
     """What follows `serve`, every path absolute."""
-    from quarterdeck.cli.options import native_options
-
     native_options(profile, workspace, allow_dir, tools)  # refuses what serve would refuse
     arguments: list[str] = []
     for path in config or ():
@@ -232,10 +219,6 @@ def _serve_arguments(
 
 def _check_groups(groups: Sequence[str], config: list[Path] | None) -> None:
     """Refuse a group that serve would refuse."""
-    from quarterdeck.cli.run.request import no_group, read_request
-    from quarterdeck.common.working_directory import working_directory
-    from quarterdeck.daemon.messages import ServeRequest
-
     if groups:
         files = tuple(os.path.abspath(path) for path in config or ())
         known = read_request(ServeRequest(cwd=working_directory(), config=files), os.environ).groups
@@ -245,8 +228,6 @@ def _check_groups(groups: Sequence[str], config: list[Path] | None) -> None:
 
 
 def _check_address(url: str | None, deck: list[str] | None, arguments: list[str], *, http: bool) -> None:
-    from urllib.parse import urlsplit
-
     if (url is not None or deck) and not http:
         raise UsageError("--url and --deck need --http", "add --http, or leave them out")
     if http and arguments:
@@ -262,13 +243,8 @@ def _check_address(url: str | None, deck: list[str] | None, arguments: list[str]
         raise UsageError(f"{url!r} is not the URL of an HTTP server", f"give it as in {HTTP_URL}")
 
 
-def _imported_before(locations: "Sequence[ClientLocation]", files: Sequence[Path]) -> "list[FoundServer]":
+def _imported_before(locations: Sequence[ClientLocation], files: Sequence[Path]) -> list[FoundServer]:
     """Those servers in clients' files that our own files have, too."""
-    from quarterdeck.config.clients.import_servers import ImportFileError, find_servers, is_in
-    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
-    from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.jsonc import parse
-
     found: list[FoundServer] = []
     try:
         documents = [parse(read_user_file(path).text, has_comments=True) for path in files]
@@ -280,16 +256,12 @@ def _imported_before(locations: "Sequence[ClientLocation]", files: Sequence[Path
     return found
 
 
-def _plan(work: "Callable[[], list[LinkPlan]]") -> "list[LinkPlan]":
-    from quarterdeck.config.clients.link_entry import LinkError
-
+def _plan(work: Callable[[], list[LinkPlan]]) -> list[LinkPlan]:
     with as_command_error(LinkError, remedy="correct that file, then run the command again"):
         return work()
 
 
-def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool, known: Collection[str] = ()) -> None:
-    from quarterdeck.config.clients.user_file import UserFileError, write_user_file
-
+def _carry_out(plans: list[LinkPlan], done: str, *, dry_run: bool, json: bool, known: Collection[str] = ()) -> None:
     reports: list[dict[str, object]] = []
     for plan in plans:
         backup, diff = None, plan.diff()
@@ -317,7 +289,7 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool,
         print_json(reports)
 
 
-def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run: bool, known: Collection[str]) -> None:
+def _print_outcome(plan: LinkPlan, backup: Path | None, done: str, *, dry_run: bool, known: Collection[str]) -> None:
     if not plan.is_needed:
         print_line(f"{done} already: nothing to do")
     elif dry_run:

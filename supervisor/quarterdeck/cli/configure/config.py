@@ -6,24 +6,31 @@ import os
 from collections.abc import Mapping, Sequence
 from json import dumps as json_text
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.config_files import files_of
 from quarterdeck.cli.exits import ExitCode
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, Column, print_json, print_line
+from quarterdeck.cli.output import show as show_rows
 from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
 from quarterdeck.common.words import flat, utf8
+from quarterdeck.config.load.json_schema import config_schema
+from quarterdeck.config.load.merge import FileFound, merge_files
+from quarterdeck.config.load.report import DEFAULT, Value, check_files, value_origins
+from quarterdeck.config.places.trusted_files import trusted_files
+from quarterdeck.config.secrets.masking import literal_secrets
+from quarterdeck.fleet.worker_session import Outlook, preview_start
+from quarterdeck.trust.configured_servers import command_options
+from quarterdeck.trust.judge.server_rows import server_words
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.faults import fill_remedy, find_remedy
+from quarterdeck_sandbox import known_machine
 
 from .import_config import describe_plain_secrets, import_config
-
-if TYPE_CHECKING:
-    from quarterdeck.config.load.merge import FileFound
-    from quarterdeck.config.load.report import Value
-    from quarterdeck_protocol.configs import ServerConfig
 
 NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
 
@@ -34,14 +41,12 @@ group: Final = Group("See where configuration comes from, and what is wrong with
 def path(config: options.Config = None, json: options.Json = False) -> None:
     """Show every file that is looked for, in order: the earlier one wins for the same server."""
     files = files_of(config)
-    if json:
-        print_json(_plain([_place(found) for found in files]))
-        return
-    rows = [
-        [Cell(flat(str(found.candidate.path))), Cell(*_state(found)), Cell(found.candidate.what, "dim")]
-        for found in files
-    ]
-    print_table(("FILE", "STATE", "WHOSE"), rows)
+    columns = (
+        Column("FILE", lambda found: found.candidate.path),
+        Column("STATE", lambda found: Cell(*_state(found))),
+        Column("WHOSE", lambda found: found.candidate.what, "dim"),
+    )
+    show_rows(files, columns, json=json, document=_plain([_place(found) for found in files]))
 
 
 @group.command("show")
@@ -51,9 +56,6 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
-    from quarterdeck.config.load.merge import merge_files
-    from quarterdeck.config.load.report import value_origins
-
     files = files_of(config)
     gathered = merge_files(files)
     whole = value_origins(files, gathered)
@@ -83,10 +85,6 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
 
     What the sandbox will refuse is found without starting anything; a command that is not here is a warning.
     """
-    from quarterdeck.config.load.merge import merge_files
-    from quarterdeck.config.load.report import check_files
-    from quarterdeck.config.secrets.masking import literal_secrets
-
     files = files_of(config)
     findings = check_files(files)
     merged = merge_files(files)
@@ -137,15 +135,13 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
 @group.command("schema")
 def schema() -> None:
     """Print the JSON Schema of a configuration file, for an editor to complete and check by."""
-    from quarterdeck.config.load.json_schema import config_schema
-
     print_json(config_schema())
 
 
 group.command("import")(import_config)
 
 
-def _place(found: "FileFound") -> dict[str, object]:
+def _place(found: FileFound) -> dict[str, object]:
     return {
         "path": found.candidate.path,
         "exists": found.exists and not _is_missing(found),
@@ -155,40 +151,32 @@ def _place(found: "FileFound") -> dict[str, object]:
     }
 
 
-def _state(found: "FileFound") -> tuple[str, str]:
+def _state(found: FileFound) -> tuple[str, str]:
     if not found.exists or _is_missing(found):
         return "not there", "dim"
     return ("cannot be used", "red") if found.error is not None else ("used", "green")
 
 
-def _is_missing(found: "FileFound") -> bool:
+def _is_missing(found: FileFound) -> bool:
     return found.error is not None and not os.path.lexists(found.candidate.path)
 
 
-def _chosen(values: "tuple[Value, ...]", *, everything: bool) -> "tuple[Value, ...]":
-    """What somebody said, or all of it."""
-    from quarterdeck.config.load.report import DEFAULT
-
+def _chosen(values: tuple[Value, ...], *, everything: bool) -> tuple[Value, ...]:
     return values if everything else tuple(each for each in values if each.source != DEFAULT)
 
 
-def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
+def _print_values(values: tuple[Value, ...], file: str = "") -> None:
     """A table of values; those of `file`, which was named above it, have their place alone."""
 
     def text(value: object) -> str:
         shown = value if isinstance(value, str) else json_text(_plain(value), ensure_ascii=False)
         return flat(shown)
 
-    rows = [
-        [
-            Cell(each.key),
-            Cell(text(each.value)),
-            Cell(each.pointer if file and each.source == file else _source(each.source, each.pointer), "dim"),
-        ]
-        for each in values
-    ]
-    if rows:
-        print_table(("KEY", "VALUE", "FROM"), rows, indent="  ")
+    def place(each: Value) -> str:
+        return each.pointer if file and each.source == file else _source(each.source, each.pointer)
+
+    columns = Column("KEY", "key"), Column("VALUE", "value", empty="", form=text), Column("FROM", place, "dim", "")
+    show_rows(values, columns, indent="  ")
 
 
 def _plain(value: object) -> object:
@@ -220,17 +208,9 @@ class UnstartableServer(NamedTuple):
 
 
 def _unstartable(
-    named: "Sequence[Path]", servers: "Sequence[ServerConfig]"
-) -> "tuple[dict[str, str], list[UnstartableServer]]":
+    named: Sequence[Path], servers: Sequence[ServerConfig]
+) -> tuple[dict[str, str], list[UnstartableServer]]:
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
-    from quarterdeck.config.places.trusted_files import trusted_files
-    from quarterdeck.fleet.worker_session import Outlook, preview_start
-    from quarterdeck.trust.configured_servers import command_options
-    from quarterdeck.trust.judge.server_rows import server_words
-    from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_protocol.faults import fill_remedy, find_remedy
-    from quarterdeck_sandbox import known_machine
-
     local = [server for server in servers if isinstance(server, StdioServerConfig)]
     if not local:
         return {}, []

@@ -6,7 +6,7 @@ The new text is computed whole before anything is written: a file that cannot be
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.config_files import user_file
@@ -14,36 +14,37 @@ from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import counted, utf8
+from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories, sources
+from quarterdeck.config.clients.import_servers import (
+    FoundServer,
+    FoundServers,
+    ImportFileError,
+    SkippedServer,
+    add_servers,
+    find_servers,
+    is_in,
+    locations_in_file,
+    name_apart,
+)
+from quarterdeck.config.clients.known_clients import find_client
+from quarterdeck.config.clients.link_entry import show_change
+from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
+from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.jsonc import parse
+from quarterdeck.config.load.text_edit import EditError
 
 from .clients import KNOWN
 from .take_out import TakeOut, as_it_was, is_of_user, print_diff, take_out_of_files
 
-if TYPE_CHECKING:
-    from quarterdeck.config.clients.client_locations import ClientLocation
-    from quarterdeck.config.clients.import_servers import FoundServer, FoundServers, SkippedServer
-
 
 def import_config(
-    source: Annotated[
-        str,
-        Argument(
-            metavar="CLIENT|FILE",
-            help=f"{KNOWN}; or any file that lists servers.",
-            show_default=False,
-        ),
-    ],
+    source: Annotated[str, Argument(metavar="CLIENT|FILE", help=f"{KNOWN}; or any file that lists servers.")],
     to: Annotated[
         Path | None,
-        Option(
-            "--to",
-            metavar="FILE",
-            help="Where to write them; your own mcp.json unless told otherwise.",
-            show_default=False,
-        ),
+        Option("--to", metavar="FILE", help="Where to write them; your own mcp.json unless told otherwise."),
     ] = None,
     server: Annotated[
-        list[str] | None,
-        Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
+        list[str] | None, Option("--server", metavar="NAME", help="Only this one; may be repeated.")
     ] = None,
     take_out: TakeOut = False,
     dry_run: options.DryRun = False,
@@ -53,13 +54,6 @@ def import_config(
 
     One whose name another server of yours has gets a second name, as fs-2.
     """
-    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers, is_in, name_apart
-    from quarterdeck.config.clients.link_entry import show_change
-    from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
-    from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.jsonc import parse
-    from quarterdeck.config.load.text_edit import EditError
-
     target = (to or user_file()).expanduser().absolute()
     with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):
         taken = find_servers(_locations(source), only=server or ())
@@ -109,11 +103,7 @@ def import_config(
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=True, is_shown=True)
 
 
-def _locations(source: str) -> "Sequence[ClientLocation]":
-    from quarterdeck.config.clients.client_locations import UserDirectories, sources
-    from quarterdeck.config.clients.import_servers import locations_in_file
-    from quarterdeck.config.clients.known_clients import find_client
-
+def _locations(source: str) -> Sequence[ClientLocation]:
     client = find_client(source)
     if client is not None:
         return sources(client, UserDirectories.here())
@@ -125,7 +115,7 @@ def _locations(source: str) -> "Sequence[ClientLocation]":
     return locations_in_file(path)
 
 
-def _check_found(taken: "FoundServers", source: str, wanted: list[str], target: Path) -> None:
+def _check_found(taken: FoundServers, source: str, wanted: list[str], target: Path) -> None:
     if not taken.read:
         raise CommandError(
             ExitCode.NOT_FOUND,
@@ -144,7 +134,7 @@ def _check_found(taken: "FoundServers", source: str, wanted: list[str], target: 
         )
 
 
-def _report(server: "FoundServer") -> dict[str, object]:
+def _report(server: FoundServer) -> dict[str, object]:
     return {
         "id": server.id,
         "name": server.name,
@@ -155,7 +145,7 @@ def _report(server: "FoundServer") -> dict[str, object]:
     }
 
 
-def _print_imported(added: "list[FoundServer]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
+def _print_imported(added: list[FoundServer], left_out: list[SkippedServer], elsewhere: int) -> None:
     for each in left_out:
         print_line(f"{each.name} is left out: {each.reason}", "yellow", stderr=True)
     for server in added:
@@ -169,7 +159,7 @@ def _print_imported(added: "list[FoundServer]", left_out: "list[SkippedServer]",
         print_line(f"{elsewhere} more belong to other projects: run this in their folders", "dim", stderr=True)
 
 
-def describe_plain_secrets(server: str, places: "Sequence[str]") -> str:
+def describe_plain_secrets(server: str, places: Sequence[str]) -> str:
     """What to do about values in a server's row that look like secrets."""
     return (
         f"{server}: {', '.join(places)} looks like a secret in plain text: store it with "

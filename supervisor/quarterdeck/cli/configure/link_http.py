@@ -4,16 +4,21 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.output import print_line
+from quarterdeck.config.clients.client_locations import ClientLocation
+from quarterdeck.config.clients.link_entry import LinkPlan, shown_token
+from quarterdeck.config.clients.user_file import is_open_to_others
+from quarterdeck.config.places.paths import make_private_dir
+from quarterdeck.daemon.client import ask_daemon
+from quarterdeck.daemon.messages import Order
+from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, running_dir
+from quarterdeck.host.http.grants import Grant, GrantState, check_groups
+from quarterdeck.host.http.token_file import TokensError, add_grant, load_grants, revoke
 
 from .client_tokens import deck_named, repairing, tokens_path, warn_of_unknown
-
-if TYPE_CHECKING:
-    from quarterdeck.config.clients.client_locations import ClientLocation
-    from quarterdeck.config.clients.link_entry import LinkPlan
 
 HTTP_URL: Final = "http://127.0.0.1:8808/mcp"
 """Where the daemon listens unless told otherwise."""
@@ -27,7 +32,7 @@ class ClientTokens:
 
     def __init__(
         self,
-        locations: "Sequence[ClientLocation]",
+        locations: Sequence[ClientLocation],
         name: str,
         decks: Sequence[str],
         groups: Sequence[str] = (),
@@ -35,8 +40,6 @@ class ClientTokens:
         search: bool = False,
     ) -> None:
         """What each file shows already, if that still opens the same."""
-        from quarterdeck.host.http.grants import check_groups
-
         self._names = {location.client.name: _token_name(location, name) for location in locations}
         self._decks = tuple(dict.fromkeys(map(deck_named, decks)))
         with as_command_error(ValueError, remedy="groups are named under 'groups' of your configuration"):
@@ -46,20 +49,16 @@ class ClientTokens:
         self._tokens = {location.client.name: self._shown(location, name) or UNKNOWN for location in locations}
         self._made: list[str] = []
 
-    def of(self, location: "ClientLocation") -> str:
+    def of(self, location: ClientLocation) -> str:
         """The token for a client."""
         return self._tokens[location.client.name]
 
-    def name_of(self, location: "ClientLocation") -> str:
+    def name_of(self, location: ClientLocation) -> str:
         """What it is called."""
         return self._names[location.client.name]
 
     def make(self) -> None:
         """Make those that are unknown; one of the name that is not shown any more opens nothing from now on."""
-        from quarterdeck.config.places.paths import make_private_dir
-        from quarterdeck.host.http.grants import Grant
-        from quarterdeck.host.http.token_file import add_grant, revoke
-
         path, now = tokens_path(), time.time()
         with repairing(), as_command_error(ValueError, remedy="end some: quarterdeck token list"):
             make_private_dir(path.parent)
@@ -86,12 +85,8 @@ class ClientTokens:
         for name in self._made:
             end_token(name)
 
-    def _shown(self, location: "ClientLocation", name: str) -> str:
+    def _shown(self, location: ClientLocation, name: str) -> str:
         """The token in the client's file, if it is the one that it would be given."""
-        from quarterdeck.config.clients.link_entry import shown_token
-        from quarterdeck.host.http.grants import GrantState
-        from quarterdeck.host.http.token_file import load_grants
-
         token = shown_token(location, name)
         with repairing():
             grants = load_grants(tokens_path())
@@ -103,14 +98,12 @@ class ClientTokens:
         return token if shown == wanted else ""
 
 
-def check_private(plans: "Sequence[LinkPlan]") -> None:
+def check_private(plans: Sequence[LinkPlan]) -> None:
     """Refuse to write tokens into files that others can read.
 
     Raises:
         CommandError: a file to change is readable by others.
     """
-    from quarterdeck.config.clients.user_file import is_open_to_others
-
     for plan in plans:
         if plan.is_needed and is_open_to_others(plan.file):
             path = str(plan.location.path)
@@ -120,10 +113,8 @@ def check_private(plans: "Sequence[LinkPlan]") -> None:
             )
 
 
-def tell_tokens(plans: "Sequence[LinkPlan]", tokens: ClientTokens) -> None:
+def tell_tokens(plans: Sequence[LinkPlan], tokens: ClientTokens) -> None:
     """Print the command that ends each client's token, and name the clients' files that other users can read."""
-    from quarterdeck.config.clients.user_file import is_open_to_others
-
     for plan in plans:
         ended_by = f"quarterdeck token revoke {tokens.name_of(plan.location)}"
         print_line(f"{plan.location.client.title} has a token of its own, which ends with `{ended_by}`", stderr=True)
@@ -133,11 +124,8 @@ def tell_tokens(plans: "Sequence[LinkPlan]", tokens: ClientTokens) -> None:
             print_line(f"  fix: chmod 600 {shlex.quote(path)}", stderr=True)
 
 
-def tokens_shown(locations: "Sequence[ClientLocation]", name: str) -> list[str]:
+def tokens_shown(locations: Sequence[ClientLocation], name: str) -> list[str]:
     """The names of the tokens that were made for these clients, and that their files show."""
-    from quarterdeck.config.clients.link_entry import shown_token
-    from quarterdeck.host.http.token_file import TokensError, load_grants
-
     try:
         grants = load_grants(tokens_path())
     except TokensError:
@@ -149,8 +137,6 @@ def tokens_shown(locations: "Sequence[ClientLocation]", name: str) -> list[str]:
 
 def end_token(name: str) -> bool:
     """Revoke a token that was made for a client; whether it opened anything."""
-    from quarterdeck.host.http.token_file import TokensError, revoke
-
     try:
         return revoke(tokens_path(), name, time.time())
     except TokensError as error:
@@ -160,10 +146,6 @@ def end_token(name: str) -> bool:
 
 def found_url() -> tuple[str, bool]:
     """Where the daemon listens, or would; and whether it does."""
-    from quarterdeck.daemon.client import ask_daemon
-    from quarterdeck.daemon.messages import Order
-    from quarterdeck.daemon.place import NoAnswerError, NoDaemonError, running_dir
-
     try:
         http = ask_daemon(running_dir(), Order.STATUS).http
     except (NoDaemonError, NoAnswerError):
@@ -171,6 +153,6 @@ def found_url() -> tuple[str, bool]:
     return (http.url, True) if http is not None and http.url else (HTTP_URL, False)
 
 
-def _token_name(location: "ClientLocation", name: str) -> str:
+def _token_name(location: ClientLocation, name: str) -> str:
     own = "" if name == "quarterdeck" else "-" + re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:24]
     return f"link-{location.client.name}{own}"

@@ -6,41 +6,47 @@ No token is printed, and none is an argument: what is pasted is the URL that the
 import os
 import sys
 import webbrowser
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+import anyio
+import anyio.to_thread
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import is_confirmed, print_json, print_line
-from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.source import Named, Source, ask_running, check_server
+from quarterdeck.cli.output import is_confirmed, print_line, report
+from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.process import run
+from quarterdeck.cli.source import Named, Source, ask_running, configured_server
 from quarterdeck.cli.trust.context import TrustContext, open_context, send
 from quarterdeck.common.words import flat
 from quarterdeck.control.protocol import Restart
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.login.discovery import Discovered, discover
+from quarterdeck.login.guarded_http import GuardedHttp
+from quarterdeck.login.http_messages import LoginError, UnsafeError
+from quarterdeck.login.person import log_in
+from quarterdeck.login.redirect_listener import RedirectListener
+from quarterdeck.login.store import LoginStore, LoginStoreError, login_name
+from quarterdeck.login.terms import LOGIN, Grant, Terms, read_terms
+from quarterdeck.login.token_requests import revoke
+from quarterdeck.trust.judge.overview import ServerMatters, State
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.configs import RemoteServerConfig, StdioServerConfig
 
-if TYPE_CHECKING:
-    from quarterdeck.login.discovery import Discovered
-    from quarterdeck.login.redirect_listener import RedirectListener
-    from quarterdeck.login.terms import Grant, Terms
-    from quarterdeck.trust.judge.overview import ServerMatters
-    from quarterdeck_protocol.configs import RemoteServerConfig
-
-PLACES = {"keyring": "the system's keyring", "secret": "a file that only you can read"}
+from .secret import PLACES
 
 PASTED_BYTES = 64 * 1024
 """Read of what is pasted at a time."""
 
-ServerName = Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)]
-
 
 def login(
     source: Named,
-    server: ServerName,
+    server: options.ServerId,
     no_browser: Annotated[
         bool, Option("--no-browser", help="Print the URL for a browser elsewhere; paste the URL that it ends at.")
     ] = False,
     scope: Annotated[
-        list[str] | None,
-        Option("--scope", metavar="SCOPE", help="Ask for this one, too; may be repeated.", show_default=False),
+        list[str] | None, Option("--scope", metavar="SCOPE", help="Ask for this one, too; may be repeated.")
     ] = None,
     as_before: Annotated[
         bool, Option("--as-before", help="Ask for the scopes that you approved last, and no others.")
@@ -56,12 +62,6 @@ def login(
     A running serve starts the server at once.  One whose row has a client secret is approved here without a
     browser.
     """
-    from quarterdeck.cli.process import run
-    from quarterdeck.login.http_messages import LoginError
-    from quarterdeck.login.store import LoginStore, LoginStoreError, login_name
-    from quarterdeck.login.terms import LOGIN
-    from quarterdeck.trust.judge.verdicts import Decision
-
     with open_context(source) as context:
         found, config = _remote(context, server)
         before, wanted = _approved(context, found), _wanted(context, found)
@@ -70,11 +70,7 @@ def login(
         more = (*(wanted.scopes if wanted is not None else ()), *(scope or ()))
         name = login_name(found.scope, server, config.url)
 
-        async def go() -> "Grant":
-            from quarterdeck.login.discovery import discover
-            from quarterdeck.login.guarded_http import GuardedHttp
-            from quarterdeck.login.person import log_in
-
+        async def go() -> Grant:
             http = GuardedHttp(config)
             known = before.issuer if before is not None else ""
             discovered = await http.converse(discover(config, known, () if as_before else more))
@@ -82,7 +78,7 @@ def login(
                 discovered = discovered.with_scopes(before.scopes)
             _agree(config, discovered, before, yes=yes, json=json)
 
-            async def show(url: str, listener: "RedirectListener") -> None:
+            async def show(url: str, listener: RedirectListener) -> None:
                 await _show(url, listener, opens=not no_browser)
 
             return await log_in(config, discovered, http, show)
@@ -102,65 +98,39 @@ def login(
             with store.locked(name):
                 place = store.save(name, grant, in_file=file)
         send([Decision(found.scope, server, LOGIN, grant.terms.hash, grant.terms.body)])
-    if json:
-        print_json({"server": server, "login": grant.terms, "place": place.name.lower()})
-    else:
-        print_line(f"{flat(server)}: logged in; the login is kept in {PLACES[place]}", "green")
+    done = f"{server}: logged in; the login is kept in {PLACES[place]}"
+    report({"server": server, "login": grant.terms, "place": place.name.lower()}, done, "green", json=json)
 
 
-def logout(source: Named, server: ServerName, json: options.Json = False) -> None:
+def logout(source: Named, server: options.ServerId, json: options.Json = False) -> None:
     """Forget the login at a remote server; its tokens are given back where the authorization server takes them."""
-    from quarterdeck.cli.process import run
-    from quarterdeck.login.http_messages import LoginError
-    from quarterdeck.login.store import LoginStore, LoginStoreError, login_name
-
     with open_context(source) as context:
         found, config = _remote(context, server)
     name, store = login_name(found.scope, server, config.url), LoginStore()
 
-    async def give_back(grant: "Grant") -> bool:
-        from quarterdeck.login.guarded_http import GuardedHttp
-        from quarterdeck.login.token_requests import revoke
-
+    async def give_back(grant: Grant) -> bool:
         try:
             return await GuardedHttp(config).converse(revoke(grant))
         except LoginError as error:
             print_line(f"the tokens are not given back: {error}", "yellow", stderr=True)
             return False
 
-    with (
-        as_command_error(LoginStoreError, remedy="unlock the keyring, and try again"),
-        store.locked(name),
-    ):
+    with as_command_error(LoginStoreError, remedy="unlock the keyring, and try again"), store.locked(name):
         grant = store.load(name)
         is_revoked = run(lambda: give_back(grant)) if grant is not None else False
         was_there = store.remove(name)
     if not was_there:
         raise CommandError(ExitCode.NOT_FOUND, f"there is no login at {flat(server)}", "quarterdeck login makes one")
     _restart(source, server)
-    if json:
-        print_json({"server": server, "revoked": is_revoked})
-    else:
-        how = "its tokens are given back" if is_revoked else "its tokens were not given back: they end by themselves"
-        print_line(f"{flat(server)}: logged out; {how}", "green" if is_revoked else "")
+    how = "its tokens are given back" if is_revoked else "its tokens were not given back: they end by themselves"
+    done = f"{server}: logged out; {how}"
+    report({"server": server, "revoked": is_revoked}, done, "green" if is_revoked else "", json=json)
 
 
-def _remote(context: TrustContext, server: str) -> "tuple[ServerMatters, RemoteServerConfig]":
-    """The server as it is configured, if a login there makes sense.
-
-    Raises:
-        CommandError: it does not.
-    """
-    from quarterdeck.ledger.events.events import Subject
-    from quarterdeck.trust.judge.overview import State
-    from quarterdeck_protocol.configs import StdioServerConfig
-
+def _remote(context: TrustContext, server: str) -> tuple[ServerMatters, RemoteServerConfig]:
+    """The server as it is configured, if a login there makes sense."""
     assert context.settings is not None
-    check_server(context.settings, server)
-    config = next((each for each in context.settings.servers if each.id == server), None)
-    if config is None:
-        [row] = [each for each in context.settings.broken if each.id == server]
-        raise UsageError(row.message, "correct its row; quarterdeck config show says where it is")
+    config = configured_server(context.settings, server)
     if isinstance(config, StdioServerConfig):
         said = f"{server} is a process of this machine: it has no login"
         raise UsageError(said, "give its credentials in env of its row")
@@ -179,28 +149,19 @@ def _remote(context: TrustContext, server: str) -> "tuple[ServerMatters, RemoteS
     return found, config
 
 
-def _approved(context: TrustContext, found: "ServerMatters") -> "Terms | None":
-    from quarterdeck.login.terms import LOGIN, read_terms
-
+def _approved(context: TrustContext, found: ServerMatters) -> Terms | None:
     approved = next((each.approved for each in found.matters if each.key == LOGIN), "")
     return read_terms(context.read(approved)) if approved else None
 
 
-def _wanted(context: TrustContext, found: "ServerMatters") -> "Terms | None":
+def _wanted(context: TrustContext, found: ServerMatters) -> Terms | None:
     """The terms that the server was seen to want last, where they are of the approved issuer, for its resource."""
-    from quarterdeck.login.terms import LOGIN, read_terms
-
     before, seen = _approved(context, found), next((each.seen for each in found.matters if each.key == LOGIN), "")
     wanted = read_terms(context.read(seen)) if seen else None
     return wanted if before is not None and wanted is not None and wanted.is_at(before) else None
 
 
-def _agree(config: "RemoteServerConfig", found: "Discovered", before: "Terms | None", *, yes: bool, json: bool) -> None:
-    """Show what the login would be for, and have it agreed to.
-
-    Raises:
-        CommandError: it is not.
-    """
+def _agree(config: RemoteServerConfig, found: Discovered, before: Terms | None, *, yes: bool, json: bool) -> None:
     terms = found.terms
     for label, now, then in (
         ("issuer", terms.issuer, before.issuer if before else None),
@@ -219,10 +180,8 @@ def _agree(config: "RemoteServerConfig", found: "Discovered", before: "Terms | N
         raise CommandError(ExitCode.NOT_READY, "nothing was approved, and there is no new login", remedy)
 
 
-async def _show(url: str, listener: "RedirectListener", *, opens: bool) -> None:
+async def _show(url: str, listener: RedirectListener, *, opens: bool) -> None:
     """Print where to log in, open it, and hand on what is pasted, until this is cancelled."""
-    import anyio.to_thread
-
     print_line("Log in here:", stderr=True)
     print_line(url, "cyan", stderr=True)
     # A browser of the terminal returns when it is left.
@@ -231,11 +190,7 @@ async def _show(url: str, listener: "RedirectListener", *, opens: bool) -> None:
     await _pasted(listener)
 
 
-async def _pasted(listener: "RedirectListener") -> None:
-    import anyio
-
-    from quarterdeck.login.http_messages import UnsafeError
-
+async def _pasted(listener: RedirectListener) -> None:
     fd, pending = sys.stdin.fileno(), b""
     while True:
         try:
@@ -254,7 +209,6 @@ async def _pasted(listener: "RedirectListener") -> None:
 
 
 def _restart(source: Source, server: str) -> None:
-    """Have a running serve begin without the login, if it has the server."""
     try:
         ask_running(source, Restart(server), anywhere=True)
     except CommandError as error:

@@ -1,19 +1,19 @@
 """`quarterdeck purge`: show what quarterdeck keeps on disk, its size, and remove it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
-from quarterdeck.cli.output import Cell, is_confirmed, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, Column, is_confirmed, print_json, print_line, show
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.common.words import printable, size, utf8
-
-if TYPE_CHECKING:
-    from quarterdeck.config.places.kept_state import Leftover
-    from quarterdeck_sandbox import DiskUse
+from quarterdeck.common.words import size, utf8
+from quarterdeck.config.places.kept_state import Leftover, LeftoverKind, RemovalError, find_leftovers, remove_leftover
+from quarterdeck.config.places.paths import configuration_digest, privacy_problem, runtime_roots, state_dir
+from quarterdeck.config.places.runtime_directory import live_digests
+from quarterdeck.ledger.store.lease import ledger_dir, read_holder
 
 WHATS: Final = {
     "server": "home, temporary files and log of a server",
@@ -32,19 +32,17 @@ RECORDS: Final = {
 
 def purge(
     server: Annotated[
-        str | None,
-        Argument(metavar="SERVER", help="A server's id; with -c, of that configuration.", show_default=False),
+        str | None, Argument(metavar="SERVER", help="A server's id; with -c, of that configuration.")
     ] = None,
     everything: Annotated[
-        bool,
-        Option("--all", help="Remove what every server and workspace left; with -c, its servers. Records stay."),
+        bool, Option("--all", help="Remove what every server and workspace left; with -c, its servers. Records stay.")
     ] = False,
     ledger: Annotated[
         bool,
         Option("--ledger", help="With --all: the records too, which are the ledger, the tokens and stored secrets."),
     ] = False,
     config: options.Config = None,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: options.Yes = False,
     json: options.Json = False,
 ) -> None:
     """Show what servers and native tools have left on disk, and remove it; without SERVER and --all it only shows.
@@ -59,31 +57,34 @@ def purge(
     found = _find(state, config)
     wanted = _choose(found, server, everything=everything, ledger=ledger)
     shown = found if server is None else wanted
-    measures = [each.measured() for each in shown]
+    rows = [_report(each) for each in shown]
     if not json:
-        _show(shown, measures)
+        show(rows, COLUMNS)
+        if not rows:
+            print_line("there is nothing on disk")
     is_asked = server is not None or everything
-    removed: list[Leftover] = []
+    removed: list[Path] = []
     failures: list[str] = []
     many = f"these {len(wanted)}" if len(wanted) > 1 else "it"
     if is_asked and wanted and (yes or is_confirmed(f"remove {many}?", can_ask=not json)):
         # Somebody may have started a server while we waited for an answer.
         now = {each.path: each for each in _find(state, config)}
         removed, failures = _remove([now[each.path] for each in wanted if each.path in now], state)
+    for row, each in zip(rows, shown, strict=True):
+        row["removed"] = each.path in removed
     if json:
-        gone = {each.path for each in removed}
-        print_json(
-            [
-                _report(each, measure, is_removed=each.path in gone)
-                for each, measure in zip(shown, measures, strict=True)
-            ]
-        )
-    else:
+        print_json(rows)
+    elif not is_asked and found:
+        print_line("to remove: give a SERVER, or --all (which keeps records)", "dim", stderr=True)
+    elif is_asked:
+        if removed:
+            freed = sum(int(str(row["size_bytes"])) for row in rows if row["removed"])
+            print_line(f"removed {len(removed)}, {size(freed)}")
+        elif wanted:
+            print_line("nothing was removed")
         kept = [each.name for each in found if everything and each.kind == "record" and each not in wanted]
-        freed = sum(measure.size_bytes for each, measure in zip(shown, measures, strict=True) if each in removed)
-        _print_outcome(
-            found, wanted, f"removed {len(removed)}, {size(freed)}" if removed else "", kept, is_asked=is_asked
-        )
+        if kept:
+            print_line(f"kept: {', '.join(kept)} (--ledger removes them too)", "dim", stderr=True)
     for failure in failures:
         print_line(failure, "red", stderr=True)
     if failures:
@@ -91,22 +92,14 @@ def purge(
 
 
 def _state() -> Path:
-    """The state directory, which is ours alone if it is there."""
-    from quarterdeck.config.places.paths import privacy_problem, state_dir
-
     state = state_dir()
     if state.exists() and (problem := privacy_problem(Path(state).resolve())):
         raise UsageError(f"{state} {problem}", "make it a folder of your own, or name another: --state-dir DIR")
     return state
 
 
-def _find(state: Path, config: list[Path] | None) -> "list[Leftover]":
+def _find(state: Path, config: list[Path] | None) -> list[Leftover]:
     """What there is; of a configuration only its servers'."""
-    from quarterdeck.config.places.kept_state import find_leftovers
-    from quarterdeck.config.places.paths import configuration_digest, runtime_roots
-    from quarterdeck.config.places.runtime_directory import live_digests
-    from quarterdeck.ledger.store.lease import ledger_dir, read_holder
-
     # Who writes the ledger says so in the state directory itself, wherever its runtime directory is.
     holder = read_holder(ledger_dir(state))
     theirs = (Path(holder.runtime_directory).parent,) if holder is not None and holder.runtime_directory else ()
@@ -119,9 +112,7 @@ def _find(state: Path, config: list[Path] | None) -> "list[Leftover]":
     return [each for each in found if each.digest in digests]
 
 
-def _choose(found: "list[Leftover]", server: str | None, *, everything: bool, ledger: bool) -> "list[Leftover]":
-    from quarterdeck.config.places.kept_state import LeftoverKind
-
+def _choose(found: list[Leftover], server: str | None, *, everything: bool, ledger: bool) -> list[Leftover]:
     if everything:
         return [each for each in found if ledger or each.kind is not LeftoverKind.RECORD]
     chosen = [each for each in found if each.kind is LeftoverKind.SERVER and each.name == server]
@@ -132,9 +123,8 @@ def _choose(found: "list[Leftover]", server: str | None, *, everything: bool, le
     return chosen
 
 
-def _remove(wanted: "list[Leftover]", state: Path) -> "tuple[list[Leftover], list[str]]":
-    from quarterdeck.config.places.kept_state import RemovalError, remove_leftover
-
+def _remove(wanted: list[Leftover], state: Path) -> tuple[list[Path], list[str]]:
+    """Remove these; the paths that are gone, and why others are not."""
     removed, failures = [], []
     for each in wanted:
         try:
@@ -142,52 +132,28 @@ def _remove(wanted: "list[Leftover]", state: Path) -> "tuple[list[Leftover], lis
         except RemovalError as error:
             failures.append(str(error))
         else:
-            removed.append(each)
+            removed.append(each.path)
     return removed, failures
 
 
-def _show(shown: "list[Leftover]", measures: "list[DiskUse]") -> None:
-    if not shown:
-        print_line("there is nothing on disk")
-        return
-    rows = [
-        [
-            Cell(_size(measure)),
-            Cell(str(each.kind), "dim"),
-            Cell(each.name),
-            Cell(
-                f"in use: {each.used_by}"
-                if each.used_by
-                else WHATS.get(each.kind) or RECORDS.get(each.name, "a record"),
-                "yellow" if each.used_by else "dim",
-            ),
-            Cell(str(each.path)),
-        ]
-        for each, measure in zip(shown, measures, strict=True)
-    ]
-    print_table(("SIZE", "KIND", "NAME", "WHAT", "PATH"), rows)
+COLUMNS: Final = (
+    Column("SIZE", lambda row: size(row["size_bytes"]) if row["is_whole"] else f"> {size(row['size_bytes'])}"),
+    Column("KIND", "kind", "dim"),
+    Column("NAME", "name"),
+    Column(
+        "WHAT",
+        lambda row: (
+            Cell(f"in use: {row['used_by']}", "yellow")
+            if row["used_by"]
+            else Cell(WHATS.get(row["kind"]) or RECORDS.get(row["name"], "a record"), "dim")
+        ),
+    ),
+    Column("PATH", "path"),
+)
 
 
-def _size(measure: "DiskUse") -> str:
-    return size(measure.size_bytes) if measure.is_whole else f"> {size(measure.size_bytes)}"
-
-
-def _print_outcome(
-    found: "list[Leftover]", wanted: "list[Leftover]", removed: str, kept: list[str], *, is_asked: bool
-) -> None:
-    if not is_asked:
-        if found:
-            print_line("to remove: give a SERVER, or --all (which keeps records)", "dim", stderr=True)
-        return
-    if removed:
-        print_line(removed)
-    elif wanted:
-        print_line("nothing was removed")
-    if kept:
-        print_line(f"kept: {', '.join(map(printable, kept))} (--ledger removes them too)", "dim", stderr=True)
-
-
-def _report(leftover: "Leftover", measure: "DiskUse", *, is_removed: bool) -> dict[str, object]:
+def _report(leftover: Leftover) -> dict[str, object]:
+    measure = leftover.measured()
     return {
         "kind": str(leftover.kind),
         "name": leftover.name,
@@ -197,5 +163,5 @@ def _report(leftover: "Leftover", measure: "DiskUse", *, is_removed: bool) -> di
         "entries": measure.files,
         "is_whole": measure.is_whole,
         "used_by": leftover.used_by or None,
-        "removed": is_removed,
+        "removed": False,
     }

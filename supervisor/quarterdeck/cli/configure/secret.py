@@ -13,8 +13,11 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Column, print_json, report, show
 from quarterdeck.cli.parameters import Argument, Group, Option
+from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, state_dir
+from quarterdeck.config.secrets.store import MAX_SECRET_BYTES, MissingSecretError, SecretError, SecretStore, check_name
+from quarterdeck.host.http.options import TokenFileError, load_or_create_token
 
 from .client_tokens import create, list_, revoke
 
@@ -22,10 +25,7 @@ group: Final = Group("Keep secrets out of configuration files.")
 
 PLACES: Final = {"keyring": "the system's keyring", "secret": "a file that only you can read"}
 
-Name = Annotated[
-    str,
-    Argument(metavar="NAME", help="What ${keyring:NAME} calls it: letters, digits, _ and -.", show_default=False),
-]
+Name = Annotated[str, Argument(metavar="NAME", help="What ${keyring:NAME} calls it: letters, digits, _ and -.")]
 
 
 @group.command("set")
@@ -35,54 +35,39 @@ def set_secret(
     json: options.Json = False,
 ) -> None:
     """Keep a secret, in the system's keyring where there is one; it is typed without echo, or read from stdin."""
-    from quarterdeck.config.secrets.store import SecretError, SecretStore, check_name
-
     with as_command_error(
         SecretError, remedy="see quarterdeck secret set --help; quarterdeck doctor says whether there is a keyring"
     ):
         check_name(name)
         kept = SecretStore().set(name, _read_value(name), in_file=file)
-    if json:
-        print_json({"name": name, "place": kept.place.name.lower()})
-    else:
-        print_line(f"{name} is kept in {PLACES[kept.place]}: a configuration may say ${{keyring:{name}}}", "green")
+    done = f"{name} is kept in {PLACES[kept.place]}: a configuration may say ${{keyring:{name}}}"
+    report({"name": name, "place": kept.place.name.lower()}, done, "green", json=json)
 
 
 @group.command("list")
 def list_secrets(json: options.Json = False) -> None:
     """Show the names of all secrets, and where each is kept."""
-    from quarterdeck.config.secrets.store import SecretError, SecretStore
-
     with as_command_error(SecretError, remedy="unlock the keyring, or correct that file"):
         kept = SecretStore().kept()
-    if json:
-        print_json([{"name": each.name, "place": each.place.name.lower()} for each in kept])
-    elif kept:
-        print_table(("NAME", "KEPT IN"), [[Cell(each.name), Cell(PLACES[each.place], "dim")] for each in kept])
-    else:
-        print_line("there are no secrets: store one with quarterdeck secret set NAME", stderr=True)
+    columns = Column("NAME", "name"), Column("KEPT IN", lambda each: PLACES[each.place], "dim")
+    document = [{"name": each.name, "place": each.place.name.lower()} for each in kept]
+    none = "there are no secrets: store one with quarterdeck secret set NAME"
+    show(kept, columns, json=json, document=document, none=none)
 
 
 @group.command("remove")
 def remove_secret(name: Name, json: options.Json = False) -> None:
     """Forget a secret."""
-    from quarterdeck.config.secrets.store import MissingSecretError, SecretError, SecretStore
-
     with (
         as_command_error(SecretError, remedy="unlock the keyring, or correct that file"),
         as_command_error(MissingSecretError, remedy="quarterdeck secret list shows them", code=ExitCode.NOT_FOUND),
     ):
         gone = SecretStore().remove(name)
-    if json:
-        print_json({"name": name, "place": gone.place.name.lower()})
-    else:
-        print_line(f"{name} is removed from {PLACES[gone.place]}", "green")
+    done = f"{name} is removed from {PLACES[gone.place]}"
+    report({"name": name, "place": gone.place.name.lower()}, done, "green", json=json)
 
 
 def _read_value(name: str) -> str:
-    """What is typed, or the whole of stdin without its last newline."""
-    from quarterdeck.config.secrets.store import MAX_SECRET_BYTES
-
     if sys.stdin.isatty():
         try:
             with warnings.catch_warnings():
@@ -125,8 +110,6 @@ token_group.command("revoke")(revoke)
 
 def token_path() -> Path:
     """The file that keeps the token, readable by its owner only."""
-    from quarterdeck.config.places.paths import state_dir
-
     return state_dir() / TOKEN_NAME
 
 
@@ -136,9 +119,6 @@ def read_token(path: Path) -> str:
     Raises:
         CommandError: the file or its directory cannot be used.
     """
-    from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
-    from quarterdeck.host.http.options import TokenFileError, load_or_create_token
-
     with as_command_error(
         TokenFileError,
         UnsafePathError,

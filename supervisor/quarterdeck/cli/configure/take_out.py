@@ -4,22 +4,22 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from quarterdeck.cli.exits import as_command_error
 from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Option
 from quarterdeck.common.words import utf8
-
-if TYPE_CHECKING:
-    from quarterdeck.config.clients.client_locations import ClientLocation
-    from quarterdeck.config.clients.import_servers import FoundServer
+from quarterdeck.config.clients.client_locations import ClientLocation
+from quarterdeck.config.clients.import_servers import FoundServer
+from quarterdeck.config.clients.known_clients import PROJECTS, find_client
+from quarterdeck.config.clients.link_entry import LinkError, plan_take_out
+from quarterdeck.config.clients.user_file import UserFileError, write_user_file
 
 STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 TakeOut = Annotated[
-    bool,
-    Option("--take-out", help="Take servers that are imported out of the client's file, without asking."),
+    bool, Option("--take-out", help="Take servers that are imported out of the client's file, without asking.")
 ]
 
 
@@ -38,16 +38,14 @@ def as_it_was(backup: Path | None) -> str:
     return f"; as it was: {backup}" if backup else ""
 
 
-def is_of_user(server: "FoundServer") -> bool:
+def is_of_user(server: FoundServer) -> bool:
     """Whether its row is in a file that is the user's own, of a client that we know; a project's is a whole team's."""
-    from quarterdeck.config.clients.known_clients import PROJECTS, find_client
-
     at = server.location
     return at is not None and find_client(at.client.name) is not None and (at.folder is None or at.keys[0] == PROJECTS)
 
 
 def take_out_of_files(
-    servers: "Sequence[FoundServer]", *, is_wanted: bool, dry_run: bool, can_ask: bool, is_shown: bool
+    servers: Sequence[FoundServer], *, is_wanted: bool, dry_run: bool, can_ask: bool, is_shown: bool
 ) -> list[dict[str, object]]:
     """Take servers out of the files that they were found in, where the user wants it.
 
@@ -61,9 +59,6 @@ def take_out_of_files(
     Returns:
         what was, or would be, changed, for programs.
     """
-    from quarterdeck.config.clients.link_entry import LinkError, plan_take_out
-    from quarterdeck.config.clients.user_file import UserFileError, write_user_file
-
     reports: list[dict[str, object]] = []
     asks = can_ask and sys.stdin.isatty() and not dry_run
     for location, names in _by_location(servers):
@@ -103,7 +98,7 @@ def take_out_of_files(
     return reports
 
 
-def _by_location(servers: "Sequence[FoundServer]") -> "list[tuple[ClientLocation, list[str]]]":
+def _by_location(servers: Sequence[FoundServer]) -> list[tuple[ClientLocation, list[str]]]:
     found: list[tuple[ClientLocation, list[str]]] = []
     for server in servers:
         if server.location is None:

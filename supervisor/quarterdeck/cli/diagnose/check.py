@@ -1,31 +1,41 @@
 """`quarterdeck check`: what a server does with what clients send, found by trying, in a sandbox, with no code."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import click
 import msgspec
 from click.core import ParameterSource
+from pydantic import ValidationError
 
+from quarterdeck.check.catalogue import BY_ID, Severity
+from quarterdeck.check.place import harmless
+from quarterdeck.check.report import as_json, as_junit, as_sarif
+from quarterdeck.check.run import check as check_server
+from quarterdeck.check.scenario import Wishes
+from quarterdeck.check.verdicts import Outcome, Report, State
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import print_json, waiting_for
+from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table, waiting_for
 from quarterdeck.cli.parameters import HAS_DASHES, Argument, Option
 from quarterdeck.cli.process import run as run_work
+from quarterdeck.cli.run.command_server import server_id
 from quarterdeck.cli.run.sandbox_options import POLICY_HELP, HarmlessWish, SandboxWish, to_policy
+from quarterdeck.cli.source import Source, read_settings
 from quarterdeck.common.run_options import in_options
-from quarterdeck.common.words import flat
-
-from .check_view import print_report
-
-if TYPE_CHECKING:
-    from quarterdeck.check.verdicts import Report
-    from quarterdeck_protocol.configs import ServerConfig
-    from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck.common.words import counted, duration, flat, printable, size
+from quarterdeck.config.load.file import ConfigFileError
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.trust.package_request import runner_of
+from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
+from quarterdeck_protocol.names import did_you_mean
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.secrets import secret_values
+from quarterdeck_sandbox import LaunchError
 
 
 class FailOn(StrEnum):
@@ -47,7 +57,6 @@ def check(
             metavar="-- COMMAND…",
             help="The server's command line; {dir} in it is a folder that the server may change. Or a configured "
             "server's id.",
-            show_default=False,
         ),
     ],
     wish: HarmlessWish,
@@ -63,8 +72,7 @@ def check(
     ] = False,
     no_calls: Annotated[bool, Option("--no-calls", help="Call no tool, get no prompt, read no resource.")] = False,
     ignore: Annotated[
-        list[str] | None,
-        Option("--ignore", metavar="CHECK", help="Ignore the findings of this check.", show_default=False),
+        list[str] | None, Option("--ignore", metavar="CHECK", help="Ignore the findings of this check.")
     ] = None,
     fail_on: Annotated[
         FailOn,
@@ -74,12 +82,8 @@ def check(
             help="Exit with 1 for findings this severe or worse: error, warning, note, never.",
         ),
     ] = FailOn.ERROR,
-    junit: Annotated[
-        Path | None, Option("--junit", metavar="FILE", help="Write JUnit XML there too.", show_default=False)
-    ] = None,
-    sarif: Annotated[
-        Path | None, Option("--sarif", metavar="FILE", help="Write SARIF there too.", show_default=False)
-    ] = None,
+    junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Write JUnit XML there too.")] = None,
+    sarif: Annotated[Path | None, Option("--sarif", metavar="FILE", help="Write SARIF there too.")] = None,
     all_: Annotated[bool, Option("--all", help="Show what passed and what was not tried, too.")] = False,
     json: options.Json = False,
     allow_unsandboxed: options.Unsandboxed = False,
@@ -94,12 +98,6 @@ def check(
 
     Exit codes: 0 nothing found that is as bad as --fail-on, 1 something is, 4 it cannot be started.
     """
-    from quarterdeck.check.run import check as check_server
-    from quarterdeck.check.run import check_remote
-    from quarterdeck.check.scenario import Wishes
-    from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_sandbox import LaunchError
-
     _check_ignored(ignore or ())
     context = click.get_current_context()
     if not context.meta[HAS_DASHES]:
@@ -107,7 +105,7 @@ def check(
         is_typed = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
         config = [*((config or ()) if is_typed else ()), *after] if after else config
     subject = _subject(command, wish, config)
-    server, ignored = subject.config, ignore or ()
+
     with waiting_for(f"starting {subject.called}", is_shown=not json) as show:
         wishes = Wishes(
             float(timeout),
@@ -117,32 +115,23 @@ def check(
             tell=lambda what: show(f"trying {what}"),
         )
         try:
-            if isinstance(server, StdioServerConfig):
-                report = run_work(
-                    lambda: check_server(
-                        server,
-                        wishes,
-                        called=subject.called,
-                        installs=subject.installs,
-                        allow_unsandboxed=allow_unsandboxed,
-                        ignored=ignored,
-                        secrets=subject.secrets,
-                    )
+            report = run_work(
+                lambda: check_server(
+                    subject.config,
+                    wishes,
+                    called=subject.called,
+                    installs=subject.installs,
+                    allow_unsandboxed=allow_unsandboxed,
+                    ignored=ignore or (),
+                    secrets=subject.secrets,
                 )
-            else:
-                report = run_work(
-                    lambda: check_remote(
-                        server, wishes, called=subject.called, ignored=ignored, secrets=subject.secrets
-                    )
-                )
+            )
         except LaunchError as error:
             raise CommandError(
                 ExitCode.NOT_READY, f"it cannot be started: {flat(in_options(str(error)))}", _remedy(command[0])
             ) from error
     _write_files(report, subject.file, junit, sarif, fail_on)
     if json:
-        from quarterdeck.check.report.as_json import as_json
-
         print_json(as_json(report))
     else:
         print_report(report, in_full=all_)
@@ -175,19 +164,15 @@ def _remedy(word: str) -> str:
 class _Subject:
     """What is checked; `file` is where its findings are shown by code scanning."""
 
-    config: "ServerConfig"
+    config: ServerConfig
     called: str
     installs: bool
     file: str
     secrets: tuple[str, ...] = ()
 
 
-def _subject(command: Sequence[str], wish: SandboxWish, config: "list[Path] | None") -> _Subject:
-    """The server that is meant: a configured one where the only word is its id, else a command line.
-
-    Raises:
-        CommandError: an option is wrong, or the server is none that can be checked.
-    """
+def _subject(command: Sequence[str], wish: SandboxWish, config: list[Path] | None) -> _Subject:
+    """The server that is meant: a configured one where the only word is its id, else a command line."""
     if len(command) == 1 and "/" not in command[0] and (found := _configured(command[0], wish, config)) is not None:
         return found
     if command[0].startswith(("http://", "https://")):
@@ -203,15 +188,7 @@ def _subject(command: Sequence[str], wish: SandboxWish, config: "list[Path] | No
 
 
 def _command(command: Sequence[str], wish: SandboxWish) -> _Subject:
-    from pydantic import ValidationError
-
-    from quarterdeck.cli.run.command_server import server_id
-    from quarterdeck.trust.package_request import runner_of
-    from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_protocol.secrets import secret_values
-
-    if unset := [name for name in wish.inherit_env if name not in os.environ]:
-        raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
+    options.check_inherited(wish.inherit_env)
     words = [_absolute(word) for word in command]
     with as_command_error(ValidationError, remedy=POLICY_HELP, what="the command cannot be checked: "):
         server = StdioServerConfig(
@@ -227,14 +204,7 @@ def _command(command: Sequence[str], wish: SandboxWish) -> _Subject:
     return _Subject(server, " ".join(command), runner_of(words[0], words[1:]) is not None, file, tuple(secrets))
 
 
-def _configured(server: str, wish: SandboxWish, config: "list[Path] | None") -> _Subject | None:
-    """The configured server of this id; None where none is called so."""
-    from quarterdeck.cli.source import Source, read_settings
-    from quarterdeck.config.load.file import ConfigFileError
-    from quarterdeck.config.load.origin import Standing
-    from quarterdeck.trust.package_request import runner_of
-    from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
-
+def _configured(server: str, wish: SandboxWish, config: list[Path] | None) -> _Subject | None:
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
         settings = read_settings(Source(tuple(config or ())))
     found = next((each for each in settings.servers if each.id == server), None)
@@ -263,16 +233,8 @@ def _configured(server: str, wish: SandboxWish, config: "list[Path] | None") -> 
     return _Subject(row, server, runner_of(found.command, found.args) is not None, file, tuple(settings.secrets))
 
 
-def _policy(policy: "SandboxPolicy", wish: SandboxWish) -> "SandboxPolicy":
-    """What the server may reach while its tools are called with made-up values: it may change nothing of anyone's.
-
-    Raises:
-        CommandError: an option wants more than that.
-    """
-    from pydantic import ValidationError
-
-    from quarterdeck.check.place import harmless
-
+def _policy(policy: SandboxPolicy, wish: SandboxWish) -> SandboxPolicy:
+    """What the server may reach while its tools are called with made-up values: it may change nothing of anyone's."""
     asked = msgspec.json.decode(wish.sandbox)
     for key in ("write", "grants"):
         if asked.get(key):
@@ -290,32 +252,94 @@ def _absolute(word: str) -> str:
 
 
 def _check_ignored(ignored: Sequence[str]) -> None:
-    """Check that these are checks.
-
-    Raises:
-        CommandError: one is none.
-    """
-    from quarterdeck.check.catalogue import BY_ID
-    from quarterdeck_protocol.names import did_you_mean
-
     for name in ignored:
         if name not in BY_ID:
             hint = did_you_mean(name, list(BY_ID), "checks") or ""
             raise UsageError(f"--ignore {name}: there is no such check{hint}", "--all lists them all")
 
 
-def _write_files(report: "Report", file: str, junit: Path | None, sarif: Path | None, fail_on: str) -> None:
-    """Write what is for other programs.
-
-    Raises:
-        CommandError: one cannot be written.
-    """
+def _write_files(report: Report, file: str, junit: Path | None, sarif: Path | None, fail_on: str) -> None:
     with as_command_error(OSError, remedy="name files that you may write", what="the report cannot be written: "):
         if junit is not None:
-            from quarterdeck.check.report.as_junit import as_junit
-
             junit.write_text(as_junit(report, fail_on), encoding="utf-8")
         if sarif is not None:
-            from quarterdeck.check.report.as_sarif import as_sarif
-
             sarif.write_bytes(msgspec.json.encode(as_sarif(report, file)) + b"\n")
+
+
+STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan", "passed": "green", "untried": "dim"}
+
+SHOWN: Final = 5
+"""Findings of one check that are shown, unless all are wanted."""
+
+
+def print_report(report: Report, *, in_full: bool) -> None:
+    """Print it; `in_full` also what passed, what was not tried, and every finding."""
+    name = f" ({report.name} {report.version})" if report.name else ""
+    print_line(f"{report.server}{name}", "bold")
+    print_line(f"  {', '.join(_figures(report))}", "dim")
+    print_line()
+    for severity in Severity:
+        for outcome in report.outcomes:
+            if outcome.state is State.FOUND and outcome.check.severity is severity:
+                _print_finding(outcome, in_full=in_full)
+    for outcome in report.outcomes:
+        if outcome.state is State.IGNORED:
+            print_line(
+                f"ignored  {outcome.check.id}: {counted(len(outcome.findings) + outcome.more, 'finding')}", "dim"
+            )
+    if in_full:
+        rest = [
+            outcome for state in (State.PASSED, State.UNTRIED) for outcome in report.outcomes if outcome.state is state
+        ]
+        print_table(
+            ("CHECK", "STATE", "EXPECTED"),
+            [[Cell(each.check.id), Cell(each.state, STYLES[each.state]), Cell(each.check.claim)] for each in rest],
+        )
+        print_line()
+    if report.stderr:
+        print_line("The end of its stderr:")
+        for line in report.stderr.splitlines():
+            print_line(f"  {line}", "dim")
+        print_line()
+    for remark in report.remarks:
+        is_untried = not remark.startswith("the sandbox")
+        print_paragraph(remark, "dim", lead=Cell("not tried: ", "dim") if is_untried else None)
+    _print_verdict(report)
+
+
+def _figures(report: Report) -> Iterator[str]:
+    measured = report.measured
+    yield f"protocol {', '.join(map(printable, report.eras))}" if report.eras else "no protocol"
+    if measured.started_s is not None:
+        yield f"greeted in {duration(measured.started_s)}"
+    if measured.answered_s is not None:
+        yield f"answers in {duration(measured.answered_s)}"
+    if measured.peak_bytes is not None:
+        yield f"memory {size(measured.peak_bytes)}"
+    yield f"{counted(measured.tools, 'tool')}, {counted(measured.calls, 'call')}"
+    yield f"checked in {duration(measured.took_s)}"
+
+
+def _print_finding(outcome: Outcome, *, in_full: bool) -> None:
+    check = outcome.check
+    lead = Cell(f"{check.severity:9}", STYLES[check.severity])
+    print_paragraph(f"{check.id}: expected: {check.claim}", "bold", lead=lead)
+    shown = outcome.findings if in_full else outcome.findings[:SHOWN]
+    for finding in shown:
+        told = f"{finding.place}: {finding.problem}" if finding.place else finding.problem
+        print_paragraph(told, lead=Cell("         - "))
+    if more := len(outcome.findings) - len(shown) + outcome.more:
+        print_line(f"         - and {more} more" + ("" if in_full else " (--all shows them)"))
+    print_paragraph(check.remedy, "dim", lead=Cell("         fix: ", "dim"))
+    print_line()
+
+
+def _print_verdict(report: Report) -> None:
+    counts = {severity: report.count(severity) for severity in Severity}
+    passed = sum(outcome.state is State.PASSED for outcome in report.outcomes)
+    told = [counted(count, str(severity)) for severity, count in counts.items() if count]
+    worst = next((severity for severity, count in counts.items() if count), None)
+    print_line(
+        f"{', '.join(told) or 'nothing found'}; {counted(passed, 'check')} passed",
+        STYLES[worst] if worst is not None else "green",
+    )

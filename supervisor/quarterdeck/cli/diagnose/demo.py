@@ -1,6 +1,6 @@
 """`quarterdeck demo`: the main job on real processes, reported as it happens."""
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import click
 
@@ -10,9 +10,7 @@ from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph
 from quarterdeck.cli.process import run
 from quarterdeck.cli.run.servers import describe_dossier
 from quarterdeck.common.words import printable
-
-if TYPE_CHECKING:
-    from quarterdeck.demo.run import AnyEvent
+from quarterdeck.demo.run import AnyEvent, Death, DemoError, End, Fact, Promise, Quote, Scene, Table, run_demo
 
 INDENT: Final = "    "
 
@@ -26,8 +24,6 @@ def demo(json: options.Json = False) -> None:
     """Start a server that behaves, one that hangs and one that crashes; kill one; see what becomes of the others."""
     if not json:
         print_line(INTRODUCTION)
-    from quarterdeck.demo.run import DemoError, run_demo
-
     with as_command_error(DemoError, remedy="quarterdeck doctor says what this machine lacks", code=ExitCode.NO_ANSWER):
         is_kept = run(lambda: run_demo(print_json if json else _Printer().tell))
     if not is_kept:
@@ -40,9 +36,7 @@ class _Printer:
     def __init__(self) -> None:
         self._scenes = 0
 
-    def tell(self, event: "AnyEvent") -> None:
-        from quarterdeck.demo.run import Death, End, Fact, Promise, Quote, Scene, Table
-
+    def tell(self, event: AnyEvent) -> None:
         match event:
             case Scene(title):
                 self._scenes += 1

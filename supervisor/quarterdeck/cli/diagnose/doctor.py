@@ -3,21 +3,27 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import anyio
 import click
 import msgspec
 
 from quarterdeck.cli import options
-from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
+from quarterdeck.cli.config_files import files_of
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, print_paragraph, show
 from quarterdeck.cli.source import Source
 from quarterdeck.cli.troubles import present_troubles, print_troubles
 from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
-
-if TYPE_CHECKING:
-    from quarterdeck.config.load.merge import MergedConfig
-    from quarterdeck.fleet.worker_session import StartPreview
-    from quarterdeck_sandbox import Diagnosis, DiagnosisLine, Machine, SelfTest
+from quarterdeck.config.load.merge import MergedConfig, merge_files
+from quarterdeck.config.places.trusted_files import trusted_files
+from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start, private_homes_folder
+from quarterdeck.tools.installed import INSTALL, sentences
+from quarterdeck.trust.configured_servers import command_options
+from quarterdeck.trust.judge.server_rows import server_words
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.faults import fill_remedy, find_remedy
+from quarterdeck_sandbox import Diagnosis, DiagnosisLine, Machine, SelfTest, diagnose, known_machine, self_test
 
 STYLES: Final = {"ok": "green", "weaker": "yellow", "missing": "bold red"}
 
@@ -39,8 +45,6 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
 
     Exit codes: 0 everything in full, 1 something is weaker or a server refused, 2 servers cannot be run confined.
     """
-    from quarterdeck_sandbox import diagnose
-
     machine, test = examine()
     diagnosis = diagnose(machine, test)
     found = read_config(config)
@@ -48,15 +52,13 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
     troubles = present_troubles(Source(tuple(config or ())), found.troubles)
     code = max(diagnosis.exit_code, int(any(server.outlook != "starts" for server in servers)))
     if json:
-        previews = msgspec.to_builtins(servers)
-        document = msgspec.to_builtins(diagnosis)
         print_json(
             {
                 "exit_code": code,
-                **document,
-                "servers": previews,
+                **msgspec.to_builtins(diagnosis),
+                "servers": servers,
                 "unmet_names": unmet,
-                "troubles": msgspec.to_builtins(troubles),
+                "troubles": troubles,
                 "machine": msgspec.to_builtins(machine, order="deterministic"),
             }
         )
@@ -70,31 +72,19 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
         raise click.exceptions.Exit(code)
 
 
-def examine() -> "tuple[Machine, SelfTest]":
+def examine() -> tuple[Machine, SelfTest]:
     """The facts of this machine, and what its sandboxes hold; about half a second."""
-    import anyio
-
-    from quarterdeck.fleet.worker_session import private_homes_folder
-    from quarterdeck_sandbox import known_machine, self_test
-
     machine = known_machine()
     return machine, anyio.run(lambda: self_test(machine, place=private_homes_folder()))
 
 
-def read_config(config: "list[Path] | None") -> "MergedConfig":
+def read_config(config: list[Path] | None) -> MergedConfig:
     """What the files say that are named, or found."""
-    from quarterdeck.cli.config_files import files_of
-    from quarterdeck.config.load.merge import merge_files
-
     return merge_files(files_of(config))
 
 
-def foresee(config: "list[Path] | None", found: "MergedConfig", machine: "Machine") -> "list[StartPreview]":
+def foresee(config: list[Path] | None, found: MergedConfig, machine: Machine) -> list[StartPreview]:
     """What would become of each server that is configured, in their order; rows that cannot be used come last."""
-    from quarterdeck.config.places.trusted_files import trusted_files
-    from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start
-    from quarterdeck_protocol.configs import StdioServerConfig
-
     trusted = trusted_files(config or (), found.servers)
     rows = [
         preview_start(server, machine, trusted)
@@ -105,17 +95,12 @@ def foresee(config: "list[Path] | None", found: "MergedConfig", machine: "Machin
     return [*rows, *(StartPreview(row.id, Outlook.REFUSED, (row.message,), row.code) for row in found.broken)]
 
 
-def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> None:
+def print_servers(servers: list[StartPreview], files: Sequence[Path]) -> None:
     """A table of what would become of them, and below it the reasons, each once with its remedy; `files` were named."""
-    from quarterdeck.trust.configured_servers import command_options
-    from quarterdeck.trust.judge.server_rows import server_words
-    from quarterdeck_protocol.faults import fill_remedy, find_remedy
-
     if not servers:
         print_line("No server is configured.")
         return
-    rows = [[Cell(each.server), Cell(each.outlook, OUTLOOKS[each.outlook])] for each in servers]
-    print_table(("CONFIGURED SERVER", "OUTLOOK"), rows)
+    show(servers, (Column("CONFIGURED SERVER", "server"), Column("OUTLOOK", "outlook", OUTLOOKS)))
     print_line()
     reasons: dict[tuple[str, str], list[str]] = {}
     for each in servers:
@@ -130,44 +115,33 @@ def print_servers(servers: "list[StartPreview]", files: "Sequence[Path]") -> Non
     print_line()
 
 
-def verdict(machine_code: int, servers: "Sequence[StartPreview]") -> str:
+def verdict(machine_code: int, servers: Sequence[StartPreview]) -> str:
     """The last line: what holds here, and what that means for the configured servers."""
     counted = Counter(each.outlook.value for each in servers)
     told = ", ".join(f"{counted[outlook]} {words}" for outlook, words in COUNTED.items() if counted[outlook])
     return VERDICTS[machine_code] + (f" Of the configured servers {told}." if told else "")
 
 
-def print_diagnosis(diagnosis: "Diagnosis") -> None:
+def print_diagnosis(diagnosis: Diagnosis) -> None:
     """Three tables, and the remedies."""
     for title, lines in (
         ("MECHANISM", diagnosis.mechanisms),
         ('STANDARD POLICY, BY "' + diagnosis.tier.upper() + '"', diagnosis.properties),
         ("SELF-TEST", diagnosis.attacks),
     ):
-        print_table((title, "STATE", "WHAT"), [_row(line) for line in lines])
+        show(lines, (Column(title, "subject"), Column("STATE", "state", STYLES), Column("WHAT", "what", empty="")))
         print_line()
-    for remedy, gaps in _by_remedy((*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks)).items():
+    by_remedy: dict[str, list[DiagnosisLine]] = {}
+    for line in (*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks):
+        if line.remedy:
+            by_remedy.setdefault(line.remedy, []).append(line)
+    for remedy, gaps in by_remedy.items():
         subjects = ", ".join(line.subject for line in gaps)
         print_paragraph(f"{subjects}: {gaps[0].what}", STYLES[gaps[0].state])
         for text in remedy.splitlines():
             print_paragraph(text, lead=Cell("  "))
-    from quarterdeck.tools.installed import INSTALL, sentences
-
     if lacking := sentences():
         for sentence in lacking:
             print_line(sentence, "yellow")
         print_line(f"  Install what they lack: {INSTALL}")
     print_line()
-
-
-def _row(line: "DiagnosisLine") -> list[Cell]:
-    return [Cell(line.subject), Cell(line.state, STYLES[line.state]), Cell(line.what)]
-
-
-def _by_remedy(lines: "Sequence[DiagnosisLine]") -> "dict[str, list[DiagnosisLine]]":
-    """Those that say what to do, each remedy once."""
-    found: dict[str, list[DiagnosisLine]] = {}
-    for line in lines:
-        if line.remedy:
-            found.setdefault(line.remedy, []).append(line)
-    return found

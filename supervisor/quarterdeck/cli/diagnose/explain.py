@@ -6,7 +6,7 @@ from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
-from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, print_paragraph, show
 from quarterdeck.cli.parameters import Argument
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import did_you_mean
@@ -33,16 +33,14 @@ def _texts() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def explain(
-    code: Annotated[str | None, Argument(metavar="CODE", help="The code in error[…].", show_default=False)] = None,
+    code: Annotated[str | None, Argument(metavar="CODE", help="The code in error[…].")] = None,
     json: options.Json = False,
 ) -> None:
     """Explain an error's code: cause, remedy, example.  Without one, list them all."""
     faults = fault_pages()
     if code is None:
-        if json:
-            print_json({"codes": list(faults.values())})
-        else:
-            print_table(("CODE", "CAUSE"), [[Cell(each, "cyan"), Cell(page["cause"])] for each, page in faults.items()])
+        pages = list(faults.values())
+        show(pages, (Column("CODE", "code", "cyan"), Column("CAUSE", "cause")), json=json, document={"codes": pages})
         return
     name = code.strip().removeprefix("error[").removesuffix("]").lower()
     exits = exit_pages()

@@ -42,9 +42,7 @@ class LogLine(NamedTuple):
 
 
 def logs(
-    server: Annotated[
-        str | None, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)
-    ] = None,
+    server: Annotated[str | None, Argument(metavar="SERVER", help="Its id, as ps shows it.")] = None,
     config: options.Config = None,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
     lines: Annotated[int, Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
@@ -93,7 +91,6 @@ def _local(at: str) -> str:
 
 
 def _log_path(source: Source, server: str) -> Path:
-    """Where the log is, if there is such a server."""
     from quarterdeck.control.client import NoAnswerError, NotServingError, ask
     from quarterdeck.control.protocol import LogFile, LogPath, Refused
 
@@ -164,7 +161,6 @@ def _is_at_begin(file: BinaryIO) -> bool:
 
 
 def _open(path: Path) -> BinaryIO:
-    """The file, or an empty one where there is none."""
     try:
         return path.open("rb", buffering=CHUNK_BYTES)
     except FileNotFoundError:
@@ -174,7 +170,6 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _is_replaced(path: Path, file: BinaryIO) -> bool:
-    """Whether there is another file at `path` than `file`."""
     try:
         now = path.stat()
     except OSError:

@@ -1,23 +1,35 @@
 """`quarterdeck add`: a new server, shown with its sandbox and what it lists, tried, asked for, written and approved."""
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.import_config import describe_plain_secrets
 from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import is_confirmed, print_json, print_line
+from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import run
 from quarterdeck.cli.run.sandbox_options import Wish
 from quarterdeck.cli.source import Named, Source
-from quarterdeck.cli.trust.trust import Whole, Yes
+from quarterdeck.cli.trust.trust import Whole
 from quarterdeck.common.words import flat, printable, utf8
+from quarterdeck.config.allow_paths import missing, sandbox_with
+from quarterdeck.config.secrets.masking import literal_secrets, mask_row
+from quarterdeck.config.secrets.store import SecretError, SecretStore
+from quarterdeck.registry.catalog import Catalog
+from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, Offer, Unusable, is_near
+from quarterdeck.registry.pins import pin_of, pinned
+from quarterdeck.registry.server_json import Entry
+from quarterdeck.registry.versions import VersionError, latest_version
+from quarterdeck.trust.configured_servers import scope_of_row
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_sandbox import LaunchError, is_within_any
 
 from .candidate import Candidate, Said, from_entry, from_words, no_such_server
 from .row_change import RowChange, added, own_place, record, recorded, settings_of, taken
@@ -34,12 +46,6 @@ from .views import (
     scanned,
     view_offer,
 )
-
-if TYPE_CHECKING:
-    from quarterdeck.registry.catalog import Catalog
-    from quarterdeck.registry.offers import Offer
-    from quarterdeck.registry.server_json import Entry
-    from quarterdeck_protocol.configs import ServerConfig
 
 
 class Kind(StrEnum):
@@ -64,26 +70,22 @@ def add(
         Argument(
             metavar="NAME|URL [URL|-- COMMAND…]",
             help="What the MCP registry calls it; or an id of yours and the server's URL or command line.",
-            show_default=False,
         ),
     ],
     wish: Wish,
     set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="NAME=VALUE", help="A value that the registry's entry asks for.", show_default=False),
+        list[str] | None, Option("--set", metavar="NAME=VALUE", help="A value that the registry's entry asks for.")
     ] = None,
     header: Annotated[
-        list[str] | None,
-        Option("--header", metavar="NAME=VALUE", help="What a remote server is sent.", show_default=False),
+        list[str] | None, Option("--header", metavar="NAME=VALUE", help="What a remote server is sent.")
     ] = None,
-    id_: Annotated[str | None, Option("--id", metavar="NAME", help="What to call it here.", show_default=False)] = None,
+    id_: Annotated[str | None, Option("--id", metavar="NAME", help="What to call it here.")] = None,
     as_: Annotated[
         Kind | None,
         Option(
             "--as",
             metavar="npm|pypi|remote",
             help="Which of the registry's offers; the first package that can run here, unless told otherwise.",
-            show_default=False,
         ),
     ] = None,
     registry: Registry = None,
@@ -93,7 +95,7 @@ def add(
     ] = False,
     whole: Whole = False,
     dry_run: options.DryRun = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     accept_findings: AcceptFindings = False,
     json: options.Json = False,
     allow_unsandboxed: options.Unsandboxed = False,
@@ -121,11 +123,11 @@ def add(
     backup = _carry_out(source, planned) if is_wanted else None
     if json:
         print_json(_view(planned, is_changed=is_wanted))
-    elif is_wanted:
-        print_line(f"{candidate.server} is added to {planned.change.place.path}{as_it_was(backup)}", "green")
+        return
+    done = f"{candidate.server} is added to {planned.change.place.path}{as_it_was(backup)}"
+    print_outcome(done, is_done=is_wanted, dry_run=dry_run)
+    if is_wanted:
         print_line("a serve that follows that file has it now; quarterdeck tools lists its tools", "dim", stderr=True)
-    else:
-        print_line("nothing was changed" + (" (--dry-run)" if dry_run else ""), "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class _Planned:
     notes: tuple[str, ...]
 
 
-def _from_registry(catalog: "Catalog", name: str, kind: Kind | None, said: Said) -> Candidate:
+def _from_registry(catalog: Catalog, name: str, kind: Kind | None, said: Said) -> Candidate:
     with registry_errors():
         entry = run(lambda: catalog.find(name)) if "/" in name else None
     if entry is None:
@@ -157,29 +159,21 @@ def _from_registry(catalog: "Catalog", name: str, kind: Kind | None, said: Said)
 
 
 def _refuse_near(candidate: Candidate) -> None:
-    """Refuse a stranger's address whose name leads to this machine or its networks, before anything is sent there.
-
-    Raises:
-        CommandError: it does.
-    """
-    from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, is_near
-
+    """Refuse a stranger's address whose name leads to this machine or its networks, before anything is sent there."""
     url = candidate.row.get("url")
     if isinstance(url, str) and is_near(url, addresses_of):
         raise CommandError(ExitCode.NOT_FOUND, f"{candidate.title} cannot be had here: {NEAR}", NEAR_REMEDY)
 
 
-def addresses_of(host: str, port: int) -> "Sequence[str]":
+def addresses_of(host: str, port: int) -> Sequence[str]:
     """The addresses of a name; none where it is not found, in whatever time the machine's resolver takes."""
-    import socket
-
     try:
         return [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError):
         return []
 
 
-def _only_match(catalog: "Catalog", word: str) -> "Entry":
+def _only_match(catalog: Catalog, word: str) -> Entry:
     """The one server whose name ends so, in any namespace: another one that matches is not what was asked for."""
     with registry_errors():
         answer = run(lambda: catalog.search(word.rpartition("/")[2], MAX_MATCHES))
@@ -196,10 +190,7 @@ def _only_match(catalog: "Catalog", word: str) -> "Entry":
     return named[0]
 
 
-def _choose(entry: "Entry", kind: Kind | None) -> "Offer":
-    """The offer that is taken: the first that can be had."""
-    from quarterdeck.registry.offers import Offer, Unusable
-
+def _choose(entry: Entry, kind: Kind | None) -> Offer:
     offers = offers_here(entry.server)
     usable = [each for each in offers if isinstance(each, Offer) and kind in (None, each.kind.value)]
     if usable:
@@ -217,13 +208,6 @@ def _choose(entry: "Entry", kind: Kind | None) -> "Offer":
 
 
 def _plan(source: Source, candidate: Candidate, *, pins: bool, tries: bool, allow_unsandboxed: bool) -> _Planned:
-    """Try the server, and pin what ran.
-
-    Raises:
-        CommandError: it does not work.
-    """
-    from quarterdeck.trust.configured_servers import scope_of_row
-
     place = own_place(source)
     change = added(place, candidate.server, candidate.row, candidate.lookup)
     notes = list(candidate.notes)
@@ -240,12 +224,8 @@ def _plan(source: Source, candidate: Candidate, *, pins: bool, tries: bool, allo
     return _Planned(candidate, change, trial, findings, tuple(notes))
 
 
-def _needed(candidate: Candidate, config: "ServerConfig", notes: list[str]) -> dict[str, object] | None:
+def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dict[str, object] | None:
     """The row with the paths in its sandbox that a person wrote into it, if it lacks any."""
-    from quarterdeck.config.allow_paths import missing, sandbox_with
-    from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_sandbox import LaunchError, is_within_any
-
     if not isinstance(config, StdioServerConfig):
         return None
     with as_command_error(LaunchError, remedy="install it, or give its full path", code=ExitCode.NOT_READY):
@@ -283,9 +263,6 @@ def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, no
 
 def _pinned(row: Mapping[str, object], trial: Trial | None, notes: list[str]) -> dict[str, object] | None:
     """The row with the version of its package that ran, or that is the latest; None where nothing is to be pinned."""
-    from quarterdeck.registry.pins import pin_of, pinned
-    from quarterdeck.registry.versions import VersionError, latest_version
-
     command, args = row.get("command"), row.get("args")
     if not isinstance(command, str) or not isinstance(args, list):
         return None
@@ -304,8 +281,6 @@ def _pinned(row: Mapping[str, object], trial: Trial | None, notes: list[str]) ->
 
 
 def _show(planned: _Planned, *, whole: bool) -> None:
-    from quarterdeck.config.secrets.masking import literal_secrets
-
     candidate, trial = planned.candidate, planned.trial
     print_line(f"{candidate.server}{f': {candidate.title}' if candidate.title else ''}", "bold")
     print_config(planned.change.config)
@@ -325,8 +300,6 @@ def _show(planned: _Planned, *, whole: bool) -> None:
 
 def _carry_out(source: Source, planned: _Planned) -> Path | None:
     """Store the secrets that were typed, approve, and write the row; what was stored is forgotten if that fails."""
-    from quarterdeck.config.secrets.store import SecretError, SecretStore
-
     store = SecretStore()
     typed = planned.candidate.typed
     with as_command_error(SecretError, remedy="unlock the keyring; nothing was changed"):
@@ -341,8 +314,6 @@ def _carry_out(source: Source, planned: _Planned) -> Path | None:
 
 
 def _view(planned: _Planned, *, is_changed: bool) -> dict[str, object]:
-    from quarterdeck.config.secrets.masking import mask_row
-
     trial = planned.trial
     return {
         "server": planned.candidate.server,

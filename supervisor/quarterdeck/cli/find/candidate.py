@@ -9,19 +9,20 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
+import click
 import msgspec
 
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.run.sandbox_options import SandboxWish
 from quarterdeck.common.words import clipped, flat
+from quarterdeck.config.secrets.store import SecretError, SecretStore
+from quarterdeck.registry.offers import Offer, OfferKind, Wanted, id_of
+from quarterdeck.registry.server_json import Entry
+from quarterdeck.trust.package_request import runner_of
 from quarterdeck_protocol.names import to_server_id
-
-if TYPE_CHECKING:
-    from quarterdeck.registry.offers import Offer, Wanted
-    from quarterdeck.registry.server_json import Entry
 
 URL: Final = re.compile(r"https?://", re.IGNORECASE)
 
@@ -52,8 +53,6 @@ class Candidate:
         Raises:
             SecretError: there is none.
         """
-        from quarterdeck.config.secrets.store import SecretStore
-
         return self.typed[name] if name in self.typed else SecretStore().get(name)
 
 
@@ -84,8 +83,6 @@ def from_words(words: Sequence[str], said: Said) -> Candidate | None:
     if URL.match(words[-1]) and len(words) <= 2:
         server = _id(said.server or (words[0] if len(words) == 2 else _name_of_host(words[-1])))
         return _remote(server, words[-1], said)
-    from quarterdeck.trust.package_request import runner_of
-
     if said.headers:
         raise UsageError("--header is for remote servers", "leave it out, or give a URL")
     is_nameless = runner_of(words[0], words[1:]) is not None and shutil.which(words[1]) is None
@@ -102,7 +99,6 @@ def _remote(server: str, url: str, said: Said) -> Candidate:
 
 
 def _refuse_sandbox(wish: SandboxWish) -> None:
-    """Raise `UsageError` where a remote server is wished a sandbox or an environment."""
     if wish != SandboxWish():
         raise UsageError(
             "a remote server has no process here: neither a sandbox nor an environment", "give --header alone"
@@ -122,14 +118,12 @@ def with_wish(row: Mapping[str, object], wish: SandboxWish) -> dict[str, object]
     return changed
 
 
-def from_entry(entry: "Entry", offer: "Offer", said: Said) -> Candidate:
+def from_entry(entry: Entry, offer: Offer, said: Said) -> Candidate:
     """The server of a registry's entry, had by one of its packages or addresses; what is missing is asked for.
 
     Raises:
         CommandError: a value is missing and nobody can be asked, or is not one of those that there are.
     """
-    from quarterdeck.registry.offers import OfferKind, id_of
-
     name = entry.server.name
     with as_command_error(ValueError, remedy="choose its id: --id NAME", what=f"no id can be made of {name}: "):
         server = _id(said.server) if said.server else id_of(name)
@@ -152,7 +146,7 @@ def from_entry(entry: "Entry", offer: "Offer", said: Said) -> Candidate:
     )
 
 
-def _notes(entry: "Entry", offer: "Offer", filled: Mapping[str, str]) -> tuple[str, ...]:
+def _notes(entry: Entry, offer: Offer, filled: Mapping[str, str]) -> tuple[str, ...]:
     notes = []
     if entry.status != "active":
         notes.append(f"the registry says that it is {flat(clipped(entry.status, 40))}")
@@ -164,10 +158,8 @@ def _notes(entry: "Entry", offer: "Offer", filled: Mapping[str, str]) -> tuple[s
     return tuple(notes)
 
 
-def _values(server: str, wanted: "Sequence[Wanted]", said: Said) -> tuple[dict[str, str], dict[str, str]]:
+def _values(server: str, wanted: Sequence[Wanted], said: Said) -> tuple[dict[str, str], dict[str, str]]:
     """What a row is filled with, secrets as references; and the secrets that were typed, by their names."""
-    from quarterdeck.config.secrets.store import SecretError, SecretStore
-
     with as_command_error(SecretError, remedy="unlock the keyring, or correct that file"):
         stored = {each.name for each in SecretStore().kept()}
     given = {**said.wish.env, **said.headers, **said.values}
@@ -199,28 +191,26 @@ def _values(server: str, wanted: "Sequence[Wanted]", said: Said) -> tuple[dict[s
     return filled, typed
 
 
-def _told(missing: "Sequence[Wanted]") -> str:
+def _told(missing: Sequence[Wanted]) -> str:
     return "; ".join(
         flat(each.name) + (f" ({flat(clipped(each.description, 120))})" if each.description else "") for each in missing
     )
 
 
-def _how(missing: "Sequence[Wanted]") -> str:
+def _how(missing: Sequence[Wanted]) -> str:
     secrets = [f"quarterdeck secret set {_SECRET_NAME.sub('_', each.name)}" for each in missing if each.is_secret]
     plain = [f"--set {flat(each.name)}={flat(each.placeholder) or 'VALUE'}" for each in missing if not each.is_secret]
     steps = [*secrets, *([f"add {' '.join(plain)}"] if plain else [])]
     return f"{', '.join(steps)}; then run the command again"
 
 
-def _check_choice(wanted: "Wanted", value: str) -> None:
+def _check_choice(wanted: Wanted, value: str) -> None:
     if wanted.choices and "${" not in value and value not in wanted.choices:
         choices = ", ".join(flat(clipped(each, 40)) for each in wanted.choices[:20])
         raise UsageError(f"{flat(wanted.name)}: {value!r} is none of its values", f"one of {choices}")
 
 
-def _ask(server: str, wanted: "Wanted") -> str:
-    import click
-
+def _ask(server: str, wanted: Wanted) -> str:
     about = f" ({flat(clipped(wanted.description, 200))})" if wanted.description else ""
     question = f"{server} needs {flat(wanted.name)}{about}"
     if not wanted.is_secret:
@@ -262,7 +252,7 @@ def _absolute(word: str) -> str:
     return word
 
 
-def no_such_server(name: str, others: "Sequence[Entry]", where: str) -> CommandError:
+def no_such_server(name: str, others: Sequence[Entry], where: str) -> CommandError:
     """The error of a name that no registry knows, with what is like it."""
     near = ", ".join(each.server.name for each in others[:5])
     return CommandError(

@@ -1,71 +1,94 @@
 """`quarterdeck outdated`: which servers' packages have a newer version than the one that is pinned."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import ExitCode
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.source import Named, load
-from quarterdeck.common.words import counted, flat
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, show
+from quarterdeck.cli.process import run
+from quarterdeck.cli.source import Named, Source, load
+from quarterdeck.common.words import counted
+from quarterdeck.config.settings import Settings
+from quarterdeck.registry.pins import Pin, is_behind, pin_of
+from quarterdeck.registry.versions import VersionError, latest_versions
+from quarterdeck.trust.package import resolved_package
 
-from .packages import Latest, Packaged, latest, packaged
-from .search import Registry
+from .search import Registry, open_catalog, registry_errors
 
-if TYPE_CHECKING:
-    from quarterdeck.registry.versions import VersionError
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """A server that starts a package.
+
+    Attributes:
+        listed: what the MCP registry calls it; empty for a row that did not come from there.
+        installed: the version that ran last; empty when that is not known.
+    """
+
+    server: str
+    pin: Pin
+    listed: str
+    installed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The latest version of a package.
+
+    Attributes:
+        note: why another was asked than the MCP registry that lists its server; empty where none was.
+    """
+
+    version: str
+    note: str = ""
 
 
 def outdated(source: Named, registry: Registry = None, json: options.Json = False) -> None:
     """Show the servers whose package has moved, or is not pinned: npm, uv and the MCP registry are asked."""
-    from quarterdeck.registry.pins import is_behind
-    from quarterdeck.registry.versions import VersionError
-
-    settings = load(source)
-    found = packaged(settings)
+    found = packaged(load(source))
     told = latest(source, registry, found)
+    rows = [_view(each, answer) for each, answer in zip(found, told, strict=True)]
     if json:
-        print_json([_view(each, answer) for each, answer in zip(found, told, strict=True)])
+        print_json(rows)
         return
-    rows: list[list[Cell]] = []
-    notes: list[str] = []
-    failures: list[str] = []
-    for each, answer in zip(found, told, strict=True):
-        if isinstance(answer, VersionError):
-            failures.append(f"{each.server}: {answer.message}; {answer.remedy}")
-            continue
-        notes += [f"{each.server}: {answer.note}"] if answer.note else []
-        if not each.pin.version or is_behind(each.pin.version, answer.version):
-            rows.append(_row(each, answer.version))
-    if rows:
-        print_table(("SERVER", "PACKAGE", "PINNED", "LATEST", "WHAT TO DO"), rows)
-    elif not failures:
+    failures = [
+        f"{each.server}: {answer.message}; {answer.remedy}"
+        for each, answer in zip(found, told, strict=True)
+        if isinstance(answer, VersionError)
+    ]
+    behind = [row for row in rows if row["is_behind"]]
+    show(behind, COLUMNS)
+    if not (behind or failures):
         print_line(
             f"{counted(len(found), 'package')} of npm and PyPI, all pinned to the latest version"
             if found
             else "no server starts a package of npm or PyPI"
         )
-    for line in (*notes, *failures):
-        print_line(flat(line), "yellow", stderr=True)
+    for line in (*(f"{row['server']}: {row['note']}" for row in rows if row["note"]), *failures):
+        print_line(line, "yellow", stderr=True)
     if failures and len(failures) == len(found):
         raise click.exceptions.Exit(ExitCode.NO_ANSWER)
 
 
-def _row(each: Packaged, answer: str) -> list[Cell]:
-    pinned = each.pin.version or f"none{f' ({each.installed} ran)' if each.installed else ''}"
-    return [
-        Cell(flat(each.server)),
-        Cell(f"{each.pin.name} ({each.pin.index})", "cyan"),
-        Cell(flat(pinned), "" if each.pin.version else "yellow"),
-        Cell(answer, "green"),
-        Cell(f"quarterdeck upgrade {each.server}"),
-    ]
+def _pinned(row: dict[str, Any]) -> Cell:
+    ran = f" ({row['installed']} ran)" if row["installed"] else ""
+    return Cell(row["pinned"]) if row["pinned"] else Cell(f"none{ran}", "yellow")
 
 
-def _view(each: Packaged, answer: "Latest | VersionError") -> dict[str, object]:
-    from quarterdeck.registry.pins import is_behind
+COLUMNS: Final = (
+    Column("SERVER", "server"),
+    Column("PACKAGE", lambda row: f"{row['package']} ({row['index']})", "cyan"),
+    Column("PINNED", _pinned),
+    Column("LATEST", "latest", "green"),
+    Column("WHAT TO DO", lambda row: f"quarterdeck upgrade {row['server']}"),
+)
 
+
+def _view(each: Packaged, answer: Latest | VersionError) -> dict[str, Any]:
     version = answer.version if isinstance(answer, Latest) else None
     return {
         "server": each.server,
@@ -79,3 +102,83 @@ def _view(each: Packaged, answer: "Latest | VersionError") -> dict[str, object]:
         "note": answer.note or None if isinstance(answer, Latest) else None,
         "problem": None if isinstance(answer, Latest) else str(answer),
     }
+
+
+def packaged(settings: Settings) -> list[Packaged]:
+    """The servers of a configuration that start a package, in its order."""
+    found = (package_of(settings, server) for server in settings.ids)
+    return [each for each in found if each is not None]
+
+
+def package_of(settings: Settings, server: str) -> Packaged | None:
+    """The package of one server; None where it starts none that has versions."""
+    row = settings.origin(server).row
+    command, args, listed = row.get("command"), row.get("args"), row.get("registry")
+    if not isinstance(command, str) or not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+        return None
+    pin = pin_of(command, args)
+    if pin is None:
+        return None
+    _, _, installed = (resolved_package(command, args, settings.paths_of(server).home) or "").partition(" ")
+    return Packaged(server, pin, listed if isinstance(listed, str) else "", installed.partition(" ")[0])
+
+
+class _UnlistedError(Exception):
+    """The MCP registry cannot say: its package's own index may."""
+
+
+def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> list[Latest | VersionError]:
+    """The latest version of each, or why it is not known.
+
+    Of rows that came from the MCP registry that is asked; where it cannot be, or does not know them, and of all others
+    the package's own index, by npm, uv or pip: those honour the user's mirrors and logins.
+    """
+    notes: dict[str, str] = {}
+    told: dict[str, Latest | VersionError] = {}
+    for each in found:
+        try:
+            if each.listed:
+                told[each.server] = Latest(_listed(source, registry, each))
+        except VersionError as error:
+            told[each.server] = error
+        except _UnlistedError as error:
+            notes[each.server] = str(error)
+    others = [each for each in found if each.server not in told]
+    for each, answer in zip(others, latest_versions(each.pin for each in others), strict=True):
+        note = notes.get(each.server, "")
+        if isinstance(answer, str):
+            told[each.server] = Latest(answer, f"{note}: {each.pin.index} was asked in its place" if note else "")
+        else:
+            told[each.server] = VersionError(f"{note}; {answer.message}" if note else answer.message, answer.remedy)
+    return [told[each.server] for each in found]
+
+
+def _listed(source: Source, registry: str | None, each: Packaged) -> str:
+    """The version of the package that the MCP registry names.
+
+    Raises:
+        VersionError: it says what a person has to look at.
+        _UnlistedError: it does not say.
+    """
+    try:
+        catalog = open_catalog(source, registry)
+        with registry_errors():
+            entry = run(lambda: catalog.find(each.listed))
+    except CommandError as error:
+        raise _UnlistedError(error.message) from error
+    if entry is None:
+        raise _UnlistedError(f"{catalog.shown} does not list {each.listed}")
+    if entry.status == "deleted":
+        raise VersionError(
+            f"{each.listed} was taken out of {catalog.shown}",
+            "look whether you still want it, or take the key registry out of its row",
+        )
+    kind = each.pin.index.lower()
+    packages = [one for one in entry.server.packages if one.registry_type == kind and each.pin.is_of(one.identifier)]
+    version = packages[0].version if packages else ""
+    if not version:
+        raise VersionError(
+            f"{each.listed} names another package now than {each.pin.name}",
+            f"look at it anew: quarterdeck remove {each.server}, then quarterdeck add {each.listed}",
+        )
+    return version

@@ -1,34 +1,29 @@
 """`quarterdeck remove`: take a server out of the file that it is in."""
 
-from typing import Annotated
-
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import UsageError, as_command_error
-from quarterdeck.cli.output import is_confirmed, print_json, print_line
-from quarterdeck.cli.parameters import Argument
+from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
 from quarterdeck.cli.source import Named, check_server, load
-from quarterdeck.cli.trust.trust import Yes
 from quarterdeck.common.words import utf8
+from quarterdeck.config.clients.link_entry import show_change
+from quarterdeck.config.clients.user_file import UserFileError, read_user_file
+from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.jsonc import remove_member
+from quarterdeck.config.load.origin import steps_of
+from quarterdeck.config.load.text_edit import EditError
 
 from .row_change import place_of, replace_text
 
 
 def remove(
     source: Named,
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: options.ServerId,
     dry_run: options.DryRun = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     json: options.Json = False,
 ) -> None:
     """Take a server out of your configuration; what it kept on disk stays until quarterdeck purge."""
-    from quarterdeck.config.clients.link_entry import show_change
-    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
-    from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.jsonc import remove_member
-    from quarterdeck.config.load.origin import steps_of
-    from quarterdeck.config.load.text_edit import EditError
-
     settings = load(source)
     check_server(settings, server)
     origin = settings.origin(server)
@@ -46,8 +41,7 @@ def remove(
     backup = replace_text(path, old, new) if is_wanted else None
     if json:
         print_json({"server": server, "path": utf8(path), "changed": is_wanted, "diff": [utf8(line) for line in diff]})
-    elif is_wanted:
-        print_line(f"{server} is taken out of {path}{as_it_was(backup)}", "green")
+        return
+    print_outcome(f"{server} is taken out of {path}{as_it_was(backup)}", is_done=is_wanted, dry_run=dry_run)
+    if is_wanted:
         print_line(f"quarterdeck purge {server} removes its home and its log", "dim", stderr=True)
-    else:
-        print_line("nothing was changed" + (" (--dry-run)" if dry_run else ""), "dim")

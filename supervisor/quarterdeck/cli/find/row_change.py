@@ -10,21 +10,30 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from quarterdeck.cli.config_files import user_file
 from quarterdeck.cli.exits import UsageError, as_command_error, ledger_errors
 from quarterdeck.cli.source import Source, load
 from quarterdeck.cli.trust.context import directory, send
-
-if TYPE_CHECKING:
-    from quarterdeck.config.clients.user_file import UserFile
-    from quarterdeck.config.load.origin import Origin, Standing
-    from quarterdeck.config.settings import Settings
-    from quarterdeck.ledger.events.fold import Book
-    from quarterdeck.trust.judge.documents import Document
-    from quarterdeck.trust.judge.overview import Read
-    from quarterdeck.trust.judge.server_rows import ServerRow
-    from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck.config.clients.import_servers import FoundServer, add_servers
+from quarterdeck.config.clients.link_entry import show_change
+from quarterdeck.config.clients.user_file import UserFile, UserFileError, read_user_file, write_user_file
+from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.file import ConfigFileError, load_config_file
+from quarterdeck.config.load.jsonc import set_member
+from quarterdeck.config.load.origin import Origin, Standing, steps_of
+from quarterdeck.config.load.text_edit import EditError
+from quarterdeck.config.secrets.masking import secrets_of
+from quarterdeck.config.settings import Settings
+from quarterdeck.ledger.errors import MissingLedgerError
+from quarterdeck.ledger.events.fold import Book, Item
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.trust.configured_servers import configured
+from quarterdeck.trust.judge.documents import Document
+from quarterdeck.trust.judge.overview import Read
+from quarterdeck.trust.judge.server_rows import ServerRow
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.configs import ServerConfig
 
 Lookup = Callable[[str], str]
 """Finds the secret of a name, or raises `SecretError`."""
@@ -35,7 +44,7 @@ class Place:
     """The file that a row is in, or is to be put into, and whose word it is."""
 
     path: Path
-    standing: "Standing"
+    standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +62,29 @@ class RowChange:
     server: str
     old: str
     new: str
-    config: "ServerConfig" = field(repr=False)
-    origin: "Origin" = field(repr=False)
+    config: ServerConfig = field(repr=False)
+    origin: Origin = field(repr=False)
     diff: list[str] = field(repr=False)
 
     @property
     def secrets(self) -> frozenset[str]:
         """What no message may show."""
-        from quarterdeck.config.secrets.masking import secrets_of
-
         return self.origin.expanded | secrets_of(self.config)
 
 
 def own_place(source: Source) -> Place:
     """Where a new row is put: the first file that is named, else the user's own."""
-    from quarterdeck.cli.config_files import user_file
-    from quarterdeck.config.load.origin import Standing
-
     if source.config:
         return Place(source.config[0], Standing.NAMED)
     return Place(user_file().absolute(), Standing.USER)
 
 
-def place_of(origin: "Origin") -> Place:
+def place_of(origin: Origin) -> Place:
     """Where the row of a server is that may be changed.
 
     Raises:
         CommandError: it may not: a whole team's file is theirs.
     """
-    from quarterdeck.config.load.origin import Standing
-
     if origin.path is None or origin.standing is Standing.PROJECT:
         raise UsageError(
             f"the row is in a project's file, {origin.path}", f"change it there; or name the file: -c {origin.path}"
@@ -96,7 +98,6 @@ def added(place: Place, server: str, row: Mapping[str, object], lookup: Lookup) 
     Raises:
         CommandError: the file cannot be changed, has such a server, or the row cannot work.
     """
-    from quarterdeck.config.clients.import_servers import FoundServer, add_servers
 
     def edit(text: str) -> str:
         new, _, left_out = add_servers(text, [FoundServer(server, server, place.path, row)])
@@ -107,15 +108,12 @@ def added(place: Place, server: str, row: Mapping[str, object], lookup: Lookup) 
     return _change(place, server, edit, lookup)
 
 
-def with_args(origin: "Origin", server: str, args: Sequence[str], lookup: Lookup) -> RowChange:
+def with_args(origin: Origin, server: str, args: Sequence[str], lookup: Lookup) -> RowChange:
     """The change that gives a row other arguments; those that stay are kept as they are written.
 
     Raises:
         CommandError: the file cannot be changed, or the row cannot work then.
     """
-    from quarterdeck.config.load.jsonc import set_member
-    from quarterdeck.config.load.origin import steps_of
-
     path = [*steps_of(origin.pointer), "args"]
     return _change(place_of(origin), server, lambda text: set_member(text, path, list(args), has_comments=True), lookup)
 
@@ -129,13 +127,6 @@ def taken(server: str, path: object) -> UsageError:
 
 
 def _change(place: Place, server: str, edit: Callable[[str], str], lookup: Lookup) -> RowChange:
-    from quarterdeck.config.clients.link_entry import show_change
-    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
-    from quarterdeck.config.load.document import DocumentError
-    from quarterdeck.config.load.file import ConfigFileError, load_config_file
-    from quarterdeck.config.load.origin import Standing
-    from quarterdeck.config.load.text_edit import EditError
-
     path = place.path
     with (
         as_command_error(UserFileError, remedy=f"make {path} a file of your own, or name another with -c FILE"),
@@ -166,10 +157,8 @@ def _change(place: Place, server: str, edit: Callable[[str], str], lookup: Looku
     )
 
 
-def settings_of(source: Source) -> "Settings":
+def settings_of(source: Source) -> Settings:
     """The configuration that a new row joins; a named file that is not there yet is made with it."""
-    from quarterdeck.config.settings import Settings
-
     there = tuple(path for path in source.config if path.exists())
     if source.config and not there:
         return Settings()
@@ -177,16 +166,12 @@ def settings_of(source: Source) -> "Settings":
 
 
 @contextmanager
-def recorded() -> "Iterator[tuple[Book, Read]]":
+def recorded() -> Iterator[tuple[Book, Read]]:
     """What the ledger knows, and its documents by their hashes, to be read in the block.
 
     Raises:
         CommandError: the ledger cannot be used.
     """
-    from quarterdeck.ledger.errors import MissingLedgerError
-    from quarterdeck.ledger.events.fold import Book
-    from quarterdeck.ledger.store.reader import LedgerReader
-
     store: LedgerReader | None = None
     with ledger_errors(), suppress(MissingLedgerError):
         store = LedgerReader.open(directory())
@@ -197,10 +182,8 @@ def recorded() -> "Iterator[tuple[Book, Read]]":
         yield store.book, store.document
 
 
-def launch_row(source: Source, change: RowChange) -> "ServerRow":
+def launch_row(source: Source, change: RowChange) -> ServerRow:
     """How the server would be started after the change, as trust sees it."""
-    from quarterdeck.trust.configured_servers import configured
-
     settings = settings_of(source)
     others = (each for each in settings.servers if each.id != change.server)
     settings = replace(
@@ -214,7 +197,7 @@ def launch_row(source: Source, change: RowChange) -> "ServerRow":
     return row
 
 
-def record(source: Source, change: RowChange, documents: "Iterable[Document]") -> Path | None:
+def record(source: Source, change: RowChange, documents: Iterable[Document]) -> Path | None:
     """Approve how the server is started after the change, and these forms of what it offers; then write the file.
 
     What a person has blocked stays so.
@@ -225,9 +208,6 @@ def record(source: Source, change: RowChange, documents: "Iterable[Document]") -
     Raises:
         CommandError: nothing is approved, or nothing written.
     """
-    from quarterdeck.ledger.events.fold import Item
-    from quarterdeck.trust.judge.verdicts import Decision
-
     row = launch_row(source, change)
     with recorded() as (book, _):
         items = book.entry(row.scope, row.id).items
@@ -251,10 +231,8 @@ def replace_text(path: Path, old: str, new: str) -> Path | None:
     return _written(_unchanged(path, old), new)
 
 
-def _unchanged(path: Path, old: str) -> "UserFile":
+def _unchanged(path: Path, old: str) -> UserFile:
     """The file, if it still holds `old` and can be written."""
-    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
-
     with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be written"):
         file = read_user_file(path)
     if file.text != old:
@@ -265,8 +243,6 @@ def _unchanged(path: Path, old: str) -> "UserFile":
     return file
 
 
-def _written(file: "UserFile", text: str) -> Path | None:
-    from quarterdeck.config.clients.user_file import UserFileError, write_user_file
-
+def _written(file: UserFile, text: str) -> Path | None:
     with as_command_error(UserFileError, remedy=f"make {file.path} a file of your own that can be written"):
         return write_user_file(file, text, datetime.now(UTC), is_private=file.status is None)

@@ -1,24 +1,24 @@
 """`quarterdeck search`: which servers an MCP registry lists under a word."""
 
 import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any, Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, show
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, load
 from quarterdeck.common.words import clipped, counted, flat, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from quarterdeck.registry.catalog import Catalog
-    from quarterdeck.registry.offers import Offer, Unusable
-    from quarterdeck.registry.server_json import Entry, Server
+from quarterdeck.config.load.problems import RowError
+from quarterdeck.config.load.registry_key import RegistryWish, registry_at
+from quarterdeck.registry.catalog import Catalog, RegistryError
+from quarterdeck.registry.offers import RUNNERS, Offer, Unusable, offers_of
+from quarterdeck.registry.server_json import Entry, Server
+from quarterdeck.trust.scan import scan_definition
 
 Registry = Annotated[
     str | None,
@@ -26,7 +26,6 @@ Registry = Annotated[
         "--registry",
         metavar="URL|FILE",
         help="Where to look, in place of the official MCP registry or of the key `registry`.",
-        show_default=False,
     ),
 ]
 
@@ -37,7 +36,7 @@ _WORDS_CHARS: Final = 200
 
 def search(
     source: Named,
-    word: Annotated[str, Argument(metavar="WORD", help="A part of a name.", show_default=False)],
+    word: Annotated[str, Argument(metavar="WORD", help="A part of a name.")],
     registry: Registry = None,
     limit: Annotated[int, Option("--limit", metavar="N", help="Show so many at most.", min=1)] = 20,
     json: options.Json = False,
@@ -46,21 +45,13 @@ def search(
     catalog = open_catalog(source, registry)
     with registry_errors():
         found = run(lambda: catalog.search(word, limit))
+    rows = [_view(entry) for entry in found.entries]
     if json:
-        print_json(
-            {
-                "registry": catalog.shown,
-                "servers": [_view(entry) for entry in found.entries],
-                "has_more": found.has_more,
-                "unread": found.unread,
-            }
-        )
+        told = {"registry": catalog.shown, "servers": rows, "has_more": found.has_more, "unread": found.unread}
+        print_json(told)
         return
-    if found.entries:
-        print_table(
-            ("NAME", "VERSION", "RUNS", "WHAT IT SAYS"),
-            [_row(entry) for entry in found.entries],
-        )
+    if rows:
+        show(rows, COLUMNS)
         print_line()
         print_line("quarterdeck add NAME shows one with its sandbox and its tools, and asks", "dim", stderr=True)
     else:
@@ -71,16 +62,12 @@ def search(
         print_line(f"{counted(found.unread, 'entry', 'entries')} could not be read, and are left out", stderr=True)
 
 
-def open_catalog(source: Source, named: str | None) -> "Catalog":
+def open_catalog(source: Source, named: str | None) -> Catalog:
     """The registry that is named, or configured.
 
     Raises:
         CommandError: what names it is wrong.
     """
-    from quarterdeck.config.load.problems import RowError
-    from quarterdeck.config.load.registry_key import RegistryWish, registry_at
-    from quarterdeck.registry.catalog import Catalog
-
     if named is not None:
         with as_command_error(RowError, remedy="give a URL, or a file with a registry's answer in it"):
             return Catalog(registry_at(named, lambda path: Path(path).expanduser().absolute(), "--registry"))
@@ -91,39 +78,31 @@ def open_catalog(source: Source, named: str | None) -> "Catalog":
 
 
 @contextmanager
-def registry_errors() -> "Iterator[None]":
+def registry_errors() -> Iterator[None]:
     """Turn errors of the registry in the block into the command's.
 
     Raises:
         CommandError: one was raised.
     """
-    from quarterdeck.registry.catalog import RegistryError
-
     try:
         yield
     except RegistryError as error:
         raise CommandError(ExitCode.NO_ANSWER, error.message, error.remedy) from error
 
 
-def findings_of(server: "Server") -> "Sequence[str]":
+def findings_of(server: Server) -> Sequence[str]:
     """The rules of the scan that match what is said of a server."""
-    from quarterdeck.trust.scan import scan_definition
-
     said = {"title": server.title, "description": server.description}
     return sorted({finding.rule for finding in scan_definition("server", "", said)})
 
 
-def offers_here(server: "Server") -> "Sequence[Offer | Unusable]":
+def offers_here(server: Server) -> Sequence[Offer | Unusable]:
     """Every way to have a server, by the programs that are on PATH; see `offers_of`."""
-    from quarterdeck.registry.offers import RUNNERS, offers_of
-
     return offers_of(server, [name for name in RUNNERS if shutil.which(name)])
 
 
-def why_not(server: "Server") -> str:
+def why_not(server: Server) -> str:
     """Why `add` would refuse the server; empty when it would not."""
-    from quarterdeck.registry.offers import Unusable
-
     offers = offers_here(server)
     unusable = [each for each in offers if isinstance(each, Unusable)]
     if len(unusable) < len(offers):
@@ -131,27 +110,27 @@ def why_not(server: "Server") -> str:
     return flat("; ".join(dict.fromkeys(each.reason for each in unusable))) or NOTHING_OFFERED
 
 
-def _row(entry: "Entry") -> list[Cell]:
-    server = entry.server
-    rules = findings_of(server)
-    says = one_line(server.description or server.title)
-    notes = [f"[scan: {', '.join(rules)}]"] if rules else []
-    notes += [f"[{flat(clipped(entry.status, 40))}]"] if entry.status != "active" else []
-    notes += [f"[not for add: {reason}]"] if (reason := why_not(server)) else []
-    return [
-        Cell(server.name, "cyan"),
-        Cell(flat(clipped(server.version, 24)) or "-"),
-        Cell(_runs(server)),
-        Cell(clipped(" ".join([*notes, says]), _WORDS_CHARS), "red" if rules else ""),
-    ]
+COLUMNS: Final = (
+    Column("NAME", "name", "cyan"),
+    Column("VERSION", "version", form=lambda version: clipped(version, 24)),
+    Column("RUNS", lambda row: _runs(row["packages"], row["remotes"])),
+    Column("WHAT IT SAYS", lambda row: Cell(_words(row), "red" if row["findings"] else "")),
+)
 
 
-def _runs(server: "Server") -> str:
-    kinds = dict.fromkeys(flat(clipped(each.registry_type, 12)) for each in server.packages)
-    return ", ".join([*kinds, *(["remote"] if server.remotes else [])]) or "-"
+def _words(row: dict[str, Any]) -> str:
+    notes = [f"[scan: {', '.join(row['findings'])}]"] if row["findings"] else []
+    notes += [f"[{flat(clipped(row['status'], 40))}]"] if row["status"] != "active" else []
+    notes += [f"[not for add: {row['not_for_add']}]"] if row["not_for_add"] else []
+    return clipped(" ".join([*notes, one_line(row["description"] or row["title"])]), _WORDS_CHARS)
 
 
-def _view(entry: "Entry") -> dict[str, object]:
+def _runs(packages: list[dict[str, str]], remotes: list[dict[str, str]]) -> list[str]:
+    kinds = dict.fromkeys(flat(clipped(each["type"], 12)) for each in packages)
+    return [*kinds, *(["remote"] if remotes else [])]
+
+
+def _view(entry: Entry) -> dict[str, Any]:
     server = entry.server
     return {
         "name": server.name,

@@ -11,16 +11,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from quarterdeck.check.place import harmless
+from quarterdeck.cli.exits import ledger_errors
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import start_product
-
-if TYPE_CHECKING:
-    from quarterdeck.config.settings import Settings
-    from quarterdeck.control.protocol import FaultView, ReceiptView
-    from quarterdeck.trust.judge.documents import Document
-    from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, STATE_DIR_VARIABLE, state_dir
+from quarterdeck.config.settings import Settings
+from quarterdeck.control.answers import answer
+from quarterdeck.control.protocol import FaultView, Inspect, Inspection, ReceiptView
+from quarterdeck.fleet.core.member import INSTALL_PATIENCE
+from quarterdeck.ledger.errors import MissingLedgerError
+from quarterdeck.ledger.events.events import LISTED, Subject
+from quarterdeck.ledger.store.lease import ledger_dir
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.trust.judge.documents import Document
+from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
+from quarterdeck.trust.package_request import runner_of
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
+from quarterdeck_sandbox import is_within_any, temporary_folder
 
 _PACKAGE: Final = re.compile(r"\S+ (?P<version>\S+) \((?:npm|PyPI)\)")
 
@@ -56,20 +66,18 @@ class Trial:
         version: of its package, as it was installed; empty when that is not known.
     """
 
-    documents: "tuple[Document, ...]" = ()
-    fault: "FaultView | None" = None
-    receipt: "ReceiptView | None" = None
+    documents: tuple[Document, ...] = ()
+    fault: FaultView | None = None
+    receipt: ReceiptView | None = None
     version: str = ""
 
     @property
     def lists_nothing(self) -> bool:
         """Whether it has neither a tool, nor a prompt, nor a resource."""
-        from quarterdeck.ledger.events.events import LISTED
-
         return not any(document.key.subject in LISTED for document in self.documents)
 
 
-def try_server(config: "ServerConfig", secrets: frozenset[str], *, allow_unsandboxed: bool) -> Trial:
+def try_server(config: ServerConfig, secrets: frozenset[str], *, allow_unsandboxed: bool) -> Trial:
     """Start the server, ask it for its lists, and end it.
 
     Args:
@@ -80,9 +88,6 @@ def try_server(config: "ServerConfig", secrets: frozenset[str], *, allow_unsandb
     Raises:
         CommandError: nothing can be tried here.
     """
-    from quarterdeck.config.settings import Settings
-    from quarterdeck_sandbox import temporary_folder
-
     harmless = _without_harm(config)
     settings = Settings(servers=(harmless,), expanded_secrets=secrets, allow_unsandboxed=allow_unsandboxed)
     # The caller says what was found, and asks.
@@ -91,12 +96,8 @@ def try_server(config: "ServerConfig", secrets: frozenset[str], *, allow_unsandb
         return run(lambda: _try(settings, config.id))
 
 
-def patience_of(config: "ServerConfig") -> str:
+def patience_of(config: ServerConfig) -> str:
     """How long a server has to answer when it is tried, in words."""
-    from quarterdeck.fleet.core.member import INSTALL_PATIENCE
-    from quarterdeck.trust.package_request import runner_of
-    from quarterdeck_protocol.configs import StdioServerConfig
-
     limit_s = config.connect_timeout_s
     first = f"it has {limit_s:g} s to answer"
     if not isinstance(config, StdioServerConfig) or runner_of(config.command, config.args) is None:
@@ -104,7 +105,7 @@ def patience_of(config: "ServerConfig") -> str:
     return f"{first}, {limit_s * INSTALL_PATIENCE:g} s more while its package is being installed"
 
 
-def remedy_of(fault: "FaultView", *, is_remote: bool) -> str:
+def remedy_of(fault: FaultView, *, is_remote: bool) -> str:
     """What to do about a trial that failed; no command that needs the server, or its log: neither is there any more."""
     stderr = fault.dossier.stderr_tail if fault.dossier is not None else ""
     if (fault.code or "").startswith("too_many_"):
@@ -126,10 +127,7 @@ def remedy_of(fault: "FaultView", *, is_remote: bool) -> str:
     return f"{what}; or add it all the same: --untried"
 
 
-async def _try(settings: "Settings", server: str) -> Trial:
-    from quarterdeck.control.answers import answer
-    from quarterdeck.control.protocol import Inspect, Inspection
-
+async def _try(settings: Settings, server: str) -> Trial:
     async with start_product(settings) as product:
         await product.finished()
         found = await answer(product, Inspect(server))
@@ -140,17 +138,7 @@ async def _try(settings: "Settings", server: str) -> Trial:
     return Trial(documents if fault is None else (), fault, found.receipt, version["version"] if version else "")
 
 
-def _recorded(server: str) -> "tuple[tuple[Document, ...], str]":
-    """What the throwaway ledger has of it, and the package that ran."""
-    from quarterdeck.cli.exits import ledger_errors
-    from quarterdeck.config.places.paths import state_dir
-    from quarterdeck.ledger.errors import MissingLedgerError
-    from quarterdeck.ledger.events.events import Subject
-    from quarterdeck.ledger.store.lease import ledger_dir
-    from quarterdeck.ledger.store.reader import LedgerReader
-    from quarterdeck.trust.judge.documents import Document
-    from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
-
+def _recorded(server: str) -> tuple[tuple[Document, ...], str]:
     try:
         with ledger_errors(), LedgerReader.open(ledger_dir(state_dir())) as reader:
             entry = reader.book.entry(PROGRAM_SCOPE, server)
@@ -163,13 +151,7 @@ def _recorded(server: str) -> "tuple[tuple[Document, ...], str]":
     return tuple(documents), life.package if life is not None else ""
 
 
-def _without_harm(config: "ServerConfig") -> "ServerConfig":
-    """The server as it is tried."""
-    from quarterdeck.check.place import harmless
-    from quarterdeck.config.places.paths import state_dir
-    from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
-    from quarterdeck_sandbox import is_within_any
-
+def _without_harm(config: ServerConfig) -> ServerConfig:
     config = config.model_copy(update={"trust": TrustMode.BASELINE})
     if not isinstance(config, StdioServerConfig):
         return config
@@ -183,8 +165,6 @@ def _without_harm(config: "ServerConfig") -> "ServerConfig":
 @contextmanager
 def _throwaway(base: Path) -> Iterator[None]:
     """Within the block, what we keep lies below `base`."""
-    from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, STATE_DIR_VARIABLE
-
     os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
     places = {STATE_DIR_VARIABLE: str(base / "state"), RUNTIME_DIR_VARIABLE: str(base / "run")}
     before = {name: os.environ.get(name) for name in places}

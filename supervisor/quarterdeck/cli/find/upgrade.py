@@ -1,44 +1,46 @@
 """`quarterdeck upgrade`: another version of a server's package, tried and compared before anything changes."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import is_confirmed, print_json, print_line
-from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.source import Named, Source, check_server, load
+from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
+from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.source import Named, Source, configured_server, load
 from quarterdeck.cli.trust.context import refuse_unapproved
-from quarterdeck.cli.trust.trust import Whole, Yes
+from quarterdeck.cli.trust.trust import Whole
 from quarterdeck.cli.trust.views import print_changes, view_change
 from quarterdeck.common.words import flat
+from quarterdeck.config.secrets.store import SecretStore
+from quarterdeck.config.settings import Settings
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.registry.pins import pinned
+from quarterdeck.registry.versions import VersionError
+from quarterdeck.trust.configured_servers import configured, scope_of_row
+from quarterdeck.trust.diff.changes import ServerDiff, diff_server
+from quarterdeck.trust.judge.documents import Document, value_of
+from quarterdeck.trust.judge.overview import Read
 
-from .packages import Packaged, latest, package_of
+from .outdated import Packaged, latest, package_of
 from .row_change import record, recorded, with_args
 from .search import Registry
 from .trial import patience_of, try_server
 from .views import AcceptFindings, print_failure, print_findings, refuse_unseen, scanned, view_offer
 
-if TYPE_CHECKING:
-    from quarterdeck.config.settings import Settings
-    from quarterdeck.ledger.events.fold import Book, ItemKey
-    from quarterdeck.trust.diff.changes import ServerDiff
-    from quarterdeck.trust.judge.documents import Document
-    from quarterdeck.trust.judge.overview import Read
-
 
 def upgrade(
     source: Named,
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: options.ServerId,
     to: Annotated[
-        str | None,
-        Option("--to", metavar="VERSION", help="This version; the latest unless told otherwise.", show_default=False),
+        str | None, Option("--to", metavar="VERSION", help="This version; the latest unless told otherwise.")
     ] = None,
     registry: Registry = None,
     whole: Whole = False,
     dry_run: options.DryRun = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     accept_findings: AcceptFindings = False,
     json: options.Json = False,
     allow_unsandboxed: options.Unsandboxed = False,
@@ -48,12 +50,7 @@ def upgrade(
     It is tried once in a throwaway sandbox. With no for an answer nothing changes; with --yes a version in which the
     scan finds something new is refused, unless --accept-findings is given.
     """
-    from quarterdeck.config.secrets.store import SecretStore
-    from quarterdeck.registry.pins import pinned
-    from quarterdeck.trust.configured_servers import configured, scope_of_row
-
     settings = load(source)
-    check_server(settings, server)
     found = _package(settings, server)
     version = to or _latest(source, registry, found)
     if version == found.pin.version:
@@ -109,21 +106,13 @@ def upgrade(
                 **view_offer(trial.documents, findings),
             }
         )
-    elif is_wanted:
-        print_line(f"{server} has {found.pin.name} {version} from its next start{as_it_was(backup)}", "green")
-    else:
-        print_line("nothing was changed" + (" (--dry-run)" if dry_run else ""), "dim")
+        return
+    done = f"{server} has {found.pin.name} {version} from its next start{as_it_was(backup)}"
+    print_outcome(done, is_done=is_wanted, dry_run=dry_run)
 
 
-def _package(settings: "Settings", server: str) -> Packaged:
-    """The package of the server.
-
-    Raises:
-        CommandError: there is none that can be pinned.
-    """
-    for row in settings.broken:
-        if row.id == server:
-            raise UsageError(row.message, "correct the row first")
+def _package(settings: Settings, server: str) -> Packaged:
+    configured_server(settings, server)
     found = package_of(settings, server)
     if found is None:
         raise UsageError(
@@ -134,8 +123,6 @@ def _package(settings: "Settings", server: str) -> Packaged:
 
 
 def _latest(source: Source, registry: str | None, found: Packaged) -> str:
-    from quarterdeck.registry.versions import VersionError
-
     [answer] = latest(source, registry, [found])
     if isinstance(answer, VersionError):
         raise CommandError(ExitCode.NO_ANSWER, answer.message, f"{answer.remedy}; or name a version: --to VERSION")
@@ -145,13 +132,9 @@ def _latest(source: Source, registry: str | None, found: Packaged) -> str:
 
 
 def _compared(
-    book: "Book", read: "Read", scope: str, server: str, documents: "Sequence[Document]", *, whole: bool
-) -> "tuple[ServerDiff, frozenset[ItemKey]]":
+    book: Book, read: Read, scope: str, server: str, documents: Sequence[Document], *, whole: bool
+) -> tuple[ServerDiff, frozenset[ItemKey]]:
     """What changes of what is approved of a server, and what of the new forms is approved already."""
-    from quarterdeck.ledger.events.events import Subject
-    from quarterdeck.trust.diff.changes import diff_server
-    from quarterdeck.trust.judge.documents import value_of
-
     items = book.entry(scope, server).items
     old = {
         key: value_of(read(item.approved) or b"null")

@@ -2,25 +2,25 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from quarterdeck.cli.exits import UsageError
-from quarterdeck.cli.output import Cell, print_line, print_table
+from quarterdeck.cli.output import Cell, Column, describe_key, print_line, show
 from quarterdeck.cli.parameters import Option
-from quarterdeck.cli.run.servers import describe_dossier, describe_policy
-from quarterdeck.cli.trust.views import describe_key
+from quarterdeck.cli.run.servers import describe_policy, print_fault
 from quarterdeck.common.words import clipped, counted, flat, one_line
+from quarterdeck.config.secrets.masking import mask_args, mask_text
+from quarterdeck.control.protocol import FaultView
+from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
+from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.trust.judge.documents import Document, value_of
+from quarterdeck.trust.scan import Finding, scan_definition
+from quarterdeck.trust.scan.tool_names import names_around, names_by_server
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
-if TYPE_CHECKING:
-    from quarterdeck.control.protocol import FaultView
-    from quarterdeck.ledger.events.fold import Book, ItemKey
-    from quarterdeck.trust.judge.documents import Document
-    from quarterdeck.trust.scan import Finding
-    from quarterdeck_protocol.configs import ServerConfig
-
-    from .trial import Trial
+from .trial import Trial
 
 AcceptFindings = Annotated[
     bool, Option("--accept-findings", help="With --yes: go on despite the findings of the scan.")
@@ -44,11 +44,8 @@ _LABEL: Final = 9
 Findings = Mapping["ItemKey", "Sequence[Finding]"]
 
 
-def print_config(config: "ServerConfig") -> None:
+def print_config(config: ServerConfig) -> None:
     """How a server is started or reached, and what it is given; secrets by their names alone."""
-    from quarterdeck.config.secrets.masking import mask_args, mask_text
-    from quarterdeck_protocol.configs import StdioServerConfig
-
     if not isinstance(config, StdioServerConfig):
         _fact("url", mask_text(str(config.url)))
         if config.headers:
@@ -62,7 +59,7 @@ def print_config(config: "ServerConfig") -> None:
     _fact("env", ", ".join(names) if names else "nothing of yours")
 
 
-def print_trial(trial: "Trial") -> None:
+def print_trial(trial: Trial) -> None:
     """What confined the server in its trial, as it was observed."""
     receipt = trial.receipt
     if receipt is None:
@@ -74,31 +71,26 @@ def print_trial(trial: "Trial") -> None:
         _fact("weaker", gap, "yellow")
 
 
-def print_failure(server: str, fault: "FaultView") -> None:
+def print_failure(server: str, fault: FaultView) -> None:
     """Why a trial failed, with what the server said last; its remedy is the caller's to give."""
-    print_line(f"error[{fault.code or fault.kind}]: {server}: {flat(fault.message)}", "red", stderr=True)
-    if fault.dossier is not None:
-        for line in describe_dossier(fault.dossier):
-            print_line(f"  {line}", "dim", stderr=True)
+    print_fault(msgspec.structs.replace(fault, remedy=None), of=server, stderr=True)
 
 
-def print_offer(documents: "Sequence[Document]", findings: Findings, *, whole: bool) -> None:
+def print_offer(documents: Sequence[Document], findings: Findings, *, whole: bool) -> None:
     """What a server lists, a line each, and what the scan found in it; with `whole` every definition."""
-    from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
-
     print_line()
-    rows: list[list[Cell]] = []
+    rows: list[dict[str, object]] = []
     counts: list[str] = []
     for kind in sorted(LISTED, key=lambda each: (each is not Subject.TOOL, ORDER[each])):
         listed = sorted((each for each in documents if each.key.subject is kind), key=lambda each: each.key.name)
         shown = listed if whole else listed[: MAX_TOOLS if kind is Subject.TOOL else MAX_OTHERS]
         counts += [counted(len(listed), str(kind))] if listed else []
-        rows += [_offer_row(each) for each in shown]
+        rows += [{"name": describe_key(each.key), "says": _words(each)} for each in shown]
         if len(shown) < len(listed):
-            rows.append([Cell(f"… {len(listed) - len(shown):,} more", "dim"), Cell("--whole shows them", "dim")])
+            rest = Cell(f"… {len(listed) - len(shown):,} more", "dim")
+            rows.append({"name": rest, "says": Cell("--whole shows them", "dim")})
     print_line(f"it lists {', '.join(counts) or 'nothing'}", "bold")
-    if rows:
-        print_table(("NAME", "WHAT IT SAYS"), rows, indent="  ")
+    show(rows, (Column("NAME", "name", "cyan"), Column("WHAT IT SAYS", "says", empty="")), indent="  ")
     if whole:
         for each in documents:
             print_line(describe_key(each.key), "bold")
@@ -131,18 +123,14 @@ def refuse_unseen(findings: Findings, outcome: str) -> None:
         )
 
 
-def scanned(documents: "Sequence[Document]", book: "Book", scope: str, server: str) -> Findings:
+def scanned(documents: Sequence[Document], book: Book, scope: str, server: str) -> Findings:
     """What the scan finds in what a server lists, beside the names of the servers that the ledger knows."""
-    from quarterdeck.trust.judge.documents import value_of
-    from quarterdeck.trust.scan import scan_definition
-    from quarterdeck.trust.scan.tool_names import names_around, names_by_server
-
     names = names_around(names_by_server(book), scope, server)
     found = ((each.key, scan_definition(*each.key, value_of(each.body), names)) for each in documents)
     return {key: findings for key, findings in found if findings}
 
 
-def view_offer(documents: "Sequence[Document]", findings: Findings) -> dict[str, object]:
+def view_offer(documents: Sequence[Document], findings: Findings) -> dict[str, object]:
     """The same for programs."""
     return {
         "lists": [{"subject": each.key.subject.value, "name": each.key.name, "hash": each.hash} for each in documents],
@@ -154,13 +142,10 @@ def view_offer(documents: "Sequence[Document]", findings: Findings) -> dict[str,
     }
 
 
-def _offer_row(document: "Document") -> list[Cell]:
-    from quarterdeck.trust.judge.documents import value_of
-
+def _words(document: Document) -> str:
     value = value_of(document.body)
     text = value.get("description") or value.get("title") if isinstance(value, dict) else ""
-    words = clipped(one_line(text), _WORDS_CHARS) if isinstance(text, str) else ""
-    return [Cell(describe_key(document.key), "cyan"), Cell(words)]
+    return clipped(one_line(text), _WORDS_CHARS) if isinstance(text, str) else ""
 
 
 def _fact(label: str, text: str, style: str = "") -> None:

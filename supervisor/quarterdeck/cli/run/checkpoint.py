@@ -5,22 +5,24 @@ The files are read in place; no `serve` is needed, and nothing is started.
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Column, print_json, print_line, show
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run
 from quarterdeck.common.words import flat, utf8
+from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir, workspace_paths
+from quarterdeck.config.places.trusted_files import never_written
+from quarterdeck.tools.checkpoint.index import CheckpointNode, UnknownNodeError
+from quarterdeck.tools.checkpoint.restore import RestoredPath
+from quarterdeck.tools.checkpoint.store import FileCheckpointStore
+from quarterdeck.tools.files.local_files import LocalFs
+from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.plain_words import plain_words
-
-if TYPE_CHECKING:
-    from quarterdeck.tools.checkpoint.index import CheckpointNode
-    from quarterdeck.tools.checkpoint.restore import RestoredPath
-    from quarterdeck.tools.checkpoint.store import FileCheckpointStore
 
 MAX_PATHS_SHOWN: Final = 3
 """Of one node in the table; --json has them all."""
@@ -34,58 +36,37 @@ group: Final = Group("Undo what the native tools write and edit changed.")
 
 Workspace = Annotated[
     Path | None,
-    Option(
-        "--workspace",
-        metavar="DIR",
-        help="Where the tools worked; the current directory unless told otherwise.",
-        show_default=False,
-    ),
+    Option("--workspace", metavar="DIR", help="Where the tools worked; the current directory unless told otherwise."),
 ]
 
-OfSession = Annotated[
-    str | None,
-    Option("--session", metavar="ID", help="Only of this session, as list shows it."),
-]
+OfSession = Annotated[str | None, Option("--session", metavar="ID", help="Only of this session, as list shows it.")]
 
 
 class _Session(NamedTuple):
     name: str
-    store: "FileCheckpointStore"
-    nodes: "list[CheckpointNode]"
+    store: FileCheckpointStore
+    nodes: list[CheckpointNode]
 
 
 @group.command("list")
 def list_nodes(workspace: Workspace = None, session: OfSession = None, json: options.Json = False) -> None:
     """Show the changes of write and edit that can be undone, oldest first, of every session or of one."""
-    found = run(lambda: _sessions(_place(workspace), session))
-    if json:
-        print_json(
-            [
-                {"session": each.name, "node": node.name, "at": node.at, "paths": [utf8(path) for path in node.paths]}
-                for each in found
-                for node in each.nodes
-            ]
-        )
-        return
-    if not found:
-        print_line("there is nothing to undo", stderr=True)
-        return
     rows = [
-        [Cell(each.name), Cell(node.name), Cell(node.at, "dim"), Cell(_some(node.paths))]
-        for each in found
+        {"session": each.name, "node": node.name, "at": node.at, "paths": [utf8(path) for path in node.paths]}
+        for each in run(lambda: _sessions(_place(workspace), session))
         for node in each.nodes
     ]
-    print_table(("SESSION", "NODE", "AT", "FILES"), rows)
+    columns = Column("SESSION", "session"), Column("NODE", "node"), Column("AT", "at", "dim"), Column("FILES", _some)
+    show(rows, columns, json=json, none="there is nothing to undo")
 
 
 @group.command("restore")
 def restore(
-    node: Annotated[str, Argument(metavar="NODE", help="The oldest change to undo.", show_default=False)],
+    node: Annotated[str, Argument(metavar="NODE", help="The oldest change to undo.")],
     workspace: Workspace = None,
     session: OfSession = None,
     allow_dir: Annotated[
-        list[Path] | None,
-        Option("--allow-dir", metavar="DIR", help="Also undo in this directory; may be repeated."),
+        list[Path] | None, Option("--allow-dir", metavar="DIR", help="Also undo in this directory; may be repeated.")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -116,13 +97,7 @@ def restore(
 
 async def _restore(
     node: str, workspace: Path, session: str | None, allow_dirs: list[Path]
-) -> "tuple[str, list[RestoredPath]]":
-    from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
-    from quarterdeck.config.places.trusted_files import never_written
-    from quarterdeck.tools.checkpoint.index import UnknownNodeError
-    from quarterdeck.tools.files.local_files import LocalFs
-    from quarterdeck.tools.files.roots import Roots
-
+) -> tuple[str, list[RestoredPath]]:
     found = await _sessions(workspace, session)
     if not found:
         raise CommandError(
@@ -147,9 +122,6 @@ async def _restore(
 
 async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
     """The sessions of a workspace that have nodes, or the one that was asked for, oldest first."""
-    from quarterdeck.config.places.paths import UnsafePathError, workspace_paths
-    from quarterdeck.tools.checkpoint.store import FileCheckpointStore
-
     paths = workspace_paths(workspace)
     try:
         names = sorted(name for name in os.listdir(paths.sessions) if not name.startswith("."))
@@ -181,6 +153,6 @@ def _place(workspace: Path | None) -> Path:
     return place
 
 
-def _some(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - MAX_PATHS_SHOWN} more" if len(paths) > MAX_PATHS_SHOWN else ""
-    return ", ".join(map(flat, paths[:MAX_PATHS_SHOWN])) + more
+def _some(row: dict[str, list[str]]) -> str:
+    more = f" and {len(row['paths']) - MAX_PATHS_SHOWN} more" if len(row["paths"]) > MAX_PATHS_SHOWN else ""
+    return ", ".join(row["paths"][:MAX_PATHS_SHOWN]) + more

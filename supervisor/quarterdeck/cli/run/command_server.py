@@ -80,7 +80,6 @@ def _package(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _image(words: Sequence[str]) -> str | None:
-    """What `docker run` is to run: the first word that is no option and no option's value."""
     place = 0
     while place < len(words):
         word = words[place]

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Column, print_json, print_line, report, show
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.troubles import print_troubles
 from quarterdeck.common.http_wish import HttpWish
@@ -21,12 +21,10 @@ from quarterdeck.common.words import duration
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import HeldListener, ask_daemon, kill_daemon, wait_until_gone
 from quarterdeck.daemon.messages import (
-    ClientStatus,
     DaemonStatus,
     DeckStatus,
     HttpStatus,
     Order,
-    ServerStatus,
 )
 from quarterdeck.daemon.place import (
     SOCKET_NAME,
@@ -42,12 +40,6 @@ from quarterdeck.daemon.place import (
 )
 from quarterdeck.daemon.start import log_path, start_daemon
 from quarterdeck.host.http.admission import DECKS_PATH, PATH
-
-CLIENTS: Final = ("CLIENT", "VERSION", "PID OR TOKEN", "CALLS", "RATE", "SINCE", "DECK", "FOLDER", "OWN SERVERS")
-
-SERVERS: Final = ("SERVER", "DECK", "CALLS", "WAITING", "REFUSED")
-
-DECKS: Final = ("DECK", "READY", "NATIVE", "SINCE", "FILES")
 
 
 def up(
@@ -124,12 +116,9 @@ def down(json: options.Json = False) -> None:
     One that does not answer is killed.
     """
     was_there = _end(Order.END) is not None
-    if json:
-        print_json({"ended": was_there})
-    else:
-        print_line("The daemon has ended." if was_there else "No daemon runs.")
-        if (service_dir() / SOCKET_NAME).exists():
-            print_line("Its service starts it again with the next client: `quarterdeck service uninstall` ends that.")
+    report({"ended": was_there}, "The daemon has ended." if was_there else "No daemon runs.", json=json)
+    if not json and (service_dir() / SOCKET_NAME).exists():
+        print_line("Its service starts it again with the next client: `quarterdeck service uninstall` ends that.")
 
 
 def status(json: options.Json = False) -> None:
@@ -148,28 +137,23 @@ def status(json: options.Json = False) -> None:
     print_line(f"The daemon runs for {_age(found.since)}, {stays} (process {found.pid}, {found.version}).")
     if found.http is not None:
         _print_http(found.http)
+    labels = _labels(found.decks)
     print_line()
-    _print_rows(DECKS, [_deck_row(deck, _labels(found.decks)) for deck in found.decks])
-    _print_drifts(found.decks)
+    _print_rows(found.decks, _deck_columns(labels))
+    for deck in found.decks:
+        if deck.problem:
+            print_line(f"{deck.name or deck.key}: {deck.problem}", "yellow")
     print_troubles(trouble for deck in found.decks for trouble in deck.troubles)
     print_line()
-    names = _labels(found.decks)
-    _print_rows(CLIENTS, [_client_row(client, names) for client in found.clients])
+    _print_rows(found.clients, _client_columns(labels))
     if busy := [server for server in found.servers if server.calls or server.waiting or server.refused]:
         print_line()
-        _print_rows(SERVERS, [_server_row(server, names) for server in busy])
+        _print_rows(busy, _server_columns(labels))
         for server in busy:
             if server.waits:
                 print_line(server.waits, "yellow")
     if found.refused_doors:
         print_line(f"{found.refused_doors} clients were one too many: {found.max_doors} may be connected.", "yellow")
-
-
-def _print_drifts(decks: Sequence[DeckStatus]) -> None:
-    """Which decks serve nobody, for what their servers offer is not what their locks name."""
-    for deck in decks:
-        if deck.problem:
-            print_line(f"{deck.name or deck.key}: {deck.problem}", "yellow")
 
 
 def _print_http(http: HttpStatus) -> None:
@@ -199,32 +183,44 @@ def _labels(decks: Sequence[DeckStatus]) -> dict[str, str]:
     }
 
 
-def _deck_row(deck: DeckStatus, labels: Mapping[str, str]) -> tuple[str, ...]:
-    servers = f"{deck.ready} of {deck.servers}"
-    what = ", ".join(deck.files) or (f"run: {deck.command}" if deck.command else "-")
-    return labels[deck.key], servers, deck.native or "-", _age(deck.since), what
+def _deck_columns(labels: Mapping[str, str]) -> tuple[Column, ...]:
+    return (
+        Column("DECK", lambda deck: labels[deck.key]),
+        Column("READY", lambda deck: f"{deck.ready} of {deck.servers}"),
+        Column("NATIVE", "native"),
+        Column("SINCE", "since", form=_age),
+        Column("FILES", lambda deck: deck.files or (f"run: {deck.command}" if deck.command else "")),
+    )
 
 
-def _client_row(client: ClientStatus, decks: Mapping[str, str]) -> tuple[str, ...]:
-    who = client.name or "-", client.version or "-"
-    how = f"token {client.token}" if client.token else str(client.pid)
-    deck = decks.get(client.deck, client.deck) or "opening"
-    calls = f"{client.calls} ({client.waiting} wait)" if client.waiting else str(client.calls)
-    rate = f"{client.rate}/min" + (f", {client.refused} refused" if client.refused else "")
-    where = client.cwd or "-"
-    return *who, how, calls, rate, _age(client.since), deck, where, ", ".join(client.own_servers) or "-"
+def _client_columns(labels: Mapping[str, str]) -> tuple[Column, ...]:
+    return (
+        Column("CLIENT", "name"),
+        Column("VERSION", "version"),
+        Column("PID OR TOKEN", lambda client: f"token {client.token}" if client.token else client.pid),
+        Column("CALLS", lambda each: f"{each.calls} ({each.waiting} wait)" if each.waiting else each.calls),
+        Column("RATE", lambda each: f"{each.rate}/min" + (f", {each.refused} refused" if each.refused else "")),
+        Column("SINCE", "since", form=_age),
+        Column("DECK", lambda client: labels.get(client.deck, client.deck), empty="opening"),
+        Column("FOLDER", "cwd"),
+        Column("OWN SERVERS", "own_servers"),
+    )
 
 
-def _server_row(server: ServerStatus, decks: Mapping[str, str]) -> tuple[str, ...]:
-    refused = ", ".join(f"{count} ({limit})" for limit, count in server.refused.items()) or "-"
-    return server.id, decks.get(server.deck, server.deck), str(server.calls), str(server.waiting), refused
+def _server_columns(labels: Mapping[str, str]) -> tuple[Column, ...]:
+    return (
+        Column("SERVER", "id"),
+        Column("DECK", lambda server: labels.get(server.deck, server.deck)),
+        Column("CALLS", "calls"),
+        Column("WAITING", "waiting"),
+        Column("REFUSED", lambda server: [f"{count} ({limit})" for limit, count in server.refused.items()]),
+    )
 
 
-def _print_rows(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    if rows:
-        print_table(headers, [[Cell(text) for text in row] for row in rows])
-    else:
-        print_line(f"{headers[0]}S: none")
+def _print_rows(rows: Sequence[object], columns: Sequence[Column]) -> None:
+    show(rows, columns)
+    if not rows:
+        print_line(f"{columns[0].title}S: none")
 
 
 def _started() -> Path:

@@ -38,12 +38,7 @@ def make_options(withhold: Callable[[Collection[str]], None], wish: HttpWish) ->
     token = read_token(token_path())
     withhold((token,))
     return HttpOptions(
-        bind=bind,
-        port=port,
-        token=token,
-        tokens=tokens_path(),
-        allow_remote=wish.allow_remote,
-        hosts=wish.allow_hosts,
+        bind=bind, port=port, token=token, tokens=tokens_path(), allow_remote=wish.allow_remote, hosts=wish.allow_hosts
     )
 
 

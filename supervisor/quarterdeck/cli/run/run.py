@@ -1,11 +1,9 @@
 """`quarterdeck run`: one server by its command line, isolated, under its tools' own names, on stdio or over HTTP."""
 
-import os
 from functools import partial
 from typing import Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import UsageError
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
@@ -17,9 +15,7 @@ from .serve import check_read_only, check_streams, serve_alone, serve_by_daemon,
 
 
 def run(
-    command: Annotated[
-        list[str], Argument(metavar="-- COMMAND…", help="The server's command line.", show_default=False)
-    ],
+    command: Annotated[list[str], Argument(metavar="-- COMMAND…", help="The server's command line.")],
     wish: Wish,
     trust: Annotated[
         str, Option("--trust", metavar="MODE", help="When a tool may be called: baseline, strict or open.")
@@ -30,7 +26,6 @@ def run(
             "--http",
             metavar="HOST:PORT",
             help="Serve streamable HTTP there in place of stdio, within this process; port 0 lets the system choose.",
-            show_default=False,
         ),
     ] = None,
     no_token: options.NoToken = False,
@@ -54,16 +49,11 @@ def run(
     check_read_only(read_only=read_only, is_here=own or http_wish is not None)
     if http_wish is None:
         check_streams()
-    if unset := [name for name in wish.inherit_env if name not in os.environ]:
-        raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
+    options.check_inherited(wish.inherit_env)
     request = ServeRequest(
         cwd=working_directory(),
         command=CommandRequest(
-            words=tuple(command),
-            sandbox=wish.sandbox,
-            trust=trust,
-            env=dict(wish.env),
-            inherit_env=wish.inherit_env,
+            words=tuple(command), sandbox=wish.sandbox, trust=trust, env=dict(wish.env), inherit_env=wish.inherit_env
         ),
         name_budget=DEFAULT_LIMIT,
         allow_unsandboxed=allow_unsandboxed,

@@ -2,35 +2,48 @@
 
 import os
 import stat
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import click
+import msgspec
 
 from quarterdeck.cli.exits import UsageError, as_command_error
+from quarterdeck.cli.options import check_inherited
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.common.run_options import in_options
-from quarterdeck.common.words import flat
+from quarterdeck.common.words import duration, flat, peak_memory
+from quarterdeck.config.environment import server_environment
+from quarterdeck.config.places.paths import UnsafePathError, quarantine_dir, runtime_dir, state_dir
+from quarterdeck.config.places.trusted_files import trusted_files, with_announced
+from quarterdeck.trust.configured_servers import record_exposure
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.faults import Dossier
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import Tier
+from quarterdeck_sandbox import (
+    LaunchError,
+    Places,
+    Receipt,
+    Requester,
+    confine,
+    known_machine,
+    plan_launch,
+    run_foreground,
+    temporary_folder,
+)
 
 from .sandbox_options import SandboxWish, Wish, shown_directory, to_policy
-
-if TYPE_CHECKING:
-    from io import FileIO
-
-    from quarterdeck_protocol.faults import Dossier
-    from quarterdeck_protocol.policy import SandboxPolicy
-    from quarterdeck_sandbox import Receipt
 
 group: Final = Group("Try a sandbox policy on any command.")
 
 
 @group.command("run", verbatim=True)
 def run(
-    command: Annotated[
-        list[str], Argument(metavar="-- COMMAND…", help="What to run, with its arguments.", show_default=False)
-    ],
+    command: Annotated[list[str], Argument(metavar="-- COMMAND…", help="What to run, with its arguments.")],
     wish: Wish,
     tier: Annotated[str | None, Option(metavar="TIER", help="Use at most this tier: landlock or limits.")] = None,
     allow_unsandboxed: Annotated[
@@ -45,21 +58,16 @@ def run(
     Receipt and dossier go to stderr.  125: the sandbox could not be had; 126: the command may not be executed;
     127: there is no such command; 128 plus N: signal N ended it.
     """
-    from quarterdeck_sandbox import LaunchError
-
     for name in wish.limits:
         if name in _OF_STREAMS:
             raise UsageError(f"--limit {name}: a command's streams are yours; it limits servers only", "leave it out")
     wanted = to_policy(wish.sandbox)
-    if unset := [name for name in wish.inherit_env if name not in os.environ]:
-        raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
+    check_inherited(wish.inherit_env)
     # Opened before anything runs: it can be written, and no program can put a link in its place.
     report = _open(json) if json is not None else None
     code: int = _REFUSALS["sandbox_refused"]
     try:
-        code = run_work(
-            lambda: _run(wanted, command, wish, tier, report, allow_unsandboxed=allow_unsandboxed),
-        )
+        code = run_work(lambda: _run(wanted, command, wish, tier, report, allow_unsandboxed=allow_unsandboxed))
     except LaunchError as error:
         print_line(f"quarterdeck: {flat(in_options(str(error)))}", "red", stderr=True)
         code = _REFUSALS.get(error.code, code)
@@ -74,30 +82,14 @@ _OF_STREAMS: Final = ("output_bytes", "line_bytes", "partial_line_s")
 
 
 async def _run(
-    wanted: "SandboxPolicy",
+    wanted: SandboxPolicy,
     command: list[str],
     wish: SandboxWish,
     tier: str | None,
-    report: "FileIO | None",
+    report: FileIO | None,
     *,
     allow_unsandboxed: bool,
 ) -> int:
-    from quarterdeck.config.environment import server_environment
-    from quarterdeck.config.places.paths import UnsafePathError, quarantine_dir, runtime_dir, state_dir
-    from quarterdeck.config.places.trusted_files import trusted_files, with_announced
-    from quarterdeck.trust.configured_servers import record_exposure
-    from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_protocol.policy_values import Tier
-    from quarterdeck_sandbox import (
-        Places,
-        Requester,
-        confine,
-        known_machine,
-        plan_launch,
-        run_foreground,
-        temporary_folder,
-    )
-
     machine, user_home = known_machine(), _user_home()
     if tier is not None:
         if tier not in tuple(Tier):
@@ -150,7 +142,7 @@ def _user_home() -> Path:
     return Path(os.path.expanduser("~"))
 
 
-def _print_receipt(receipt: "Receipt") -> None:
+def _print_receipt(receipt: Receipt) -> None:
     user = {None: "", 0: ", as root without capabilities"}.get(receipt.uid, f", as uid {receipt.uid}")
     kind = receipt.bubblewrap or receipt.tier
     print_line(f"quarterdeck: sandbox {kind}{user}, network {receipt.network}", "dim", stderr=True)
@@ -160,9 +152,7 @@ def _print_receipt(receipt: "Receipt") -> None:
         print_line(f"  weaker: {flat(in_options(gap))}", "yellow", stderr=True)
 
 
-def _print_dossier(dossier: "Dossier") -> None:
-    from quarterdeck.common.words import duration, peak_memory
-
+def _print_dossier(dossier: Dossier) -> None:
     ended = f"exit status {dossier.exit_status}" if dossier.signal is None else f"signal {dossier.signal}"
     words = [ended if dossier.limit is None else f"limit {dossier.limit} hit"]
     if dossier.peak_rss_bytes is not None:
@@ -175,7 +165,7 @@ def _print_dossier(dossier: "Dossier") -> None:
         print_line(f"  {flat(in_options(hint))}", "yellow", stderr=True)
 
 
-def _open(path: Path) -> "FileIO":
+def _open(path: Path) -> FileIO:
     try:
         report = path.open("wb", buffering=0)
     except OSError as error:
@@ -185,9 +175,7 @@ def _open(path: Path) -> "FileIO":
     return report
 
 
-def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None") -> None:
-    import msgspec
-
+def _write(report: FileIO, receipt: Receipt | None, dossier: Dossier | None) -> None:
     try:
         if stat.S_ISREG(os.fstat(report.fileno()).st_mode):
             report.seek(0)

@@ -22,7 +22,6 @@ from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, s
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.process import closed_streams, run
 from quarterdeck.cli.source import Served, start_product
-from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck_sandbox import raise_open_files_limit
 
@@ -94,8 +93,7 @@ def serve(
     name_budget: options.Budget = None,
     client_prefix: options.Prefix = None,
     locked: Annotated[
-        bool,
-        Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else."),
+        bool, Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else.")
     ] = False,
     lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
         "deck.lock"
@@ -117,7 +115,7 @@ def serve(
     if wish is None:
         check_streams()
     budget = options.name_budget(name_budget, client_prefix)
-    deck_lock = read_lock(lock_file) if locked else None
+    deck_lock = _read_lock(lock_file) if locked else None
     options.check_search(is_wanted=search)
     request = make_request(
         source,
@@ -139,6 +137,12 @@ def serve(
         serve_alone(request, withhold, visits=read_only)
     else:
         serve_by_daemon(request, source.log_level, source.log_format, withhold)
+
+
+def _read_lock(file: Path) -> "DeckLock":
+    from quarterdeck.cli.trust.lock import locked  # the ledger and trust, which a door needs for a lock alone
+
+    return locked(file)
 
 
 def check_read_only(*, read_only: bool, is_here: bool) -> None:
@@ -196,7 +200,7 @@ def serve_alone(
     if left is None:
         start_early()
     _collect_later()
-    deck_lock = read_lock(Path(request.lock_file)) if request.lock_file is not None else None
+    deck_lock = _read_lock(Path(request.lock_file)) if request.lock_file is not None else None
     settings = _load(request, withhold)
     raise_open_files_limit()
     plan = Plan(request, settings, None, deck_lock, withhold, visits, left)
@@ -230,11 +234,7 @@ def serve_listening(
 
 
 def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], daemon: "OtherDaemonError") -> NoReturn:
-    """Serve our client beside a daemon that cannot be reached and has the ledger; never returns.
-
-    Raises:
-        CommandError: it cannot be served.
-    """
+    """Serve our client beside a daemon that cannot be reached and has the ledger; never returns."""
     from quarterdeck.daemon.door import answer_left, take_left
     from quarterdeck.tools import session_notes
 
@@ -256,10 +256,7 @@ def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], dae
 
 
 def serve_by_daemon(
-    request: ServeRequest,
-    log_level: LogLevel,
-    log_format: LogFormat,
-    withhold: Callable[[Iterable[str]], None],
+    request: ServeRequest, log_level: LogLevel, log_format: LogFormat, withhold: Callable[[Iterable[str]], None]
 ) -> NoReturn:
     """Have the daemon serve our client, and wait for its end in place of this program.
 
@@ -295,11 +292,7 @@ def serve_by_daemon(
 
 
 def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "Settings":
-    """The configuration, and logging that keeps its secrets; what was set aside in it is logged.
-
-    Raises:
-        CommandError: nothing of a named file can be used; or nothing is named or found.
-    """
+    """The configuration, and logging that keeps its secrets; what was set aside in it is logged."""
     from quarterdeck.config.load.file import ConfigFileError
 
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
@@ -329,11 +322,7 @@ async def _serve(plan: Plan) -> None:
     try:
         async with AsyncExitStack() as stack:
             opening = start_product(
-                plan.settings,
-                serves=not plan.visits,
-                visits=plan.visits,
-                lock=plan.lock,
-                http=plan.http is not None,
+                plan.settings, serves=not plan.visits, visits=plan.visits, lock=plan.lock, http=plan.http is not None
             )
             product = await stack.enter_async_context(opening)
             # Only now: the zygote was started first.

@@ -10,7 +10,7 @@ from quarterdeck.cli.configure.client_tokens import deck_names, tokens_path
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.exits import UsageError, cannot_serve
 from quarterdeck.cli.output import print_json
-from quarterdeck.cli.trust.context import directory
+from quarterdeck.config.places.paths import state_dir
 
 if TYPE_CHECKING:
     import socket
@@ -54,7 +54,7 @@ def plan_http(
         CommandError: a server could call a serve without a token, or nothing can listen there.
     """
     from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
-    from quarterdeck.ledger.store.lease import read_holder
+    from quarterdeck.ledger.store.lease import ledger_dir, read_holder
     from quarterdeck_protocol.faults import ProtocolFault
 
     bind, port = split_address(wish.address)
@@ -78,7 +78,7 @@ def plan_http(
     try:
         return settings, HttpPlan(wanted, listen(wanted), announce)
     except ProtocolFault as fault:
-        if is_taken(fault) and read_holder(directory()) is not None:
+        if is_taken(fault) and read_holder(ledger_dir(state_dir())) is not None:
             return settings, HttpPlan(wanted, None, announce)  # by the serve with the ledger, which says how to join it
         raise cannot_serve(fault) from None
 
@@ -99,9 +99,6 @@ def _check_networks(settings: "Settings", port: int) -> None:
     """Check that nothing that will be started could call this serve, which asks for no token.
 
     What a change of the files brings later is judged at its start, by `Settings.open_port`.
-
-    Raises:
-        CommandError: something could.
     """
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import SandboxPolicy

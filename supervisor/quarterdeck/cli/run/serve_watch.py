@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.trust.views import describe_key
+from quarterdeck.cli.output import describe_key
 from quarterdeck.common.run_options import of_run
 from quarterdeck.common.words import flat
 from quarterdeck.running_product import Product

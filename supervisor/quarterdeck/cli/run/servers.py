@@ -2,9 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Final
 
 import click
 import msgspec
@@ -12,8 +12,7 @@ import msgspec
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogLevel
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.parameters import Argument
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, show
 from quarterdeck.cli.source import (
     NO_CONFIGURATION,
     Asked,
@@ -33,9 +32,7 @@ from quarterdeck.control.protocol import (
     Inspect,
     Inspection,
     LimitView,
-    PropertyView,
     Ps,
-    ReceiptView,
     Restart,
     Restarted,
     SandboxView,
@@ -47,7 +44,6 @@ from quarterdeck_protocol.faults import Dossier
 REACHES: Final = "can reach your local network"
 """What receipts say of a network that nothing confines; see the sandbox's `policy.promises`, not imported for this."""
 
-HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
 
 ASKED_FOR: Final = 'its row says "network": "full"'
 """The reason for an open network that receipts do not call a gap."""
@@ -72,10 +68,7 @@ _CAUSE: Final = re.compile(
 """How programs begin the line that says why they end."""
 
 
-def ps(
-    source: AskedQuietly,
-    json: options.Json = False,
-) -> None:
+def ps(source: AskedQuietly, json: options.Json = False) -> None:
     """Show every server that runs: phase, tools, process, memory, uptime, restarts, and what is wrong.
 
     It starts nothing, unless --own says so: where no client has opened the configuration, it tells what is configured.
@@ -110,7 +103,6 @@ def _several(source: Source) -> dict[Serving, ServerList]:
 
 
 def _print_decks(decks: Mapping[Serving, ServerList], *, json: bool) -> None:
-    """Print the servers of each deck under its heading."""
     if json:
         views = [
             {"deck": serving.deck, "files": serving.config_paths, "servers": of.servers, "troubles": of.troubles}
@@ -157,11 +149,7 @@ def _describe_daemon() -> str:
     )
 
 
-def restart(
-    source: Asked,
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
-    json: options.Json = False,
-) -> None:
+def restart(source: Asked, server: options.ServerId, json: options.Json = False) -> None:
     """Restart one server, whatever its phase; its past crashes are forgotten."""
     request = Restart(server)
     answer = ask(source, request, only=server) if source.own else ask_running(source, request, anywhere=True)
@@ -176,14 +164,14 @@ def restart(
     if json:
         print_json({"server": answer.server})
     else:
-        print_servers([answer.server])
+        print_servers((answer.server,))
     if answer.server.phase != "ready":
         raise click.exceptions.Exit(ExitCode.NOT_READY)
 
 
-def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
+def print_servers(servers: Sequence[ServerView]) -> None:
     """The table of servers, then the faults with their remedies."""
-    print_table(HEADERS, [row for server in servers for row in (server_row(server), *_own_rows(server))])
+    show([row for server in servers for row in (server, *_own_rows(server))], COLUMNS)
     open_ones: dict[str, list[str]] = {}
     for server in servers:
         if server.sandbox and is_reachable(server.sandbox):
@@ -201,32 +189,10 @@ def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
             print_fault(server.fault, of=server.id)
 
 
-def server_row(server: ServerView) -> list[Cell]:
-    """One line of the table."""
+def _own_rows(server: ServerView) -> list[dict[str, object]]:
+    blank = dict.fromkeys(column.value for column in COLUMNS if isinstance(column.value, str))
     return [
-        Cell(server.id),
-        Cell(server.phase, STYLES.get(server.phase, "")),
-        Cell(describe_tools(server), "yellow" if server.held else ""),
-        Cell(_or_dash(server.pid)),
-        Cell(size(server.memory_bytes) if server.memory_bytes is not None else "-"),
-        Cell(duration(server.uptime_s) if server.uptime_s is not None else "-"),
-        Cell(str(server.restarts)),
-        Cell(_or_dash(server.era)),
-        Cell(describe_sandbox(server.sandbox), "yellow" if server.sandbox and server.sandbox.gaps else ""),
-    ]
-
-
-def _own_rows(server: ServerView) -> list[list[Cell]]:
-    """A line for each session that has the server for itself."""
-    blank = [Cell("")] * (len(HEADERS) - 4)
-    return [
-        [
-            Cell(f"  {server.id} of {each.client}", "dim"),
-            Cell(each.phase, STYLES.get(each.phase, "")),
-            Cell(""),
-            Cell(_or_dash(each.pid)),
-            *blank,
-        ]
+        {**blank, "id": Cell(f"  {server.id} of {each.client}", "dim"), "phase": each.phase, "pid": each.pid}
         for each in server.of_sessions
     ]
 
@@ -244,6 +210,30 @@ def describe_sandbox(sandbox: SandboxView | None) -> str:
     if sandbox is None:
         return "-"
     return f"{sandbox.tier}, partial" if sandbox.gaps or is_reachable(sandbox) else sandbox.tier
+
+
+def _tools_cell(row: ServerView | dict[str, object]) -> object:
+    return Cell(describe_tools(row), "yellow" if row.held else "") if isinstance(row, ServerView) else Cell("")
+
+
+def _sandbox_cell(row: ServerView | dict[str, object]) -> object:
+    if not isinstance(row, ServerView):
+        return Cell("")
+    return Cell(describe_sandbox(row.sandbox), "yellow" if row.sandbox and row.sandbox.gaps else "")
+
+
+COLUMNS: Final = (
+    Column("SERVER", "id"),
+    Column("PHASE", "phase", STYLES),
+    Column("TOOLS", _tools_cell),
+    Column("PID", "pid"),
+    Column("MEMORY", "memory_bytes", form=size),
+    Column("UPTIME", "uptime_s", form=duration),
+    Column("RESTARTS", "restarts"),
+    Column("ERA", "era"),
+    Column("SANDBOX", _sandbox_cell),
+)
+"""What `ps` shows of a server; of a session's own the first columns alone."""
 
 
 def is_reachable(sandbox: SandboxView) -> bool:
@@ -288,55 +278,52 @@ def last_words(text: str) -> list[str]:
     return [cause, *[line for line in shown if line is not cause][-TAIL_LINES + 1 :]]
 
 
-def _or_dash(value: object) -> str:
-    return "-" if value is None else str(value)
-
-
 STRENGTHS: Final = {"full": "green", "partial": "yellow", "none": "bold red"}
 
-LABEL_WIDTH: Final = 9
 
 _UNITS: Final = {"bytes": lambda value: size(int(value)), "s": duration}
 """How a limit's number is shown, by the last part of its name."""
 
 
-def inspect(
-    source: AskedQuietly,
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
-    json: options.Json = False,
-) -> None:
+def inspect(source: AskedQuietly, server: options.ServerId, json: options.Json = False) -> None:
     """Show one server whole: command, policy, what confines it, each limit with its use, and its last death."""
     answer = ask(source, Inspect(server), only=server, anywhere=True)
     assert isinstance(answer, Inspection)
     if json:
         print_json(answer)
-    else:
-        print_inspection(answer)
-
-
-def print_inspection(found: Inspection) -> None:
-    """Print an inspection for people."""
-    server = found.server
-    print_line(f"{server.id} is {server.phase}", STYLES.get(server.phase, ""))
-    if found.command:
-        _print_fact("command", shlex.join(found.command))
-    if found.receipt is not None:
-        _print_fact("program", found.receipt.program)
-        _print_fact("cwd", found.receipt.cwd)
-    if server.pid is not None:
-        _print_fact("pid", str(server.pid))
-    if (policy := describe_policy(bytes(found.policy))) is not None:
-        _print_fact("policy", policy)
-    if found.note:
-        _print_fact("sandbox", found.note)
-    if found.receipt is not None:
-        _print_receipt(found.receipt)
-    if found.limits:
+        return
+    found, receipt = answer.server, answer.receipt
+    print_line(f"{found.id} is {found.phase}", STYLES.get(found.phase, ""))
+    users = {None: "", 0: " as root without capabilities"}
+    facts = {
+        "command": shlex.join(answer.command),
+        "program": receipt.program if receipt else "",
+        "cwd": receipt.cwd if receipt else "",
+        "pid": found.pid,
+        "policy": describe_policy(bytes(answer.policy)),
+        "sandbox": f"{receipt.bubblewrap or receipt.tier}{users.get(receipt.uid, f' as user {receipt.uid}')}"
+        if receipt
+        else answer.note,
+        "network": receipt.network if receipt else "",
+    }
+    for label, text in facts.items():
+        if text not in (None, ""):
+            print_line(f"{label:9}{text}")
+    if receipt is not None:
         print_line()
-        print_table(["LIMIT", "AT MOST", "NOW", "PEAK", "KEPT BY"], [_limit_row(limit) for limit in found.limits])
-    if found.last_death is not None:
+        show(receipt.properties, PROPERTY_COLUMNS)
+        for title, lines in (("shown beyond the system:", receipt.shown), ("weaker than wanted:", receipt.gaps)):
+            if lines:
+                print_line()
+                print_line(title, "bold")
+                for line in lines:
+                    print_line(f"  {line}")
+    if answer.limits:
         print_line()
-        print_fault(found.last_death, of=server.id)
+        show(answer.limits, LIMIT_COLUMNS)
+    if answer.last_death is not None:
+        print_line()
+        print_fault(answer.last_death, of=found.id)
 
 
 def describe_policy(policy: bytes) -> str | None:
@@ -355,39 +342,26 @@ def _describe_entries(told: dict[str, object]) -> Iterator[str]:
             yield f"{key} {value}"
 
 
-def _print_receipt(receipt: ReceiptView) -> None:
-    user = {None: "", 0: " as root without capabilities"}.get(receipt.uid, f" as user {receipt.uid}")
-    _print_fact("sandbox", f"{receipt.bubblewrap or receipt.tier}{user}")
-    _print_fact("network", receipt.network)
-    print_line()
-    print_table(["PROPERTY", "STRENGTH", "MECHANISM"], [_property_row(each) for each in receipt.properties])
-    for title, lines in (("shown beyond the system:", receipt.shown), ("weaker than wanted:", receipt.gaps)):
-        if lines:
-            print_line()
-            print_line(title, "bold")
-            for line in lines:
-                print_line(f"  {line}")
+def _limit_number(which: str) -> Callable[[LimitView], str | None]:
+    def number(limit: LimitView) -> str | None:
+        value = getattr(limit, which)
+        unit = _UNITS.get(limit.name.rpartition("_")[2], lambda number: f"{number:,g}")
+        return None if value is None else unit(value)
+
+    return number
 
 
-def _property_row(found: PropertyView) -> list[Cell]:
-    return [
-        Cell(found.name),
-        Cell(found.strength, STRENGTHS.get(found.strength, "")),
-        Cell(found.mechanism),
-    ]
+PROPERTY_COLUMNS: Final = (
+    Column("PROPERTY", "name"),
+    Column("STRENGTH", "strength", STRENGTHS),
+    Column("MECHANISM", "mechanism"),
+)
 
-
-def _limit_row(limit: LimitView) -> list[Cell]:
-    numbers = [_describe_number(limit.name, value) for value in (limit.most, limit.present, limit.peak)]
-    return [Cell(limit.name), *map(Cell, numbers), Cell(limit.kept_by)]
-
-
-def _describe_number(name: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    unit = _UNITS.get(name.rpartition("_")[2])
-    return unit(value) if unit is not None else f"{value:,g}"
-
-
-def _print_fact(label: str, text: str) -> None:
-    print_line(f"{label:{LABEL_WIDTH}}{text}")
+LIMIT_COLUMNS: Final = (
+    Column("LIMIT", "name"),
+    *(
+        Column(title, _limit_number(which))
+        for title, which in (("AT MOST", "most"), ("NOW", "present"), ("PEAK", "peak"))
+    ),
+    Column("KEPT BY", "kept_by"),
+)

@@ -1,6 +1,7 @@
 """`quarterdeck tools` and `quarterdeck call`: what can be called, and calling it."""
 
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, NoReturn
 
 import click
@@ -8,23 +9,32 @@ import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table, print_text
+from quarterdeck.cli.output import Column, print_json, print_line, print_text, show
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
+from quarterdeck.common.tokens import TOKENIZER, tokens_of_tool
 from quarterdeck.common.words import counted, one_line, size
-from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
+from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools, ToolView
 from quarterdeck_protocol.names import server_of_qualified
 
 from .servers import print_fault
-from .tool_tokens import token_report
 
 NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 """Kinds of faults that say that the server is not there."""
 
+MANY_TOOLS: Final = 40
+"""More of them, and models choose a wrong one more often."""
+
+MANY_TOKENS: Final = 10_000
+"""More of them are a noticeable part of a context before it is used."""
+
+NATIVE: Final = "native tools"
+"""What stands in the place of a server's id for those that are no server's."""
+
 
 def tools(
     source: AskedWithNative,
-    server: Annotated[str | None, Argument(metavar="SERVER", help="Only of this server.", show_default=False)] = None,
+    server: Annotated[str | None, Argument(metavar="SERVER", help="Only of this server.")] = None,
     group: options.Group = None,
     tokens: Annotated[
         bool, Option("--tokens", help="What each tool, server and group costs a model that is given it, in tokens.")
@@ -48,25 +58,16 @@ def tools(
 
 
 def _print_tools(answer: ToolList) -> None:
-    has_aliases = any(tool.alias for tool in answer.tools)
-    has_own_names = any(tool.own for tool in answer.tools)
-    rows = [
-        [
-            Cell(tool.name, "cyan"),
-            *([Cell(tool.alias, "dim")] if has_aliases else []),
-            *([Cell(tool.own, "dim")] if has_own_names else []),
-            Cell(one_line(tool.description)),
-        ]
-        for tool in answer.tools
-    ]
-    if rows:
-        aliases, own_names = ["CLIENTS SEE"] if has_aliases else [], ["THE SERVER'S NAME"] if has_own_names else []
-        print_table(["TOOL", *aliases, *own_names, "DESCRIPTION"], rows, is_cut=True)
+    columns = [Column("TOOL", "name", "cyan")]
+    if any(tool.alias for tool in answer.tools):
+        columns.append(Column("CLIENTS SEE", "alias", "dim", ""))
+    if any(tool.own for tool in answer.tools):
+        columns.append(Column("THE SERVER'S NAME", "own", "dim", ""))
+    show(answer.tools, [*columns, Column("DESCRIPTION", "description", "", "", one_line)], is_cut=True)
     _print_missing(answer)
 
 
 def _print_missing(answer: ToolList) -> None:
-    """Say what is not among the tools, and why."""
     for line in (*answer.held, *answer.notes):
         print_line(line, "yellow", stderr=True)
     for server in answer.absent:
@@ -82,8 +83,12 @@ def _show_tokens(answer: ToolList, *, json: bool) -> None:
         return
     for header, costs in (("TOOL", report.tools), ("SERVER", report.servers), ("GROUP", report.groups)):
         if costs:
-            rows = [[Cell(cost.name, "cyan"), Cell(str(cost.tools)), Cell(f"{cost.tokens:,}")] for cost in costs]
-            print_table([header, "TOOLS", "TOKENS"], rows)
+            columns = (
+                Column(header, "name", "cyan"),
+                Column("TOOLS", "tools"),
+                Column("TOKENS", "tokens", form="{:,}".format),
+            )
+            show(costs, columns)
             print_line()
     total = report.total
     print_line(f"{counted(total.tools, 'tool')}, {counted(total.tokens, 'token')} ({report.tokenizer})", "bold")
@@ -94,9 +99,7 @@ def _show_tokens(answer: ToolList, *, json: bool) -> None:
 
 def call(
     source: AskedWithNative,
-    name: Annotated[
-        str, Argument(metavar="NAME", help="The tool: server__tool, or a native one's.", show_default=False)
-    ],
+    name: Annotated[str, Argument(metavar="NAME", help="The tool: server__tool, or a native one's.")],
     arguments: Annotated[str, Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
     json: options.Json = False,
 ) -> None:
@@ -110,14 +113,13 @@ def call(
         print_json(answer.body)
     else:
         _print_result(bytes(answer.body))
-    if answer.is_error:
-        if not json:
+        if answer.is_error:
             print_line(f"{name} answered with an error", "red", stderr=True)
+    if answer.is_error:
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
 def _absence(server: ServerView) -> str:
-    """Why a server offers nothing."""
     why = server.fault.message if server.fault is not None else ""
     if why.startswith(f"{server.id} "):
         return why
@@ -175,3 +177,84 @@ def describe_block(block: object) -> str:
 
 def _pretty(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """How many tools there are of one name, a tool's, a server's or a group's, and what they cost together."""
+
+    name: str
+    tools: int
+    tokens: int
+
+
+class TokenReport(msgspec.Struct, frozen=True):
+    """What all costs.
+
+    Attributes:
+        tokenizer: by which tokens were counted.
+        tools: the dearest first; so are the others.
+        warning: why it is much, and what helps; empty where it is not.
+    """
+
+    tokenizer: str
+    total: Cost
+    servers: tuple[Cost, ...]
+    groups: tuple[Cost, ...]
+    tools: tuple[Cost, ...]
+    warning: str = ""
+
+
+def token_report(answer: ToolList) -> TokenReport:
+    """What the tools of an answer cost."""
+    costs = {tool.name: tokens_of_tool(_as_shown(tool)) for tool in answer.tools}
+    by_server: dict[str, list[str]] = {}
+    for tool in answer.tools:
+        by_server.setdefault(tool.server or NATIVE, []).append(tool.name)
+    total = _cost("all", costs, costs)
+    by_group = _sorted(_cost(group, names, costs) for group, names in answer.groups.items())
+    servers = _sorted(_cost(server, names, costs) for server, names in by_server.items())
+    return TokenReport(
+        tokenizer=TOKENIZER,
+        total=total,
+        servers=servers,
+        groups=by_group,
+        tools=_sorted(_cost(name, (name,), costs) for name in costs),
+        warning=_warning(total, servers, by_group),
+    )
+
+
+def _as_shown(tool: ToolView) -> Mapping[str, object]:
+    """The tool object under the name that models are given."""
+    try:
+        definition = msgspec.json.decode(tool.definition, type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        definition = {}
+    return {**definition, "name": tool.alias or tool.name}
+
+
+def _cost(name: str, tools: Iterable[str], costs: Mapping[str, int]) -> Cost:
+    counted = [costs[tool] for tool in tools]
+    return Cost(name, len(counted), sum(counted))
+
+
+def _sorted(costs: Iterable[Cost]) -> tuple[Cost, ...]:
+    return tuple(sorted(costs, key=lambda cost: (-cost.tokens, cost.name)))
+
+
+def _is_much(cost: Cost) -> bool:
+    return cost.tools > MANY_TOOLS or cost.tokens > MANY_TOKENS
+
+
+def _warning(total: Cost, servers: Sequence[Cost], groups: Sequence[Cost]) -> str:
+    """Why it is much, and what helps: the largest group that is not much, and the dearest server, by their names."""
+    if not _is_much(total):
+        return ""
+    fitting = [group for group in groups if group.tools and not _is_much(group)]
+    part = f"serve --group {fitting[0].name} those of that group" if fitting else "serve --group NAME a group of them"
+    dearest = next((server for server in servers if server.name != NATIVE), None)
+    hide = f', and "hide" in the row of {dearest.name} takes out what nobody needs' if dearest is not None else ""
+    return (
+        f"{counted(total.tools, 'tool')} of {total.tokens:,} tokens: that is much for a model (more "
+        f"than {MANY_TOOLS} tools or {MANY_TOKENS:,} tokens): serve --search shows it two tools "
+        f"that find and call the others, {part}{hide}"
+    )

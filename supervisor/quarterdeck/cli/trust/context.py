@@ -9,24 +9,35 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, ledger_errors
 from quarterdeck.cli.source import Source, load
+from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.config.places.paths import state_dir
+from quarterdeck.config.settings import Settings
+from quarterdeck.control.client import NoAnswerError, NotServingError, ask
+from quarterdeck.control.protocol import Decide, Refused
+from quarterdeck.ledger.errors import MissingLedgerError
+from quarterdeck.ledger.events.events import Stored, hash_of
+from quarterdeck.ledger.events.fold import Book
+from quarterdeck.ledger.open import STAYING
+from quarterdeck.ledger.store.database import audit_time
+from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, ledger_dir, read_holder, take_lease
+from quarterdeck.ledger.store.queries import Selection
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck.trust.configured_servers import command_options, configured, scope_of
+from quarterdeck.trust.judge.documents import value_of
+from quarterdeck.trust.judge.overview import Matter, ServerMatters, State, survey
+from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow, trust_command
+from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError, decide
+from quarterdeck.trust.scan import scan_definition
+from quarterdeck.trust.scan.tool_names import names_around, names_by_server
+from quarterdeck_protocol.configs import TrustMode
 from quarterdeck_protocol.names import did_you_mean
-
-if TYPE_CHECKING:
-    from quarterdeck.config.settings import Settings
-    from quarterdeck.ledger.events.events import Stored
-    from quarterdeck.ledger.events.fold import Book
-    from quarterdeck.ledger.store.reader import LedgerReader
-    from quarterdeck.trust.judge.overview import Matter, ServerMatters
-    from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
-    from quarterdeck.trust.judge.verdicts import Decision
-    from quarterdeck_protocol.configs import TrustMode
 
 _LOOK_AGAIN: Final = "look at what is held now, with quarterdeck trust diff, and decide again"
 
@@ -36,20 +47,16 @@ WRITE_WAIT_S: Final = 10.0
 
 def directory() -> Path:
     """Where the ledger is."""
-    from quarterdeck.ledger.store.lease import ledger_dir
-
     return ledger_dir(state_dir())
 
 
 @contextmanager
-def reading() -> "Iterator[LedgerReader]":
+def reading() -> Iterator[LedgerReader]:
     """The ledger, to be read in the block.
 
     Raises:
         CommandError: it cannot be; also for a `LedgerError` of the block.
     """
-    from quarterdeck.ledger.store.reader import LedgerReader
-
     with ledger_errors(), LedgerReader.open(directory()) as reader:
         yield reader
 
@@ -65,9 +72,6 @@ def leased(command: str = "ledger", wait_s: float = 0.0) -> Iterator[Path]:
     Raises:
         CommandError: somebody does, or it cannot be used; also for a `LedgerError` of the block.
     """
-    from quarterdeck.ledger.store.database import audit_time
-    from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, take_lease
-
     us = Holder(pid=os.getpid(), digest="", command=command, started_at=audit_time())
     with ledger_errors():
         try:
@@ -92,61 +96,48 @@ class TrustContext(msgspec.Struct, frozen=True):
         files: the files that were named, which each further command must name too.
     """
 
-    servers: "tuple[ServerMatters, ...]"
-    settings: "Settings | None"
-    _store: "LedgerReader | None"
+    servers: tuple[ServerMatters, ...]
+    settings: Settings | None
+    _store: LedgerReader | None
     files: tuple[str, ...] = ()
 
     def command(self, verb: str, server: str = "", *words: str) -> str:
         """A command of `trust` on the same configuration, as it can be typed."""
-        from quarterdeck.trust.configured_servers import command_options
-        from quarterdeck.trust.judge.server_rows import trust_command
-
         return trust_command(verb, server, *words, options=command_options(self.files))
 
     @property
-    def book(self) -> "Book":
+    def book(self) -> Book:
         """What is recorded."""
-        from quarterdeck.ledger.events.fold import Book
-
         return self._store.book if self._store is not None else Book()
 
     def read(self, hash_: str) -> bytes | None:
         """A recorded document; None too for one that somebody has edited."""
-        from quarterdeck.ledger.events.events import hash_of
-
         body = self._store.document(hash_) if self._store is not None else None
         return body if body is not None and hash_of(body) == hash_ else None
 
-    def is_suspicious(self, server: "ServerMatters", matter: "Matter") -> bool:
+    def is_suspicious(self, server: ServerMatters, matter: Matter) -> bool:
         """Whether the scan finds something in what is offered, by today's rules and beside today's neighbours."""
-        from quarterdeck.trust.judge.documents import value_of
-        from quarterdeck.trust.scan import scan_definition
-        from quarterdeck.trust.scan.tool_names import names_around, names_by_server
-
         siblings = names_around(names_by_server(self.book), server.scope, server.server)
         document = value_of(matter.body or self.read(matter.seen) or b"null")
         return bool(matter.findings or scan_definition(matter.key.subject, matter.key.name, document, siblings))
 
-    def home_of(self, server: "ServerMatters") -> str:
+    def home_of(self, server: ServerMatters) -> str:
         """Return the private home of a server; empty if the server is not configured."""
         if self.settings is None or not server.is_configured:
             return ""
         return str(self.settings.paths_of(server.server).home)
 
-    def differing_in_order(self, server: "ServerMatters") -> "tuple[Matter, ...]":
+    def differing_in_order(self, server: ServerMatters) -> tuple[Matter, ...]:
         """Return the server's matters that differ from their approved forms only in order or in its own paths."""
         home = self.home_of(server)
         return tuple(each for each in server.waiting if each.differs_in_order(self.read, home))
 
-    def sightings(self) -> "Iterator[Stored]":
+    def sightings(self) -> Iterator[Stored]:
         """Every record of something that was offered, the oldest first."""
-        from quarterdeck.ledger.store.queries import Selection
-
         seen = Selection(kinds=("seen",))
         return self._store.events(seen) if self._store is not None else iter(())
 
-    def server(self, name: str) -> "ServerMatters":
+    def server(self, name: str) -> ServerMatters:
         """The one server of this id.
 
         Raises:
@@ -170,7 +161,7 @@ class TrustContext(msgspec.Struct, frozen=True):
             "quarterdeck trust list --all shows them; -c FILE names their configuration",
         )
 
-    def trust_of(self, server: "ServerMatters") -> "TrustMode | None":
+    def trust_of(self, server: ServerMatters) -> TrustMode | None:
         """How far the configuration trusts a server; None when it does not name it."""
         if self.settings is None or not server.is_configured:
             return None
@@ -184,11 +175,6 @@ def open_context(source: Source) -> Iterator[TrustContext]:
     Raises:
         CommandError: the configuration or the ledger cannot be used.
     """
-    from quarterdeck.ledger.errors import MissingLedgerError
-    from quarterdeck.ledger.store.reader import LedgerReader
-    from quarterdeck.trust.configured_servers import configured, scope_of
-    from quarterdeck.trust.judge.overview import survey
-
     settings = load(source, may_be_empty=True)
     store: LedgerReader | None = None
     with ledger_errors(), suppress(MissingLedgerError):
@@ -211,22 +197,18 @@ def open_context(source: Source) -> Iterator[TrustContext]:
             store.close()
 
 
-def _said_of_native(book: "Book", row: "NativeRow") -> "tuple[NativeRow, ...]":
+def _said_of_native(book: Book, row: NativeRow) -> tuple[NativeRow, ...]:
     """The row of native tools, if files configure them, or once did."""
-    from quarterdeck.config.native_tools import NO_SETTINGS
-
     is_known = bool(book.entry(row.scope, row.id).items)
     return (row,) if is_known or row.settings != NO_SETTINGS else ()
 
 
-def refuse_unapproved(source: Source, row: "ServerRow") -> None:
+def refuse_unapproved(source: Source, row: ServerRow) -> None:
     """Refuse while anything in how a server is started waits for approval: a change of its row approves all of it.
 
     Raises:
         CommandError: it does, or the server is blocked.
     """
-    from quarterdeck.trust.judge.overview import State
-
     with open_context(source) as context:
         [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
     if launch.state is State.BLOCKED:
@@ -239,16 +221,12 @@ def refuse_unapproved(source: Source, row: "ServerRow") -> None:
         )
 
 
-def send(decisions: "Sequence[Decision]") -> None:
+def send(decisions: Sequence[Decision]) -> None:
     """Record these decisions, all or none.
 
     Raises:
         CommandError: they are not.
     """
-    from quarterdeck.control.client import NoAnswerError, NotServingError
-    from quarterdeck.ledger.open import STAYING
-    from quarterdeck.ledger.store.lease import read_holder
-
     holder = read_holder(directory())
     if holder is not None and holder.command in STAYING:
         try:
@@ -263,19 +241,13 @@ def send(decisions: "Sequence[Decision]") -> None:
     _write(decisions)
 
 
-def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
-    from quarterdeck.control.client import ask
-    from quarterdeck.control.protocol import Decide, Refused
-
+def _send_to(directory: Path, decisions: Sequence[Decision]) -> None:
     answer = ask(directory, Decide(msgspec.Raw(msgspec.json.encode(decisions))))
     if isinstance(answer, Refused):
         raise CommandError(ExitCode.NO_ANSWER, answer.message, _LOOK_AGAIN)
 
 
-def _write(decisions: "Sequence[Decision]") -> None:
-    from quarterdeck.ledger.store.store import LedgerStore
-    from quarterdeck.trust.judge.verdicts import StaleDecisionError, decide
-
+def _write(decisions: Sequence[Decision]) -> None:
     with (
         as_command_error(StaleDecisionError, remedy=_LOOK_AGAIN, code=ExitCode.NO_ANSWER),
         leased("trust", WRITE_WAIT_S) as place,

@@ -6,33 +6,38 @@ The ledger is read in place, beside a `serve` that runs; nothing is started.
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted
+from quarterdeck.config.places.runtime_directory import find_all_serving
+from quarterdeck.control.client import NoAnswerError, NotServingError, ask
+from quarterdeck.control.protocol import WriteCalls
+from quarterdeck.ledger.events.events import Seen
+from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
+from quarterdeck.ledger.events.history import difference, labels_of, lines_of
+from quarterdeck.ledger.store.queries import Selection
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.trust.diff.changes import ServerDiff, diff_server
+from quarterdeck.trust.judge.documents import value_of
+from quarterdeck.trust.judge.overview import Matter, ServerMatters, survey
 
 from .context import reading
 from .ledger_maintenance import export, import_, redact, verify
 from .ledger_views import (
     parse_moment,
     parse_time,
-    print_calls,
     print_deck,
     print_lines,
     print_steps,
+    show_calls,
     view_event,
     view_step,
 )
 from .views import print_changes, view_change, view_standing
-
-if TYPE_CHECKING:
-    from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
-    from quarterdeck.ledger.store.reader import LedgerReader
-    from quarterdeck.trust.diff.changes import ServerDiff
-    from quarterdeck.trust.judge.overview import Matter, ServerMatters
 
 LINES: Final = 50
 """Of a list, unless told otherwise."""
@@ -55,22 +60,13 @@ class Kind(StrEnum):
     REDACT = "redact"
 
 
-OfServer = Annotated[str | None, Option("--server", metavar="ID", help="Only of this server.", show_default=False)]
+OfServer = Annotated[str | None, Option("--server", metavar="ID", help="Only of this server.")]
 
 OfTool = Annotated[
-    str | None,
-    Option(
-        "--tool",
-        metavar="NAME",
-        help="Only of this tool, prompt or resource, by its server's name.",
-        show_default=False,
-    ),
+    str | None, Option("--tool", metavar="NAME", help="Only of this tool, prompt or resource, by its server's name.")
 ]
 
-Since = Annotated[
-    str | None,
-    Option("--since", metavar="TIME", help="Not before: 2026-01-31T15:00Z, '2h ago'.", show_default=False),
-]
+Since = Annotated[str | None, Option("--since", metavar="TIME", help="Not before: 2026-01-31T15:00Z, '2h ago'.")]
 
 Lines = Annotated[int, Option("--lines", "-n", min=1, metavar="N", help="At most so many.")]
 
@@ -80,19 +76,15 @@ def log(
     server: OfServer = None,
     tool: OfTool = None,
     since: Since = None,
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Not after.", show_default=False)] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Not after.")] = None,
     kind: Annotated[
-        list[Kind] | None,
-        Option("--kind", metavar="KIND", help="Only such events; may be repeated.", show_default=False),
+        list[Kind] | None, Option("--kind", metavar="KIND", help="Only such events; may be repeated.")
     ] = None,
     lines: Lines = LINES,
     reverse: Annotated[bool, Option("--reverse", help="The oldest first.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what happened, the newest first, by moments; with --json a document an event."""
-    from quarterdeck.ledger.events.history import lines_of
-    from quarterdeck.ledger.store.queries import Selection
-
     now = datetime.now(UTC)
     start, end = (parse_time(text, now) if text is not None else None for text in (since, until))
     with reading() as reader:
@@ -104,29 +96,23 @@ def log(
                 print_json(view_event(each))
             return
         found = list(islice(lines_of(events), lines))
-    if found:
-        print_lines(found)
-    else:
-        print_line("there is no such event", stderr=True)
+    print_lines(found)
 
 
 @group.command("show")
 def show(
     at: Annotated[
-        str | None,
-        Option("--at", metavar="SEQ|TIME", help="As it was after this event, or at this time.", show_default=False),
+        str | None, Option("--at", metavar="SEQ|TIME", help="As it was after this event, or at this time.")
     ] = None,
     everything: Annotated[bool, Option("--all", help="Also what was not offered any more.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show every server and tool as it was at a moment: whether it was approved, held or blocked, and since when."""
-    from quarterdeck.trust.judge.overview import survey
-
     with reading() as reader:
         book = _book(reader, at)
         servers = survey(book)
 
-        def since(server: "ServerMatters", matter: "Matter") -> str:
+        def since(server: ServerMatters, matter: Matter) -> str:
             is_held = matter in server.waiting
             return _first_seen(reader, server, matter, book.last_seq) if is_held else matter.at
 
@@ -143,13 +129,11 @@ def show(
 
 @group.command("diff")
 def diff(
-    old: Annotated[str, Argument(metavar="A", help="An event's number, or a time.", show_default=False)],
+    old: Annotated[str, Argument(metavar="A", help="An event's number, or a time.")],
     new: Annotated[str, Argument(metavar="B", help="A later one.")] = "now",
     json: options.Json = False,
 ) -> None:
     """Show what was approved, enrolled, changed and retired between two moments, and what of the texts changed."""
-    from quarterdeck.ledger.events.history import difference, labels_of
-
     with reading() as reader:
         before, after = _book(reader, old), _book(reader, new)
         if before.last_seq > after.last_seq:
@@ -189,9 +173,7 @@ group.command("redact")(redact)
 def calls(
     server: OfServer = None,
     tool: OfTool = None,
-    client: Annotated[
-        str | None, Option("--client", metavar="NAME", help="Only of this client.", show_default=False)
-    ] = None,
+    client: Annotated[str | None, Option("--client", metavar="NAME", help="Only of this client.")] = None,
     since: Since = None,
     lines: Lines = LINES,
     json: options.Json = False,
@@ -200,9 +182,6 @@ def calls(
 
     A client is named as it introduced itself, and by its token or its door; calls are kept for a while, unchained.
     """
-    from quarterdeck.ledger.events.fold import ServerKey
-    from quarterdeck.ledger.events.history import labels_of
-
     start = parse_time(since, datetime.now(UTC)) if since is not None else None
     _await_calls()
     with reading() as reader:
@@ -210,18 +189,12 @@ def calls(
     if json:
         for each in found:
             print_json(each)
-    elif found:
-        print_calls(found, labels_of(ServerKey(each.scope, each.server) for each in found))
     else:
-        print_line("there is no such call", stderr=True)
+        show_calls(found)
 
 
 def _await_calls() -> None:
     """Have every serving process write its ended calls, and name each process that does not."""
-    from quarterdeck.config.places.runtime_directory import find_all_serving
-    from quarterdeck.control.client import NoAnswerError, NotServingError, ask
-    from quarterdeck.control.protocol import WriteCalls
-
     for place, serving in find_all_serving().items():
         try:
             ask(place, WriteCalls())
@@ -231,7 +204,7 @@ def _await_calls() -> None:
             print_line(f"calls of process {serving.pid} may be missing: {error}", "yellow", stderr=True)
 
 
-def _book(reader: "LedgerReader", moment: str | None) -> "Book":
+def _book(reader: LedgerReader, moment: str | None) -> Book:
     """What the ledger amounted to at a moment; without one, now."""
     when = parse_moment(moment, datetime.now(UTC)) if moment is not None else None
     if when is None or moment == "now":
@@ -245,11 +218,7 @@ def _book(reader: "LedgerReader", moment: str | None) -> "Book":
     return reader.book_at(when)
 
 
-def _first_seen(reader: "LedgerReader", server: "ServerMatters", matter: "Matter", last_seq: int) -> str:
-    """When what is offered was first offered in this form."""
-    from quarterdeck.ledger.events.events import Seen
-    from quarterdeck.ledger.store.queries import Selection
-
+def _first_seen(reader: LedgerReader, server: ServerMatters, matter: Matter, last_seq: int) -> str:
     wanted = Selection(scope=server.scope, server=server.server, tool=matter.key.name or None, kinds=["seen"])
     for each in reader.events(wanted, newest_first=True):
         event = each.event
@@ -259,17 +228,13 @@ def _first_seen(reader: "LedgerReader", server: "ServerMatters", matter: "Matter
     return ""
 
 
-def _texts(reader: "LedgerReader", before: "Book", after: "Book", place: "ServerKey") -> "ServerDiff":
+def _texts(reader: LedgerReader, before: Book, after: Book, place: ServerKey) -> ServerDiff:
     """What changed of what one server offers; documents that are the same are not read."""
-    from quarterdeck.trust.diff.changes import diff_server
-
     old, new = ({key: item.seen for key, item in book.entry(*place).items.items()} for book in (before, after))
     keys = [key for key in {**old, **new} if old.get(key, "") != new.get(key, "")]
     return diff_server(_values(reader, old, keys), _values(reader, new, keys))
 
 
-def _values(reader: "LedgerReader", hashes: "dict[ItemKey, str]", keys: "list[ItemKey]") -> "dict[ItemKey, object]":
-    from quarterdeck.trust.judge.documents import value_of
-
+def _values(reader: LedgerReader, hashes: dict[ItemKey, str], keys: list[ItemKey]) -> dict[ItemKey, object]:
     wanted = {key: hashes[key] for key in keys if hashes.get(key)}
     return {key: value_of(reader.document(digest) or b"null") for key, digest in wanted.items()}

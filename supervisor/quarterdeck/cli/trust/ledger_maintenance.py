@@ -1,21 +1,30 @@
 """`quarterdeck ledger verify`, `export`, `import` and `redact`: keep the record whole, and keep it elsewhere."""
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.output import print_json, print_line, report
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import counted
+from quarterdeck.config.places.paths import state_dir
+from quarterdeck.ledger.events.chain import Head, Verification
+from quarterdeck.ledger.events.events import hash_of
+from quarterdeck.ledger.open import secrets_key
+from quarterdeck.ledger.store.reader import contradiction
+from quarterdeck.ledger.store.rewrite import import_ledger, write_export
+from quarterdeck.ledger.store.rewrite import redact as redact_store
+from quarterdeck.ledger.store.store import LedgerStore, accept_head
+from quarterdeck.trust.judge.launches import redacted_launch
+from quarterdeck.trust.lock_files import LockFileError, load_lock
+from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins
 
 from .context import directory, leased, reading
-
-if TYPE_CHECKING:
-    from quarterdeck.ledger.events.chain import Head, Verification
 
 
 def verify(
@@ -25,7 +34,6 @@ def verify(
             "--against",
             metavar="FILE|COUNT:HASH",
             help="Also see that the ledger once ended like this: a deck.lock, or what verify printed.",
-            show_default=False,
         ),
     ] = None,
     accept: Annotated[
@@ -40,18 +48,12 @@ def verify(
     """
     expected = _parse_head(against) if against is not None else None
     if accept:
-        from quarterdeck.ledger.store.store import accept_head
-
         with leased() as place:
             accept_head(place)
-    from quarterdeck.ledger.events.events import hash_of
-
     with reading() as reader:
         found = reader.verify(hash_of)
         problem = found.reason
         if expected is not None and found.is_intact:
-            from quarterdeck.ledger.store.reader import contradiction
-
             problem = contradiction(reader, expected)
     is_whole = found.is_intact and not problem
     if json:
@@ -63,13 +65,9 @@ def verify(
 
 
 def export(
-    file: Annotated[
-        Path | None, Argument(metavar="FILE", help="A new file; without it, or as -, stdout.", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, Argument(metavar="FILE", help="A new file; without it, or as -, stdout.")] = None,
 ) -> None:
     """Write the ledger as JSON lines, documents and hashes included: a backup, or something to look at elsewhere."""
-    from quarterdeck.ledger.store.rewrite import write_export
-
     with reading() as reader:
         try:
             if file is None or str(file) == "-":
@@ -89,12 +87,9 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, Argument(metavar="FILE", help="What export wrote.", show_default=False)],
-    json: options.Json = False,
+    file: Annotated[Path, Argument(metavar="FILE", help="What export wrote.")], json: options.Json = False
 ) -> None:
     """Fill an empty ledger with an export, once all of it is known to be as it was written."""
-    from quarterdeck.ledger.store.rewrite import import_ledger
-
     with leased() as place:
         try:
             head = import_ledger(file, place)
@@ -103,23 +98,13 @@ def import_(
                 f"{file} cannot be read: {error.strerror or error}",
                 "name a FILE that ledger export wrote, and that you may read",
             ) from None
-    if json:
-        print_json({"count": head.count, "hash": head.hash})
-    else:
-        print_line(f"{counted(head.count, 'event')}, head {_spell_head(head)}")
+    report(
+        {"count": head.count, "hash": head.hash}, f"{counted(head.count, 'event')}, head {_spell_head(head)}", json=json
+    )
 
 
 def redact(json: options.Json = False) -> None:
     """Remove secrets from every record, then verify the ledger; all hashes change."""
-    from functools import partial
-
-    from quarterdeck.config.places.paths import state_dir
-    from quarterdeck.ledger.events.events import hash_of
-    from quarterdeck.ledger.open import secrets_key
-    from quarterdeck.ledger.store.rewrite import redact as redact_store
-    from quarterdeck.ledger.store.store import LedgerStore
-    from quarterdeck.trust.judge.launches import redacted_launch
-    from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins
 
     def message(text: str) -> str:
         return hide_text(only_origins(text), lambda _: REDACTED)
@@ -154,11 +139,7 @@ def redact(json: options.Json = False) -> None:
         print_line(f"intact: {counted(found.tip.count, 'event')}, head {_spell_head(found.tip)}", "green")
 
 
-def _parse_head(text: str) -> "Head":
-    """The head that `--against` names."""
-    from quarterdeck.ledger.events.chain import Head
-    from quarterdeck.trust.lock_files import LockFileError, load_lock
-
+def _parse_head(text: str) -> Head:
     try:
         return Head.parse(text.replace(":", " ", 1))
     except ValueError:
@@ -167,12 +148,11 @@ def _parse_head(text: str) -> "Head":
         return load_lock(Path(text)).head
 
 
-def _spell_head(head: "Head") -> str:
-    """As `--against` takes it."""
+def _spell_head(head: Head) -> str:
     return f"{head.count}:{head.hash}"
 
 
-def _print_verification(found: "Verification", problem: str, *, is_whole: bool) -> None:
+def _print_verification(found: Verification, problem: str, *, is_whole: bool) -> None:
     tip = found.tip
     if is_whole:
         print_line(f"intact: {counted(tip.count, 'event')}, head {_spell_head(tip)}", "green")
@@ -186,7 +166,7 @@ def _print_verification(found: "Verification", problem: str, *, is_whole: bool) 
             print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")
 
 
-def _view_verification(found: "Verification", problem: str, *, is_whole: bool) -> dict[str, object]:
+def _view_verification(found: Verification, problem: str, *, is_whole: bool) -> dict[str, object]:
     return {
         "intact": is_whole,
         "verdict": found.verdict.value,

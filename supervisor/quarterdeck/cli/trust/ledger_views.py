@@ -1,25 +1,22 @@
 """Print and encode the ledger, for people and for programs; parse moments (`2h ago`, an event's number)."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from quarterdeck.cli.exits import CommandError, UsageError
-from quarterdeck.cli.output import Cell, print_table
-from quarterdeck.common.words import flat
+from quarterdeck.cli.output import Cell, Column, describe_key, show
+from quarterdeck.common.words import duration, flat, size
+from quarterdeck.ledger.events.events import Stored, encode_json
+from quarterdeck.ledger.events.fold import ServerKey
+from quarterdeck.ledger.events.history import BookChange, HistoryLine, labels_of, short
+from quarterdeck.ledger.store.queries import CallRow
+from quarterdeck.trust.judge.overview import Matter, ServerMatters, State
 
-from .views import STATE_STYLES, describe_key
-
-if TYPE_CHECKING:
-    from quarterdeck.ledger.events.events import Stored
-    from quarterdeck.ledger.events.fold import ServerKey
-    from quarterdeck.ledger.events.history import BookChange, HistoryLine
-    from quarterdeck.ledger.store.queries import CallRow
-    from quarterdeck.trust.judge.overview import Matter, ServerMatters
-
+from .views import STATE_STYLES
 
 MAX_SEQ_DIGITS: Final = 15
 
@@ -101,84 +98,89 @@ HAPPENED_STYLES: Final = {
     "retired": "dim",
 }
 
-Since = Callable[["ServerMatters", "Matter"], str]
+Since = Callable[[ServerMatters, Matter], str]
 """Since when something stands as it does; empty when that cannot be told."""
 
 
-def print_lines(lines: "Sequence[HistoryLine]") -> None:
+def print_lines(lines: Sequence[HistoryLine]) -> None:
     """What happened, with the numbers of the events that each line tells."""
-    from quarterdeck.ledger.events.history import labels_of
-
     labels = labels_of(each.place for each in lines)
-    rows = [
-        [
-            Cell(str(each.first) if each.first == each.last else f"{each.first}-{each.last}"),
-            Cell(each.at, "dim"),
-            Cell(flat(labels[each.place]) or "-"),
-            Cell(each.words.who or "-"),
-            Cell(flat(each.words.what)),
-        ]
-        for each in lines
-    ]
-    print_table(("SEQ", "AT", "SERVER", "BY", "WHAT"), rows)
+    columns = (
+        Column("SEQ", lambda line: line.first if line.first == line.last else f"{line.first}-{line.last}"),
+        Column("AT", "at", "dim"),
+        Column("SERVER", lambda line: labels[line.place]),
+        Column("BY", lambda line: line.words.who),
+        Column("WHAT", lambda line: line.words.what),
+    )
+    show(lines, columns, none="there is no such event")
 
 
-def view_event(stored: "Stored") -> dict[str, object]:
+def view_event(stored: Stored) -> dict[str, object]:
     """An event for programs."""
-    from quarterdeck.ledger.events.events import encode_json
-
     return {"seq": stored.seq, "at": stored.at, "event": msgspec.Raw(encode_json(stored.event))}
 
 
-def print_deck(servers: "Sequence[ServerMatters]", since: Since, *, everything: bool) -> None:
+def print_deck(servers: Sequence[ServerMatters], since: Since, *, everything: bool) -> None:
     """Every server's launch, instructions and tools, and how each stands."""
-    from quarterdeck.ledger.events.fold import ServerKey
-    from quarterdeck.ledger.events.history import labels_of, short
-    from quarterdeck.trust.judge.overview import State
-
     labels = labels_of(ServerKey(each.scope, each.server) for each in servers)
     rows = [
-        [
-            Cell(flat(labels[ServerKey(server.scope, server.server)])),
-            Cell(describe_key(matter.key), "cyan"),
-            Cell(matter.state.value, STATE_STYLES[matter.state]),
-            Cell(short(matter.seen or matter.approved)),
-            Cell(matter.by.value if matter.by is not None else "-"),
-            Cell(since(server, matter) or "-", "dim"),
-        ]
+        {
+            "server": labels[ServerKey(server.scope, server.server)],
+            "what": describe_key(matter.key),
+            "state": matter.state.value,
+            "hash": short(matter.seen or matter.approved),
+            "by": matter.by,
+            "since": since(server, matter),
+        }
         for server in servers
         for matter in server.matters
         if everything or matter.state is not State.GONE
     ]
-    if rows:
-        print_table(("SERVER", "WHAT", "STATE", "HASH", "BY", "SINCE"), rows)
+    show(rows, DECK_COLUMNS)
 
 
-def print_steps(steps: "Iterable[BookChange]") -> None:
+DECK_COLUMNS: Final = (
+    Column("SERVER", "server"),
+    Column("WHAT", "what", "cyan"),
+    Column("STATE", "state", STATE_STYLES),
+    Column("HASH", "hash"),
+    Column("BY", "by"),
+    Column("SINCE", "since", "dim"),
+)
+
+STEP_COLUMNS: Final = (
+    Column("WHAT", "name", "cyan"),
+    Column("HAPPENED", "happened"),
+    Column("BEFORE", "before"),
+    Column("AFTER", "after"),
+    Column("BY", "by"),
+    Column("AT", "at", "dim"),
+)
+
+
+def print_steps(steps: Iterable[BookChange]) -> None:
     """What happened to one server between two moments; what came of one form of a thing stands on one line."""
-    from quarterdeck.ledger.events.history import short
-
     forms: dict[tuple[str, str, str], list[BookChange]] = {}
     for step in steps:
         forms.setdefault((describe_key(step.key), step.before, step.after), []).append(step)
-    rows = []
-    for (name, before, after), of_form in forms.items():
-        by = next((step.by for step in of_form if step.by is not None), None)
-        happened = dict.fromkeys(step.what.value for step in of_form)
-        rows.append(
-            [
-                Cell(name, "cyan"),
-                Cell(", ".join(happened), HAPPENED_STYLES.get(of_form[-1].what, "")),
-                Cell(short(before)),
-                Cell(short(after)),
-                Cell(by.value if by is not None else "-"),
-                Cell(next((step.at for step in of_form if step.at), "-"), "dim"),
-            ]
-        )
-    print_table(("WHAT", "HAPPENED", "BEFORE", "AFTER", "BY", "AT"), rows, indent="  ")
+    rows = [
+        {
+            "name": name,
+            "happened": Cell(
+                ", ".join(dict.fromkeys(step.what.value for step in of_form)),
+                HAPPENED_STYLES.get(of_form[-1].what, ""),
+            ),
+            "before": short(before),
+            "after": short(after),
+            "by": next((step.by for step in of_form if step.by is not None), None),
+            "at": next((step.at for step in of_form if step.at), None),
+        }
+        for (name, before, after), of_form in forms.items()
+    ]
+    show(rows, STEP_COLUMNS, indent="  ")
 
 
-def view_step(step: "BookChange") -> dict[str, object]:
+def view_step(step: BookChange) -> dict[str, object]:
     """A difference for programs."""
     return {
         "subject": step.key.subject.value,
@@ -191,26 +193,21 @@ def view_step(step: "BookChange") -> dict[str, object]:
     }
 
 
-def describe_caller(call: "CallRow") -> str:
+def describe_caller(call: CallRow) -> str:
     """Return the caller's name for itself, and its token or door."""
     return ", ".join(filter(None, (flat(call.program), flat(call.client)))) or "-"
 
 
-def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -> None:
+def show_calls(calls: Sequence[CallRow]) -> None:
     """A line a call."""
-    from quarterdeck.common.words import duration, size
-    from quarterdeck.ledger.events.fold import ServerKey
-
-    rows = [
-        [
-            Cell(call.at, "dim"),
-            Cell(flat(labels[ServerKey(call.scope, call.server)])),
-            Cell(flat(call.tool), "cyan"),
-            Cell(describe_caller(call)),
-            Cell(duration(call.duration_ms / 1000)),
-            Cell(size(call.bytes)),
-            Cell(f"{flat(call.outcome)}, {flat(call.code)}" if call.code else flat(call.outcome)),
-        ]
-        for call in calls
-    ]
-    print_table(("AT", "SERVER", "TOOL", "CLIENT", "TIME", "SIZE", "OUTCOME"), rows)
+    labels = labels_of(ServerKey(each.scope, each.server) for each in calls)
+    columns = (
+        Column("AT", "at", "dim"),
+        Column("SERVER", lambda call: labels[ServerKey(call.scope, call.server)]),
+        Column("TOOL", "tool", "cyan"),
+        Column("CLIENT", describe_caller),
+        Column("TIME", "duration_ms", form=lambda spent_ms: duration(spent_ms / 1000)),
+        Column("SIZE", "bytes", form=size),
+        Column("OUTCOME", lambda call: ", ".join(filter(None, (call.outcome, call.code)))),
+    )
+    show(calls, columns, none="there is no such call")

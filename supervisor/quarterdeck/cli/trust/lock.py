@@ -4,27 +4,29 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.output import Column, describe_key, print_json, print_line, show
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Asked, Source, ask, load
 from quarterdeck.common.words import counted
+from quarterdeck.config.settings import Settings
 from quarterdeck.control.protocol import ListingList, Listings
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.trust.configured_servers import row_of
+from quarterdeck.trust.judge.documents import listed_documents
+from quarterdeck.trust.judge.overview import survey
+from quarterdeck.trust.lock.draft import Draft, MissingDocumentError, draft_lock
+from quarterdeck.trust.lock.ignores import Ignores
+from quarterdeck.trust.lock.lockfile import DeckLock, Drift, LockChange, difference, drift
+from quarterdeck.trust.lock_files import LockFileError, MissingLockError, load_ignores, load_lock, save_lock
+from quarterdeck_protocol.offers import Listing
 
 from .context import reading
-from .views import describe_key
-
-if TYPE_CHECKING:
-    from quarterdeck.config.settings import Settings
-    from quarterdeck.ledger.store.reader import LedgerReader
-    from quarterdeck.trust.lock.draft import Draft
-    from quarterdeck.trust.lock.ignores import Ignores
-    from quarterdeck.trust.lock.lockfile import DeckLock, Drift
 
 STYLES: Final = {"changed": "yellow", "added": "green", "missing": "red", "absent": "red"}
 
@@ -38,7 +40,6 @@ def lock(
             "--ignore",
             metavar="FILE",
             help="What may differ between machines; lock.ignore beside the lock unless told otherwise.",
-            show_default=False,
         ),
     ] = None,
     check: Annotated[bool, Option("--check", help="Write nothing: compare it with what the servers list now.")] = False,
@@ -54,22 +55,17 @@ def lock(
         _write(source, file, ignore, json=json)
 
 
-def locked(file: Path, ignore: Path | None = None) -> "DeckLock":
+def locked(file: Path, ignore: Path | None = None) -> DeckLock:
     """The lock that a command is to follow.
 
     Raises:
         CommandError: it cannot be used.
     """
-    from quarterdeck.trust.lock_files import load_lock
-
     with _file_errors():
         return load_lock(file, ignore)
 
 
 def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
-    from quarterdeck.trust.lock.lockfile import difference
-    from quarterdeck.trust.lock_files import MissingLockError, load_ignores, load_lock, save_lock
-
     with _file_errors():
         ignores = load_ignores(file, ignore)
         try:
@@ -94,12 +90,9 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
         left_out = {"partial": draft.partial, "kept": draft.kept, "unknown": draft.unknown}
         print_json({"file": str(file), "written": not is_same, "changes": _views(changes), **left_out})
         return
-    _print_drifts(changes)
+    show(changes, COLUMNS)
     for server in draft.partial:
-        _warn(
-            server,
-            "some of it is held or blocked; the lock keeps what was approved before: quarterdeck trust list",
-        )
+        _warn(server, "some of it is held or blocked; the lock keeps what was approved before: quarterdeck trust list")
     for server in draft.kept:
         _warn(server, "it has never been ready here: its lock entry is unchanged")
     for server in draft.unknown:
@@ -111,12 +104,7 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
     print_line(f"{file}: {amount}{', as before' if is_same else ''}{_left_out(ignores)}", stderr=True)
 
 
-def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old: "DeckLock | None") -> "Draft":
-    from quarterdeck.trust.configured_servers import row_of
-    from quarterdeck.trust.judge.overview import survey
-    from quarterdeck.trust.lock.draft import MissingDocumentError, draft_lock
-    from quarterdeck.trust.lock.lockfile import DeckLock
-
+def _draft(settings: Settings, reader: LedgerReader, ignores: Ignores, old: DeckLock | None) -> Draft:
     # The head first: what is approved meanwhile is in the lock, and beyond the head that it names.
     empty = DeckLock(reader.head, {}, ignores)
     rows = [row_of(config, settings.origins.get(config.id)) for config in settings.servers]
@@ -134,10 +122,6 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
 
 
 def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
-    from quarterdeck.trust.judge.documents import listed_documents
-    from quarterdeck.trust.lock.lockfile import LockChange, drift
-    from quarterdeck_protocol.offers import Listing
-
     lock = locked(file, ignore)
     answer = ask(source, Listings())
     assert isinstance(answer, ListingList)
@@ -162,7 +146,7 @@ def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
     if json:
         print_json({"file": str(file), "drift": _views(drifts), "not_ready": missed})
     else:
-        _print_drifts(drifts)
+        show(drifts, COLUMNS)
         for server in missed:
             _warn(server, "it is not ready, and was not compared: quarterdeck ps says why")
     if drifts:
@@ -177,7 +161,7 @@ def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
         print_line(f"{amount}, as in {file}{_left_out(lock.ignores)}", "green", stderr=True)
 
 
-def _left_out(ignores: "Ignores") -> str:
+def _left_out(ignores: Ignores) -> str:
     """How much a lock does not look at: somebody else may have written that."""
     if not ignores.lines:
         return ""
@@ -187,8 +171,6 @@ def _left_out(ignores: "Ignores") -> str:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    from quarterdeck.trust.lock_files import LockFileError, MissingLockError
-
     try:
         yield
     except LockFileError as error:
@@ -205,20 +187,7 @@ def _warn(server: str, text: str) -> None:
     print_line(f"{server}: {text}", "yellow", stderr=True)
 
 
-def _print_drifts(drifts: "Iterable[Drift]") -> None:
-    rows = [
-        [
-            Cell(each.server),
-            Cell(describe_key(each.key) if each.key is not None else "(the server)", "cyan"),
-            Cell(each.what.value, STYLES[each.what]),
-        ]
-        for each in drifts
-    ]
-    if rows:
-        print_table(("SERVER", "WHAT", "DRIFT"), rows)
-
-
-def _views(drifts: "Iterable[Drift]") -> list[dict[str, object]]:
+def _views(drifts: Iterable[Drift]) -> list[dict[str, object]]:
     return [
         {
             "server": each.server,
@@ -228,3 +197,10 @@ def _views(drifts: "Iterable[Drift]") -> list[dict[str, object]]:
         }
         for each in drifts
     ]
+
+
+COLUMNS: Final = (
+    Column("SERVER", "server"),
+    Column("WHAT", lambda each: describe_key(each.key) if each.key is not None else "(the server)", "cyan"),
+    Column("DRIFT", "what", STYLES),
+)

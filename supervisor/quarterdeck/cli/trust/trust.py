@@ -4,43 +4,35 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
-from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_text
+from quarterdeck.cli.output import Cell, Column, describe_key, is_confirmed, print_json, print_line, print_text, show
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.source import Named
 from quarterdeck.common.words import flat
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.ledger.events.events import LISTED, Subject
+from quarterdeck.ledger.events.fold import ItemKey, ServerKey
+from quarterdeck.ledger.events.history import labels_of
+from quarterdeck.trust.judge.canonical_forms import canonical_hash
+from quarterdeck.trust.judge.overview import Matter, ServerMatters, State
+from quarterdeck.trust.judge.scans import scan_recorded
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.configs import TrustMode
 from quarterdeck_protocol.names import did_you_mean
 
 from .context import TrustContext, open_context, send
-from .scan_views import scan_history
-from .views import (
-    approved_instructions,
-    describe_key,
-    print_difference,
-    print_servers,
-    view_difference,
-    view_server,
-)
-
-if TYPE_CHECKING:
-    from quarterdeck.ledger.events.fold import ItemKey
-    from quarterdeck.trust.judge.overview import Matter, ServerMatters
-    from quarterdeck.trust.judge.verdicts import Decision
-
+from .views import approved_instructions, print_difference, print_servers, view_difference, view_server
 
 group: Final = Group("Decide what servers may offer: what is held, what changed, approve, block.")
 
-Server = Annotated[str | None, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)]
+Server = Annotated[str | None, Argument(metavar="SERVER", help="Its id, as list shows it.")]
 
-Names = Annotated[
-    list[str] | None,
-    Argument(metavar="NAME…", help="Its tools and prompts by name, resources by URI.", show_default=False),
-]
+Names = Annotated[list[str] | None, Argument(metavar="NAME…", help="Its tools and prompts by name, resources by URI.")]
 
 
 class Kind(StrEnum):
@@ -53,11 +45,8 @@ class Kind(StrEnum):
 
 
 OfKind = Annotated[
-    Kind | None,
-    Option("--kind", metavar="tool|prompt|resource|template", help="Only what is of this kind.", show_default=False),
+    Kind | None, Option("--kind", metavar="tool|prompt|resource|template", help="Only what is of this kind.")
 ]
-
-Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 
 Whole = Annotated[bool, Option("--whole", help="Show all of it, untruncated.")]
@@ -121,15 +110,13 @@ def approve(
     instructions: Annotated[bool, Option("--instructions", help="What the server tells models about itself.")] = False,
     capabilities: Annotated[bool, Option("--capabilities", help="What the server says that it has.")] = False,
     project: Annotated[
-        bool,
-        Option("--project", help="How the servers of this directory's own files are started, each shown first."),
+        bool, Option("--project", help="How the servers of this directory's own files are started, each shown first.")
     ] = False,
     unordered: Annotated[
-        bool,
-        Option("--unordered", help="Approve changes of order or own paths alone: none such counts from now on."),
+        bool, Option("--unordered", help="Approve changes of order or own paths alone: none such counts from now on.")
     ] = False,
     whole: Whole = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     json: options.Json = False,
 ) -> None:
     """Approve what is held, in the form that is shown: a part of a server, all of it, or a project's servers."""
@@ -163,7 +150,7 @@ def approve(
 @group.command("block")
 def block(
     source: Named,
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.")],
     names: Names = None,
     kind: OfKind = None,
     everything: Annotated[
@@ -172,10 +159,6 @@ def block(
     json: options.Json = False,
 ) -> None:
     """Let no form of some tools, prompts or resources be used, or of a server, until one is approved."""
-    from quarterdeck.ledger.events.events import Subject
-    from quarterdeck.ledger.events.fold import ItemKey
-    from quarterdeck.trust.judge.verdicts import Decision
-
     if bool(names) == everything or (everything and kind is not None):
         raise UsageError(
             "name what to block, or the whole server: --all",
@@ -193,7 +176,7 @@ def block(
 @group.command("instructions")
 def instructions(
     source: Named,
-    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.")],
     json: options.Json = False,
 ) -> None:
     """Print all that a server tells models about itself, as it was approved: clients may get a part of it."""
@@ -215,7 +198,42 @@ def instructions(
 def scan(source: Named, json: options.Json = False) -> None:
     """Run the present rules over everything that was ever offered, and say which servers carried what they find."""
     with open_context(source) as context:
-        scan_history(context, json=json)
+        found = scan_recorded(context.sightings(), context.book, context.read)
+        states = {
+            (server.scope, server.server, matter.key): "blocked" if matter.state is State.BLOCKED else "held"
+            for server in context.servers
+            for matter in (*server.waiting, *server.of(State.BLOCKED))
+        }
+    labels = labels_of(ServerKey(each.scope, each.server) for each in found)
+    rows = [
+        {
+            "scope": each.scope,
+            "server": each.server,
+            "subject": each.key.subject.value,
+            "name": each.key.name,
+            "hash": each.hash,
+            "at": each.at,
+            "rule": each.finding.rule,
+            "place": each.finding.place,
+            "excerpt": each.finding.excerpt,
+            "is_offered": each.is_offered,
+        }
+        for each in found
+    ]
+
+    def state(row: dict[str, str]) -> object:
+        key = row["scope"], row["server"], ItemKey(Subject(row["subject"]), row["name"])
+        return states.get(key, "offered") if row["is_offered"] else Cell(f"seen {row['at']}", "dim")
+
+    columns = (
+        Column("SERVER", lambda row: labels[ServerKey(row["scope"], row["server"])]),
+        Column("WHAT", lambda row: row["name"] or row["subject"], "cyan"),
+        Column("RULE", "rule", "red"),
+        Column("PLACE", "place", empty="the whole"),
+        Column("NOW", state),
+        Column("EXCERPT", "excerpt"),
+    )
+    show(rows, columns, json=json, document={"findings": rows}, none="no findings in any recorded definition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +251,7 @@ class _Wanted:
 
 def _chosen(
     context: TrustContext, server: str | None, wanted: _Wanted
-) -> "tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]":
+) -> tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]:
     """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
     is_part = bool(wanted.names or wanted.alone)
     if wanted.unordered:
@@ -257,12 +275,8 @@ def _chosen(
 
 def _unordered(
     context: TrustContext, server: str | None, wanted: _Wanted
-) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
-    """Return the matters to approve together with all forms that differ from them only in order.
-
-    Raises:
-        CommandError: a named matter differs in more than order.
-    """
+) -> list[tuple[ServerMatters, tuple[Matter, ...]]]:
+    """Return the matters to approve together with all forms that differ from them only in order."""
     if server is None or wanted.project or wanted.everything or wanted.alone:
         raise UsageError("--unordered is for the changed definitions of one server", "name SERVER, or SERVER NAME…")
     found = context.server(server)
@@ -278,7 +292,7 @@ def _unordered(
     return [(found, tuple(named))]
 
 
-def _unordered_advice(context: TrustContext, server: "ServerMatters") -> str:
+def _unordered_advice(context: TrustContext, server: ServerMatters) -> str:
     """Return a line of advice about definitions that change at each start; empty if the server has none."""
     found = context.differing_in_order(server)
     if not found:
@@ -296,7 +310,7 @@ MAX_NAMED: Final = 8
 """The most definitions that a line of advice names."""
 
 
-def _named(server: "ServerMatters", name: str, kind: str, *, is_offered: bool = False) -> "tuple[Matter, ...]":
+def _named(server: ServerMatters, name: str, kind: str, *, is_offered: bool = False) -> tuple[Matter, ...]:
     """What of this name the server has listed, of every kind unless one is given."""
     known = [each for each in server.matters if each.key.name and kind in ("", each.key.subject.value)]
     known = [each for each in known if each.seen or not is_offered]
@@ -319,30 +333,22 @@ def _unclear() -> CommandError:
     )
 
 
-def _leave_out(context: TrustContext, server: str, key: "ItemKey") -> str:
+def _leave_out(context: TrustContext, server: str, key: ItemKey) -> str:
     how = flat(context.command("approve", server, key.name or f"--{key.subject.value}"))
     return f"left out: {_in_words(server, key)}, in which the scan found something: look at it, then {how}"
 
 
-def _is_spared(context: TrustContext, server: "ServerMatters", matter: "Matter") -> bool:
+def _is_spared(context: TrustContext, server: ServerMatters, matter: Matter) -> bool:
     """Under `strict`, what the scan found something in is approved by its name alone."""
-    from quarterdeck_protocol.configs import TrustMode
-
     return context.trust_of(server) is TrustMode.STRICT and context.is_suspicious(server, matter)
 
 
-def _undecided_launch(server: "ServerMatters") -> "Iterable[Matter]":
-    from quarterdeck.ledger.events.events import Subject
-    from quarterdeck.trust.judge.overview import State
-
+def _undecided_launch(server: ServerMatters) -> Iterable[Matter]:
     undecided = server.of(State.BLOCKED, State.UNSTARTED)
     return (each for each in undecided if each.key.subject is Subject.LAUNCH and each.seen)
 
 
-def _project_launches(context: TrustContext) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
-    from quarterdeck.config.load.origin import Standing
-    from quarterdeck.ledger.events.events import Subject
-
+def _project_launches(context: TrustContext) -> list[tuple[ServerMatters, tuple[Matter, ...]]]:
     origins = context.settings.origins if context.settings is not None else {}
     chosen = []
     for each in context.servers:
@@ -353,21 +359,13 @@ def _project_launches(context: TrustContext) -> "list[tuple[ServerMatters, tuple
     return chosen
 
 
-def _approval(
-    context: TrustContext, server: "ServerMatters", matter: "Matter", *, unordered: bool = False
-) -> "Decision":
-    from quarterdeck.trust.judge.canonical_forms import canonical_hash
-    from quarterdeck.trust.judge.verdicts import Decision
-
+def _approval(context: TrustContext, server: ServerMatters, matter: Matter, *, unordered: bool = False) -> Decision:
     form = canonical_hash(context.read(matter.seen) or b"null", context.home_of(server)) if unordered else ""
     return Decision(server.scope, server.server, matter.key, matter.seen, matter.body, form)
 
 
-def _next_step(context: TrustContext, server: "ServerMatters", matters: "Iterable[Matter]") -> list[str]:
+def _next_step(context: TrustContext, server: ServerMatters, matters: Iterable[Matter]) -> list[str]:
     """What else holds the tools of a server, or becomes of them when it may be started now and was not asked yet."""
-    from quarterdeck.ledger.events.events import LISTED, Subject
-    from quarterdeck_protocol.configs import TrustMode
-
     subjects = {matter.key.subject for matter in matters}
     held = {matter.key.subject for matter in server.waiting} - subjects
     if Subject.INSTRUCTIONS in held and subjects & LISTED:
@@ -385,12 +383,12 @@ def _next_step(context: TrustContext, server: "ServerMatters", matters: "Iterabl
     return [f"{server.server}: its tools are {fates[trust]}"] if trust is not None else []
 
 
-def _in_words(server: str, key: "ItemKey") -> str:
+def _in_words(server: str, key: ItemKey) -> str:
     return f"{flat(server)} {describe_key(key)}"
 
 
 def _print_all(
-    context: TrustContext, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]", *, whole: bool
+    context: TrustContext, chosen: Sequence[tuple[ServerMatters, tuple[Matter, ...]]], *, whole: bool
 ) -> bool:
     """Print what would change by approving these; whether nothing of it was cut."""
     is_whole = True
@@ -403,11 +401,9 @@ def _still_blocked(
     context: TrustContext,
     server: str | None,
     wanted: _Wanted,
-    chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]",
+    chosen: Sequence[tuple[ServerMatters, tuple[Matter, ...]]],
 ) -> list[str]:
     """What `--all` does not approve since somebody blocked it, and how that is taken back."""
-    from quarterdeck.trust.judge.overview import State
-
     if server is None or not wanted.everything:
         return []
     found = context.server(server)
@@ -425,16 +421,10 @@ def _still_blocked(
     ]
 
 
-def _print_decisions(done: str, decisions: "Sequence[Decision]", *, json: bool, is_quiet: bool = False) -> None:
+def _print_decisions(done: str, decisions: Sequence[Decision], *, json: bool, is_quiet: bool = False) -> None:
     if json:
-        print_json(
-            {
-                done: [
-                    {"server": each.server, "subject": each.key.subject.value, "name": each.key.name}
-                    for each in decisions
-                ]
-            }
-        )
+        told = [{"server": each.server, "subject": each.key.subject.value, "name": each.key.name} for each in decisions]
+        print_json({done: told})
         return
     for each in decisions:
         print_line(f"{done}: {_in_words(each.server, each.key)}", "green")

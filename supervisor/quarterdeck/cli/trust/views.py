@@ -3,24 +3,24 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from quarterdeck.cli.output import Cell, print_line, print_table
+from quarterdeck.cli.output import Cell, Column, describe_key, print_line, show
 from quarterdeck.common.words import counted, flat, printable
-
-if TYPE_CHECKING:
-    from quarterdeck.ledger.events.fold import ItemKey
-    from quarterdeck.trust.diff.changes import Change, ServerDiff
-    from quarterdeck.trust.judge.overview import Matter, ServerMatters
-    from quarterdeck_protocol.configs import TrustMode
-
+from quarterdeck.ledger.events.events import ORDER
+from quarterdeck.ledger.events.fold import ItemKey, ServerKey
+from quarterdeck.ledger.events.history import labels_of
+from quarterdeck.trust.diff.changes import Change, ServerDiff
+from quarterdeck.trust.judge.documents import value_of
+from quarterdeck.trust.judge.overview import Matter, ServerMatters, difference, renames
+from quarterdeck_protocol.configs import TrustMode
 
 _FIRST: Final = ("command", "url")
 
 SEVERITY_STYLES: Final[Mapping[str, str]] = {"breaking": "bold red", "additive": "yellow", "text": "cyan"}
 
 
-def print_changes(diff: "ServerDiff") -> None:
+def print_changes(diff: ServerDiff) -> None:
     """A sentence a change, its severity before it, both texts below it."""
     for change in diff.changes:
         print_line(f"  {change.severity.value:8s}  {change.sentence}", SEVERITY_STYLES[change.severity])
@@ -31,7 +31,7 @@ def print_changes(diff: "ServerDiff") -> None:
         print_line(f"  … and {counted(diff.left_out, 'more change')}")
 
 
-def _lines(change: "Change", value: str) -> list[str]:
+def _lines(change: Change, value: str) -> list[str]:
     """A text line by line; how a server is started key by key, what it runs first, all but ASCII escaped."""
     if change.kind == "launch":
         try:
@@ -45,7 +45,7 @@ def _lines(change: "Change", value: str) -> list[str]:
     return printable(value).split("\n")
 
 
-def view_change(change: "Change") -> dict[str, object]:
+def view_change(change: Change) -> dict[str, object]:
     """A change for programs."""
     return {
         "subject": str(change.kind),
@@ -58,8 +58,6 @@ def view_change(change: "Change") -> dict[str, object]:
         "sentence": change.sentence,
     }
 
-
-HEADERS: Final = ("SERVER", "WHAT", "STATE", "BY", "SINCE", "FOUND")
 
 STATE_STYLES: Final = {
     "approved": "green",
@@ -79,10 +77,10 @@ Read = Callable[[str], bytes | None]
 
 
 def print_servers(
-    servers: "Sequence[ServerMatters]",
+    servers: Sequence[ServerMatters],
     *,
     everything: bool,
-    trust: "Callable[[ServerMatters], TrustMode | None]",
+    trust: Callable[[ServerMatters], TrustMode | None],
     diff: str = "quarterdeck trust diff",
 ) -> None:
     """The table, then a line that counts.
@@ -93,20 +91,20 @@ def print_servers(
         trust: how far the configuration trusts a server.
         diff: the command that shows what is held.
     """
-    from quarterdeck.ledger.events.fold import ServerKey
-    from quarterdeck.ledger.events.history import labels_of
-
     labels = labels_of(ServerKey(each.scope, each.server) for each in servers)
-    rows: list[list[Cell]] = []
+    rows: list[dict[str, object]] = []
     for server in servers:
         label = labels[ServerKey(server.scope, server.server)]
         wanted = [each for each in server.matters if everything or _is_notable(each)]
         shown = wanted if everything or len(wanted) <= MAX_ROWS else sorted(wanted, key=_urgency)[: MAX_ROWS - 1]
         rows += [_row(label, matter) for matter in shown]
         if len(shown) < len(wanted):
-            rows.append(_rest(label, Counter(each.state.value for each in wanted if each not in shown)))
+            states = Counter(each.state.value for each in wanted if each not in shown)
+            told = ", ".join(f"{count:,} {state}" for state, count in states.items())
+            rest = {"what": f"… {states.total():,} more", "found": Cell(f"{told}: --all shows them", "dim")}
+            rows.append({**dict.fromkeys(("state", "by", "since")), "server": label, **rest})
     if rows:
-        print_table(HEADERS, rows)
+        show(rows, COLUMNS)
         print_line()
     if not servers:
         print_line("no server is configured or recorded")
@@ -123,28 +121,47 @@ def print_servers(
     print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
 
 
-def view_server(server: "ServerMatters") -> dict[str, object]:
+COLUMNS: Final = (
+    Column("SERVER", "server"),
+    Column("WHAT", "what", "cyan"),
+    Column("STATE", "state", STATE_STYLES),
+    Column("BY", "by"),
+    Column("SINCE", "since", "dim"),
+    Column("FOUND", "found", "red"),
+)
+
+
+def _row(label: str, matter: Matter) -> dict[str, object]:
+    return {
+        "server": label,
+        "what": describe_key(matter.key),
+        "state": matter.state.value,
+        "by": (matter.by.value if matter.by is not None else "-") + (", any order" if matter.unordered else ""),
+        "since": matter.at,
+        "found": sorted({rule for rule, _ in matter.findings}),
+    }
+
+
+def view_server(server: ServerMatters) -> dict[str, object]:
     """A server for programs."""
     return _view_items(server, map(view_matter, server.matters))
 
 
-def view_standing(server: "ServerMatters", since: "Callable[[ServerMatters, Matter], str]") -> dict[str, object]:
+def view_standing(server: ServerMatters, since: Callable[[ServerMatters, Matter], str]) -> dict[str, object]:
     """How a server stood at a moment, for programs; `since` says from when each thing stood so."""
     return _view_items(server, ({**_view_state(each), "since": since(server, each)} for each in server.matters))
 
 
-def _view_items(server: "ServerMatters", items: Iterable[dict[str, object]]) -> dict[str, object]:
+def _view_items(server: ServerMatters, items: Iterable[dict[str, object]]) -> dict[str, object]:
     return {"scope": server.scope, "server": server.server, "package": server.package, "items": list(items)}
 
 
-def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]", *, whole: bool = False) -> bool:
+def print_difference(server: ServerMatters, read: Read, matters: Iterable[Matter], *, whole: bool = False) -> bool:
     """What would change by approving these matters of a server; each is named, changed or not.
 
     Returns:
         whether nothing of it was cut.
     """
-    from quarterdeck.trust.judge.overview import difference
-
     chosen = _in_order(matters)
     print_line(f"{flat(server.server)} ({_origin(server)})", "bold")
     _print_renames(server, read, {matter.key for matter in chosen})
@@ -164,10 +181,8 @@ def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Mat
     return is_whole
 
 
-def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]") -> dict[str, object]:
+def view_difference(server: ServerMatters, read: Read, matters: Iterable[Matter]) -> dict[str, object]:
     """A difference for programs."""
-    from quarterdeck.trust.judge.overview import difference, renames
-
     chosen = _in_order(matters)
     found = [difference([matter], read, whole=True) for matter in chosen]
     return {
@@ -181,13 +196,13 @@ def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matt
     }
 
 
-def view_matter(matter: "Matter") -> dict[str, object]:
+def view_matter(matter: Matter) -> dict[str, object]:
     """One thing of a server for programs."""
     findings = [{"rule": rule, "place": place} for rule, place in matter.findings]
     return {**_view_state(matter), "at": matter.at, "findings": findings}
 
 
-def _view_state(matter: "Matter") -> dict[str, object]:
+def _view_state(matter: Matter) -> dict[str, object]:
     return {
         "subject": matter.key.subject.value,
         "name": matter.key.name,
@@ -199,25 +214,15 @@ def _view_state(matter: "Matter") -> dict[str, object]:
     }
 
 
-def approved_instructions(server: "ServerMatters", read: Read) -> "tuple[str, Matter | None]":
+def approved_instructions(server: ServerMatters, read: Read) -> tuple[str, Matter | None]:
     """A server's instructions as they were approved last, empty for none, and what is decided about them."""
-    from quarterdeck.trust.judge.documents import value_of
-
     matter = next((each for each in server.matters if each.key.subject.value == "instructions"), None)
     body = read(matter.approved) if matter is not None and matter.approved else None
     value = value_of(body) if body is not None else ""
     return (value if isinstance(value, str) else ""), matter
 
 
-def describe_key(key: "ItemKey") -> str:
-    """A tool by its name; what else a server lists by its own, and what it is; the rest in brackets."""
-    what = f"({key.subject.value})"
-    return flat(key.name) if key.subject.value == "tool" else f"{flat(key.name)} {what}" if key.name else what
-
-
-def _print_renames(server: "ServerMatters", read: Read, chosen: "set[ItemKey]") -> None:
-    from quarterdeck.trust.judge.overview import renames
-
+def _print_renames(server: ServerMatters, read: Read, chosen: set[ItemKey]) -> None:
     names = {key.name for key in chosen if key.subject.value == "tool"}
     for rename in renames(server, read):
         if rename.new in names:
@@ -228,24 +233,22 @@ def _print_renames(server: "ServerMatters", read: Read, chosen: "set[ItemKey]") 
             )
 
 
-def _in_order(matters: "Iterable[Matter]") -> "list[Matter]":
+def _in_order(matters: Iterable[Matter]) -> list[Matter]:
     """How it is started, then what it says of itself, then what it lists, by name."""
-    from quarterdeck.ledger.events.events import ORDER
-
     return sorted(matters, key=lambda matter: (ORDER[matter.key.subject], matter.key.name))
 
 
-def _sameness(matter: "Matter") -> str:
+def _sameness(matter: Matter) -> str:
     is_same = matter.seen == matter.approved
     said = "nothing changed since it was approved" if is_same else "only its formatting changed"
     return f"{said}; it is blocked, and approving it unblocks it" if matter.state.value == "blocked" else said
 
 
-def _is_notable(matter: "Matter") -> bool:
+def _is_notable(matter: Matter) -> bool:
     return matter.state.value not in _QUIET or (bool(matter.findings) and matter.state.value != "gone")
 
 
-def _urgency(matter: "Matter") -> int:
+def _urgency(matter: Matter) -> int:
     """What a screen has room for first: what is not listed, then what was found, then what changed, then the rest."""
     if not matter.key.name:
         return 0
@@ -254,26 +257,5 @@ def _urgency(matter: "Matter") -> int:
     return 2 if matter.state.value == "changed" else 3
 
 
-def _origin(server: "ServerMatters") -> str:
+def _origin(server: ServerMatters) -> str:
     return flat(server.scope) + (f", {flat(server.package)}" if server.package else "")
-
-
-def _row(label: str, matter: "Matter") -> list[Cell]:
-    return [
-        Cell(flat(label)),
-        Cell(describe_key(matter.key), "cyan"),
-        Cell(matter.state.value, STATE_STYLES[matter.state]),
-        Cell((matter.by.value if matter.by is not None else "-") + (", any order" if matter.unordered else "")),
-        Cell(matter.at or "-", "dim"),
-        Cell(", ".join(sorted({rule for rule, _ in matter.findings})) or "-", "red" if matter.findings else ""),
-    ]
-
-
-def _rest(label: str, states: "Counter[str]") -> list[Cell]:
-    told = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    return [
-        Cell(flat(label)),
-        Cell(f"… {states.total():,} more", "cyan"),
-        *[Cell("-")] * 3,
-        Cell(f"{told}: --all shows them", "dim"),
-    ]
